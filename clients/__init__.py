@@ -1,0 +1,10 @@
+"""The private half: what runs beside the data.
+
+``app`` holds the Flower handlers, ``respond`` the path from a query to a report,
+``statistics`` what may be asked about a user.
+"""
+
+from .app import LdpClientApp, attach
+from .respond import Refusal
+
+__all__ = ["LdpClientApp", "Refusal", "attach"]

@@ -1,0 +1,181 @@
+"""LdpClientApp: the Flower ClientApp that answers queries, and nothing else."""
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+from flwr.app import Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from ldp_flower.budget import PrivacyPolicy
+from ldp_flower.environment import in_simulation
+from ldp_flower.keys import NodeKeys
+from ldp_flower.ledger import Accounts, Ledger, LedgerError, SqliteLedger, StateLedger
+from ldp_flower.messages import CENSUS, QUERY, MessageError, Query
+from ldp_flower.users import Users
+
+from .respond import Node, Refusal, respond
+
+LoadUsers = Callable[[Context], Users]
+
+_UNLIMITED = PrivacyPolicy(float("inf"), max_delta=0.5, allow_inexact=True)
+
+
+def attach(
+    app: ClientApp,
+    load_users: LoadUsers,
+    policy: PrivacyPolicy | None = None,
+    seed: int | None = None,
+) -> None:
+    """Let an existing ClientApp answer ldp-flower's queries.
+
+    Registers the handlers ``query.report`` and ``query.census``; the app's own
+    handlers stay as they are. Parameters as those of :class:`LdpClientApp`.
+    """
+    client = _Client(load_users, policy, seed)
+    app.query(CENSUS)(client.census)
+    app.query(QUERY)(client.report)
+
+
+class LdpClientApp(ClientApp):
+    """A ClientApp whose users answer with randomised reports only.
+
+    Parameters
+    ----------
+    load_users : callable
+        Function from the Flower ``Context`` of a node to its :class:`Users`. A
+        deployment's users need ``ids``.
+    policy : PrivacyPolicy, optional
+        The app's own limits. In a deployment the operator's policy in
+        ``node_config`` is mandatory and this one can only tighten it. In a
+        simulation it is the policy; without one there is no limit.
+    seed : int, optional
+        Makes a simulation's reports reproducible. Refused anywhere else.
+
+    Notes
+    -----
+    In a deployment ``node_config`` (set by the node's operator) must hold
+    ``max-epsilon`` and ``ledger-path``, and may hold ``max-delta``,
+    ``allow-inexact`` and ``max-rows``. Nothing in a message or in ``run_config``
+    is consulted about privacy.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user's rows contain, their number included,
+       against the server and everyone who sees the replies.
+    2. A reply contains randomised reports of addressed users, or sums of them, and
+       nothing else about their data. Which users report, and the size and type of
+       the reply, depend on public facts and on the ledger, never on data.
+    3. The sum over a user's life of the epsilons (deltas) of all different queries
+       that it answers is at most ``max_epsilon`` (``max_delta``), as read off the
+       mechanisms that the client itself builds from its closed registry.
+    4. The spend and the reply are on the ledger before the reply is sent; the same
+       query gets the same bytes again.
+    5. The handlers never raise, and error replies are fixed texts or about the query.
+    6. This is per user per ledger: one person under two ids, or on two operators'
+       ledgers, spends twice. How long a reply takes is not covered.
+    """
+
+    def __init__(
+        self,
+        load_users: LoadUsers,
+        policy: PrivacyPolicy | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        attach(self, load_users, policy, seed)
+
+
+class _Client:
+    """The two handlers of one ClientApp."""
+
+    def __init__(
+        self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: int | None
+    ) -> None:
+        self._load_users = load_users
+        self._policy = policy
+        self._seed = seed
+
+    def census(self, message: Message, context: Context) -> Message:
+        """Answer how many users the node holds, and what their keys are."""
+
+        def answer() -> RecordDict:
+            node = self._open(context)
+            facts = {
+                "group": node.keys.group,
+                "first": node.keys.first,
+                "users": len(node.users),
+                "seeded": int(node.seed is not None),
+            }
+            return RecordDict({"census": MetricRecord({**facts})})
+
+        return _reply(message, answer)
+
+    def report(self, message: Message, context: Context) -> Message:
+        """Answer one query."""
+
+        def answer() -> RecordDict:
+            try:
+                query = Query.from_record_dict(message.content)
+            except MessageError as error:
+                raise Refusal(Refusal.MALFORMED, str(error)) from error
+            return respond(self._open(context), query).to_record_dict()
+
+        return _reply(message, answer)
+
+    def _open(self, context: Context) -> Node:
+        simulated = in_simulation()
+        if self._seed is not None and not simulated:
+            raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
+        policy = _policy(context, simulated, self._policy)
+        users = self._load_users(context)
+        keys = _keys(context, simulated, users)
+        ledger, accounts = _ledger(context, simulated, users)
+        return Node(users, keys, policy, ledger, accounts, self._seed)
+
+
+def _policy(context: Context, simulated: bool, own: PrivacyPolicy | None) -> PrivacyPolicy:
+    if simulated:
+        return own or _UNLIMITED
+    try:
+        operators = PrivacyPolicy.from_node_config(context.node_config)
+    except ValueError as error:
+        raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.") from error
+    if operators is None:
+        raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
+    return operators.tightened_by(own)
+
+
+def _keys(context: Context, simulated: bool, users: Users) -> NodeKeys:
+    if simulated and users.first is not None:
+        return NodeKeys(0, users.first, len(users))
+    return NodeKeys(context.node_id & (1 << 64) - 1, 0, len(users))
+
+
+def _ledger(context: Context, simulated: bool, users: Users) -> tuple[Ledger, Accounts]:
+    if simulated:
+        return StateLedger(context.state, len(users)), np.arange(len(users))
+    path = context.node_config.get("ledger-path")
+    if not isinstance(path, str):
+        raise Refusal(Refusal.MISCONFIGURED, "The operator has set no ledger (ledger-path).")
+    if users.ids is None:
+        raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
+    try:
+        return SqliteLedger(path), users.ids
+    except LedgerError as error:
+        logging.getLogger(__name__).error("%s", error)
+        raise Refusal(Refusal.MISCONFIGURED, "The ledger cannot be used.") from error
+
+
+def _reply(message: Message, answer: Callable[[], RecordDict]) -> Message:
+    """Return the answer, or an error whose text says nothing about data."""
+    logger = logging.getLogger(__name__)
+    try:
+        return Message(answer(), reply_to=message)
+    except Refusal as refusal:
+        logger.warning("Refused a query: %s", refusal)
+        return Message(Error(refusal.code, str(refusal)), reply_to=message)
+    except Exception:
+        logger.exception("A query could not be answered.")
+        error = Error(Refusal.FAILED, "The client failed; its log says why.")
+        return Message(error, reply_to=message)

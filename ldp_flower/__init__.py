@@ -1,0 +1,12 @@
+"""Local differential privacy protocols for Flower.
+
+This package holds what clients and strategies agree on. The private half is
+:mod:`ldp_flower.clients`, the untrusted half :mod:`ldp_flower.strategies`.
+"""
+
+from .budget import PrivacyPolicy
+from .grid import InProcessGrid
+from .simulation import simulate
+from .users import Users
+
+__all__ = ["InProcessGrid", "PrivacyPolicy", "Users", "simulate"]

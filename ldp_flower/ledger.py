@@ -1,0 +1,242 @@
+"""The ledger: what every user has spent, and the answers already given.
+
+One transaction debits the users and stores the encoded reply, before anything is
+sent. So a reply is never sent without its cost on the ledger, and the same query
+asked again (after a lost reply, a time-out, a crashed server) gets the stored
+bytes at no further cost.
+"""
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from numpy.typing import NDArray
+
+from .budget import Cost, PrivacyPolicy
+
+Accounts = NDArray[Any]
+Allowed = NDArray[np.bool_]
+
+
+class LedgerError(RuntimeError):
+    """A ledger that is missing, foreign or cannot be written."""
+
+
+class Ledger(ABC):
+    """Spent budgets and stored replies of the users of one operator."""
+
+    @abstractmethod
+    def reply(self, digest: str) -> bytes | None:
+        """Return the stored reply to a query, or None if it was never answered."""
+
+    @abstractmethod
+    def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
+        """Return which users can still pay ``cost`` under ``policy``."""
+
+    @abstractmethod
+    def commit(
+        self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
+    ) -> bool:
+        """Debit the users and store the reply, all or nothing, durably.
+
+        Returns
+        -------
+        bool
+            False, with nothing written, if the query has been answered or one of the
+            users has spent the budget in the meantime.
+        """
+
+
+def _affordable(spent: NDArray[np.float64], cost: Cost, policy: PrivacyPolicy) -> Allowed:
+    epsilon, delta = spent
+    # No tolerance: three times 0.1 does not fit into 0.3, which is the safe side.
+    total_epsilon, total_delta = epsilon + cost.epsilon, delta + cost.delta
+    within = (total_epsilon <= policy.max_epsilon) & (total_delta <= policy.max_delta)
+    return np.asarray(within)
+
+
+class StateLedger(Ledger):
+    """A ledger in a Flower ``Context.state``, for simulation: it ends with the run.
+
+    Parameters
+    ----------
+    state : RecordDict
+        The context's state.
+    num_users : int
+        Number of users on the node; accounts are their slots.
+    """
+
+    def __init__(self, state: RecordDict, num_users: int) -> None:
+        self._state = state
+        if "ldp-spent" not in state:
+            state["ldp-spent"] = ArrayRecord([np.zeros((2, num_users))])
+            state["ldp-replies"] = ConfigRecord()
+
+    def _spent(self) -> NDArray[np.float64]:
+        (spent,) = self._state.array_records["ldp-spent"].to_numpy_ndarrays()
+        return spent
+
+    def reply(self, digest: str) -> bytes | None:
+        """Return the stored reply to a query, or None if it was never answered."""
+        reply = self._state.config_records["ldp-replies"].get(digest)
+        return reply if isinstance(reply, bytes) else None
+
+    def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
+        """Return which users can still pay ``cost`` under ``policy``."""
+        return _affordable(self._spent()[:, accounts], cost, policy)
+
+    def commit(
+        self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
+    ) -> bool:
+        """Debit the users and store the reply."""
+        if self.reply(digest) is not None or not self.affordable(accounts, cost, policy).all():
+            return False
+        spent = self._spent()
+        spent[:, accounts] += np.array([[cost.epsilon], [cost.delta]])
+        self._state["ldp-spent"] = ArrayRecord([spent])
+        self._state.config_records["ldp-replies"][digest] = reply
+        return True
+
+
+class SqliteLedger(Ledger):
+    """A durable ledger in an SQLite file that the operator has created.
+
+    Accounts are the users' stable ids. Several processes may share the file; every
+    commit is synchronised to the disk before it counts.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, made by :meth:`create` (``ldp-flower ledger init``).
+    timeout : float (default: 60.0)
+        Seconds to wait for another process's transaction.
+
+    Raises
+    ------
+    LedgerError
+        If the file is missing or is no ledger. A missing ledger is never replaced by
+        an empty one: that would forget what users have spent.
+    """
+
+    _APPLICATION_ID = 0x1D9F10E4  # marks the file as a ledger of this format
+
+    def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
+        self._path = Path(path).expanduser()
+        self._timeout = timeout
+        if not self._path.is_file():
+            raise LedgerError(
+                f"No ledger at {self._path}: create it once with `ldp-flower ledger init`."
+            )
+        with self._open() as connection:
+            (found,) = connection.execute("PRAGMA application_id").fetchone()
+        if found != self._APPLICATION_ID:
+            raise LedgerError(f"{self._path} is not a ledger of this version of ldp-flower.")
+
+    @classmethod
+    def create(cls, path: str | Path) -> "SqliteLedger":
+        """Create an empty ledger.
+
+        Raises
+        ------
+        LedgerError
+            If something exists at ``path`` already.
+        """
+        path = Path(path).expanduser()
+        try:
+            path.touch(mode=0o600, exist_ok=False)
+        except FileExistsError as error:
+            raise LedgerError(f"{path} exists already; a ledger is created once.") from error
+        connection = sqlite3.connect(path)
+        try:
+            connection.executescript(
+                f"""
+                PRAGMA synchronous=FULL;
+                BEGIN;
+                CREATE TABLE spent (
+                    user TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL
+                ) WITHOUT ROWID;
+                CREATE TABLE reply (
+                    digest TEXT PRIMARY KEY, created TEXT DEFAULT CURRENT_TIMESTAMP,
+                    content BLOB NOT NULL
+                );
+                PRAGMA application_id={cls._APPLICATION_ID};
+                COMMIT;
+                """
+            )
+        finally:
+            connection.close()
+        return cls(path)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = sqlite3.connect(
+                f"{self._path.resolve().as_uri()}?mode=rw",
+                timeout=self._timeout,
+                isolation_level=None,
+                uri=True,
+            )
+            try:
+                connection.execute("PRAGMA synchronous=FULL")
+                yield connection
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise LedgerError(f"The ledger {self._path} failed: {error}.") from error
+
+    @staticmethod
+    def _spent(connection: sqlite3.Connection, accounts: Accounts) -> NDArray[np.float64]:
+        found = {}
+        names = [str(account) for account in accounts]
+        for start in range(0, len(names), 500):
+            some = names[start : start + 500]
+            marks = ",".join("?" * len(some))
+            rows = connection.execute(
+                f"SELECT user, epsilon, delta FROM spent WHERE user IN ({marks})", some
+            )
+            found.update({user: (epsilon, delta) for user, epsilon, delta in rows})
+        return np.array([found.get(name, (0.0, 0.0)) for name in names]).reshape(-1, 2).T
+
+    def reply(self, digest: str) -> bytes | None:
+        """Return the stored reply to a query, or None if it was never answered."""
+        with self._open() as connection:
+            row = connection.execute(
+                "SELECT content FROM reply WHERE digest = ?", (digest,)
+            ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
+        """Return which users can still pay ``cost`` under ``policy``."""
+        with self._open() as connection:
+            return _affordable(self._spent(connection, accounts), cost, policy)
+
+    def commit(
+        self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
+    ) -> bool:
+        """Debit the users and store the reply, in one transaction on disk."""
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            answered = connection.execute("SELECT 1 FROM reply WHERE digest = ?", (digest,))
+            spent = self._spent(connection, accounts)
+            if answered.fetchone() or not _affordable(spent, cost, policy).all():
+                connection.execute("ROLLBACK")
+                return False
+            connection.executemany(
+                "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
+                "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",
+                [(str(account), cost.epsilon, cost.delta) for account in accounts],
+            )
+            connection.execute("INSERT INTO reply (digest, content) VALUES (?, ?)", (digest, reply))
+            connection.execute("COMMIT")
+        return True
+
+    def spent(self) -> dict[str, Cost]:
+        """Return what every user on the ledger has spent."""
+        with self._open() as connection:
+            rows = connection.execute("SELECT user, epsilon, delta FROM spent ORDER BY user")
+            return {user: Cost(epsilon, delta) for user, epsilon, delta in rows}

@@ -1,0 +1,246 @@
+"""What crosses the wire: queries to nodes and their reports, each with one encoding.
+
+A message is one ConfigRecord that describes it and one packed byte array, since
+Flower uploads every array of a message on its own. Decoding trusts nothing: a
+field that is missing, unknown, of the wrong type or outside its range is refused,
+and no array is built whose size the payload does not bear out.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from numpy.typing import NDArray
+
+from .keys import HASH_END
+from .randomizers import Randomizer, Summary, randomizer_from_config
+
+FORMAT_VERSION = 1
+
+QUERY = "report"
+CENSUS = "census"
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_DTYPES = {"<f8", "<f4", "|u1", "<u2", "<u4", "<i8"}
+
+
+class MessageError(ValueError):
+    """A message that is not what this version of the format allows."""
+
+
+def pack(arrays: Arrays) -> tuple[str, bytes]:
+    """Return arrays as a layout (JSON) and their bytes, in order of their names."""
+    named = sorted(arrays.items())
+    layout = [[name, a.dtype.newbyteorder("<").str, list(a.shape)] for name, a in named]
+    contents = [np.ascontiguousarray(a, a.dtype.newbyteorder("<")).tobytes() for _, a in named]
+    return json.dumps(layout), b"".join(contents)
+
+
+def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
+    """Undo :func:`pack`.
+
+    Raises
+    ------
+    MessageError
+        If the layout is malformed or does not fit the payload.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    position = 0
+    try:
+        for name, dtype, shape in json.loads(layout):
+            if dtype not in _DTYPES or not all(type(n) is int and n >= 0 for n in shape):
+                raise MessageError(f"Expected arrays of {sorted(_DTYPES)}, got {dtype}, {shape}.")
+            end = position + math.prod(shape) * np.dtype(dtype).itemsize
+            if end > len(payload):
+                raise MessageError("Expected a payload that holds all arrays of its layout.")
+            flat = np.frombuffer(payload[position:end], dtype)
+            arrays[str(name)] = flat.reshape(shape).copy()
+            position = end
+    except (TypeError, KeyError, RecursionError, json.JSONDecodeError) as error:
+        raise MessageError("Expected a layout of names, types and shapes.") from error
+    if position != len(payload):
+        raise MessageError("Expected a payload no longer than its layout.")
+    return arrays
+
+
+def _to_record_dict(config: dict[str, Any], arrays: Arrays) -> RecordDict:
+    layout, payload = pack(arrays)
+    described: dict[str, Any] = {"version": FORMAT_VERSION, "layout": layout, **config}
+    packed = np.frombuffer(payload, np.uint8)
+    return RecordDict({"config": ConfigRecord(described), "arrays": ArrayRecord([packed])})
+
+
+def _from_record_dict(content: RecordDict) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    if set(content) != {"config", "arrays"}:
+        raise MessageError("Expected the records 'config' and 'arrays'.")
+    described, packed = content["config"], content["arrays"]
+    if not isinstance(described, ConfigRecord) or not isinstance(packed, ArrayRecord):
+        raise MessageError("Expected a ConfigRecord and an ArrayRecord.")
+    config = dict(described)
+    if config.pop("version", None) != FORMAT_VERSION:
+        raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
+    layout = config.pop("layout", None)
+    try:
+        (payload,) = packed.to_numpy_ndarrays()
+    except (ValueError, TypeError, EOFError, OSError) as error:
+        raise MessageError("Expected one packed array.") from error
+    if not isinstance(layout, str) or payload.dtype != np.uint8 or payload.ndim != 1:
+        raise MessageError("Expected a layout and one flat array of bytes.")
+    return config, unpack(layout, payload.tobytes())
+
+
+@dataclass(frozen=True)
+class Query:
+    """One question to the users of one cohort.
+
+    Attributes
+    ----------
+    statistic : str
+        Name of the statistic that the client computes for each user.
+    randomizer : Randomizer
+        The mechanism that turns each user's value into a report.
+    salt : int
+        Public salt of the run, in ``[0, 2**63)``: hashes keys into cohorts and coins.
+    low, high : int
+        Users whose hash lies in ``[low, high)`` are addressed.
+    step : int
+        Number of the question in its run, from 1.
+    arrays : mapping of str to ndarray
+        Public arrays that the statistic needs; finite.
+    params : mapping of str to float
+        Public numbers that the statistic needs; finite.
+    """
+
+    statistic: str
+    randomizer: Randomizer
+    salt: int
+    low: int
+    high: int
+    step: int
+    arrays: Arrays = field(default_factory=dict)
+    params: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, limit in (("salt", HASH_END - 1), ("low", HASH_END), ("high", HASH_END)):
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= limit:
+                raise MessageError(f"Expected 0 <= {name} <= {limit}, got {value!r}.")
+        if type(self.step) is not int or not 1 <= self.step < 1 << 32:
+            raise MessageError(f"Expected 1 <= step < 2**32, got {self.step!r}.")
+        for name, number in self.params.items():
+            if type(number) is not float or not math.isfinite(number):
+                raise MessageError(f"Expected a finite float for {name}, got {number!r}.")
+        for name, array in self.arrays.items():
+            if not np.isfinite(array).all():
+                raise MessageError(f"Expected finite numbers in array {name}.")
+
+    def _config(self) -> dict[str, Any]:
+        return (
+            {"statistic": self.statistic, "salt": self.salt, "step": self.step}
+            | {"low": self.low, "high": self.high}
+            | {f"param.{name}": number for name, number in self.params.items()}
+            | {f"randomizer.{name}": v for name, v in self.randomizer.to_config().items()}
+        )
+
+    def to_record_dict(self) -> RecordDict:
+        """Encode for a Flower message."""
+        return _to_record_dict(self._config(), self.arrays)
+
+    @classmethod
+    def from_record_dict(cls, content: RecordDict) -> "Query":
+        """Decode a Flower message's content.
+
+        Raises
+        ------
+        MessageError
+            If it is not a well-formed query.
+        """
+        config, arrays = _from_record_dict(content)
+        sections: dict[str, dict[str, Any]] = {"param": {}, "randomizer": {}, "": {}}
+        for name, value in config.items():
+            section, _, rest = name.rpartition(".")
+            if section not in sections:
+                raise MessageError(f"Unknown field {name!r} in a query.")
+            sections[section][rest] = value
+        own = sections[""]
+        if set(own) != {"statistic", "salt", "low", "high", "step"}:
+            raise MessageError(f"Unknown or missing fields in a query: {sorted(own)}.")
+        if not isinstance(own["statistic"], str):
+            raise MessageError("Expected the name of a statistic.")
+        try:
+            randomizer = randomizer_from_config(sections["randomizer"])
+        except (ValueError, TypeError, OverflowError) as error:
+            raise MessageError(f"Refused randomizer: {error}") from error
+        return cls(**own, randomizer=randomizer, arrays=arrays, params=sections["param"])
+
+    def digest(self, *about: object) -> str:
+        """Hash all that decides the reports: this query and ``about`` (keys, users).
+
+        The id of the run and of the message are no part of it: the same question
+        asked again is the same question.
+        """
+        layout, payload = pack(self.arrays)
+        described = json.dumps([self._config(), layout, *map(str, about)], sort_keys=True)
+        return hashlib.sha256(described.encode() + b"\0" + payload).hexdigest()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a node answers: single randomised reports, or their sums if those are shorter.
+
+    Attributes
+    ----------
+    arrays : mapping of str to ndarray
+        ``slots`` and ``reports``, or ``count``, ``sum`` and ``sum_of_squares``.
+    """
+
+    arrays: Arrays
+
+    @classmethod
+    def of_reports(cls, slots: NDArray[np.int64], reports: NDArray[Any]) -> "Report":
+        """Return the single reports of the users in ``slots``."""
+        return cls({"slots": slots.astype(np.uint32), "reports": reports})
+
+    @classmethod
+    def of_summary(cls, summary: Summary) -> "Report":
+        """Return the sums of a node's reports."""
+        count = np.array([summary.count], np.int64)
+        return cls({"count": count, "sum": summary.sum, "sum_of_squares": summary.sum_of_squares})
+
+    def to_bytes(self) -> bytes:
+        """Encode for the ledger."""
+        layout, payload = pack(self.arrays)
+        return layout.encode() + b"\n" + payload
+
+    @classmethod
+    def from_bytes(cls, encoded: bytes) -> "Report":
+        """Undo :meth:`to_bytes`."""
+        layout, _, payload = encoded.partition(b"\n")
+        return cls(unpack(layout.decode(), payload))
+
+    def to_record_dict(self) -> RecordDict:
+        """Encode for a Flower message."""
+        return _to_record_dict({}, self.arrays)
+
+    @classmethod
+    def from_record_dict(cls, content: RecordDict) -> "Report":
+        """Decode a Flower message's content.
+
+        Raises
+        ------
+        MessageError
+            If it is not a well-formed report.
+        """
+        config, arrays = _from_record_dict(content)
+        if config or set(arrays) not in (
+            {"slots", "reports"},
+            {"count", "sum", "sum_of_squares"},
+        ):
+            raise MessageError("Expected single reports or their sums.")
+        return cls(arrays)

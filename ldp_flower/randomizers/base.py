@@ -1,0 +1,245 @@
+"""What every randomizer is: a frozen description of one mechanism, with both its halves."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..randomness import RandomSource, Words, as_source, derive
+
+Floats = NDArray[np.float64]
+Reports = NDArray[np.generic]
+
+
+def _coins(num_users: int, coins: Words | None) -> Words:
+    """Return the public coins, by default one 64-bit state per row from its index."""
+    return derive(np.arange(num_users, dtype=np.uint64)) if coins is None else coins
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An average over users and what is known of its noise.
+
+    Attributes
+    ----------
+    mean : ndarray of float64, shape (dim,)
+        Unbiased estimate of the average of the users' (clipped) values.
+    std_error : ndarray of float64, shape (dim,)
+        Standard error of ``mean`` from the spread of the reports themselves:
+        randomisation, sampling of users and their heterogeneity together.
+    count : int
+        Number of reports.
+    """
+
+    mean: Floats
+    std_error: Floats
+    count: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Sums of debiased reports; summaries of disjoint users add up.
+
+    Attributes
+    ----------
+    count : int
+        Number of reports.
+    sum : ndarray of float64, shape (dim,)
+        Sum of the debiased reports.
+    sum_of_squares : ndarray of float64, shape (dim,)
+        Sum of their squares, per coordinate.
+    """
+
+    count: int
+    sum: Floats
+    sum_of_squares: Floats
+
+    def __add__(self, other: "Summary") -> "Summary":
+        return Summary(
+            self.count + other.count,
+            self.sum + other.sum,
+            self.sum_of_squares + other.sum_of_squares,
+        )
+
+    @classmethod
+    def empty(cls, dim: int) -> "Summary":
+        """Return the summary of no reports."""
+        return cls(0, np.zeros(dim), np.zeros(dim))
+
+
+@dataclass(frozen=True)
+class Randomizer(ABC):
+    """One local mechanism: how a value becomes a report, and how reports are read.
+
+    Subclasses are frozen dataclasses of public parameters. ``coins`` is public
+    randomness, one 64-bit integer per user known to user and server alike; it
+    never needs to be secret, and no guarantee rests on it.
+    """
+
+    epsilon: float
+
+    #: Whether the outputs are finite and drawn by integer thresholds, so that the
+    #: guarantee is free of floating-point caveats.
+    exact: ClassVar[bool]
+    #: The neighbouring relation.
+    protects: ClassVar[str] = "any two values of one user"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and 1e-6 <= self.epsilon <= 100):
+            raise ValueError(f"Expected 1e-06 <= epsilon <= 100, got {self.epsilon}.")
+
+    @property
+    def delta(self) -> float:
+        """Delta of the guarantee; 0 for a pure one."""
+        return 0.0
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Number of coordinates of a value."""
+
+    @property
+    @abstractmethod
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """Type of a report's elements."""
+
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """Shape of one user's report; () for a single number."""
+        return ()
+
+    @property
+    def report_bytes(self) -> int:
+        """Size of one user's report."""
+        return int(math.prod(self.report_shape)) * self.report_dtype.itemsize
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of one debiased report per coordinate.
+
+        Averaged over the coordinates and at the worst input; the noise of a mean
+        of n reports is this over n.
+        """
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """Largest absolute value of a coordinate of a debiased report."""
+
+    @abstractmethod
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        """Randomise finite values of shape (users, width)."""
+
+    @abstractmethod
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        """Debias reports, see :meth:`debias`."""
+
+    @abstractmethod
+    def contains(self, reports: Reports) -> bool:
+        """Whether every element of a well-formed array is a possible report."""
+
+    def randomize(
+        self,
+        values: ArrayLike,
+        rng: RandomSource | np.random.Generator,
+        coins: Words | None = None,
+    ) -> Reports:
+        """Randomise one value per user.
+
+        Parameters
+        ----------
+        values : array_like, shape (users, width)
+            The users' values. Whatever they are, they are brought into the
+            mechanism's domain: a row with a NaN or an infinity becomes its centre.
+        rng : RandomSource or numpy.random.Generator
+            Private randomness.
+        coins : ndarray of uint64, shape (users,), optional
+            Public randomness; by default that of the row's index.
+
+        Returns
+        -------
+        ndarray, shape (users, *report_shape)
+            One report per user, of fixed size and type.
+
+        Raises
+        ------
+        ValueError
+            If the shape of ``values`` is wrong.
+        """
+        values = np.array(values, np.float64)
+        if values.ndim != 2 or values.shape[1] != self.width:
+            raise ValueError(f"Expected values of shape (users, {self.width}), got {values.shape}.")
+        values[~np.isfinite(values).all(axis=1)] = 0.0
+        return self._randomize(values, as_source(rng), _coins(len(values), coins))
+
+    def debias(self, reports: Reports, coins: Words | None = None) -> Floats:
+        """Turn reports into unbiased estimates of the users' values, (users, width)."""
+        return self._debias(reports, _coins(len(reports), coins))
+
+    def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
+        """Add up debiased reports; post-processing, so it may happen on either side."""
+        return self._summarize(reports, _coins(len(reports), coins))
+
+    def _summarize(self, reports: Reports, coins: Words) -> Summary:
+        values = self._debias(reports, coins)
+        return Summary(len(values), values.sum(axis=0), np.einsum("ij,ij->j", values, values))
+
+    def estimate(self, summary: Summary) -> Estimate:
+        """Return the mean of the users' values from a summary of their reports."""
+        count = summary.count
+        if count == 0:
+            return Estimate(np.zeros(self.width), np.full(self.width, np.inf), 0)
+        mean = summary.sum / count
+        spread = np.maximum(summary.sum_of_squares / count - mean**2, 0.0)
+        return Estimate(mean, np.sqrt(spread / max(1, count - 1)), count)
+
+    def mean(self, reports: Reports, coins: Words | None = None) -> Floats:
+        """Return the unbiased estimate of the mean of the users' values."""
+        return self.estimate(self.summarize(reports, coins)).mean
+
+    def accepts(self, summary: Summary) -> bool:
+        """Whether a summary can be one of ``count`` reports of this mechanism."""
+        count, total, squares = summary.count, summary.sum, summary.sum_of_squares
+        slack = 1 + 1e-9
+        return bool(
+            count >= 0
+            and total.shape == squares.shape == (self.width,)
+            and np.isfinite(total).all()
+            and np.isfinite(squares).all()
+            and (squares >= 0).all()
+            and (np.abs(total) <= count * self.bound * slack).all()
+            and (squares <= count * self.bound**2 * slack).all()
+            and (total**2 <= count * squares * slack).all()
+        )
+
+    def well_formed(self, reports: Reports, num_users: int) -> bool:
+        """Whether ``reports`` can be the reports of ``num_users`` users."""
+        return (
+            reports.shape == (num_users, *self.report_shape)
+            and reports.dtype == self.report_dtype
+            and self.contains(reports)
+        )
+
+    def to_config(self) -> dict[str, int | float | str]:
+        """Return name and parameters as plain values for a Flower ConfigRecord."""
+        return {"name": type(self).__name__} | {
+            field.name: getattr(self, field.name) for field in fields(self)
+        }
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, object]) -> Self:
+        """Build the mechanism from untrusted plain values, checking each."""
+        known = {field.name: field.type for field in fields(cls)}
+        if set(parameters) != set(known):
+            raise ValueError(
+                f"Expected {cls.__name__} parameters {sorted(known)}, got {sorted(parameters)}."
+            )
+        for name, value in parameters.items():
+            number = isinstance(value, int) or (known[name] is float and isinstance(value, float))
+            if isinstance(value, bool) or not number:
+                raise ValueError(f"Expected a number for {cls.__name__} {name}, got {value!r}.")
+        return cls(**{name: known[name](value) for name, value in parameters.items()})  # type: ignore[operator]

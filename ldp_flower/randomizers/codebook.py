@@ -1,0 +1,179 @@
+"""Codebook: PrivUnit with finitely many outputs, at one or two bytes a report."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import betainc, betaln
+
+from ..randomness import KeyedRandom, RandomSource, Words
+from ..validation import check_integer, check_positive
+from .base import Floats, Randomizer, Reports
+from .two_level import TwoLevel
+
+_CHUNK_ENTRIES = 1 << 21  # codebook entries held in memory at a time
+
+
+@lru_cache(maxsize=64)
+def _order_statistics(dim: int, num_codewords: int) -> tuple[Floats, Floats]:
+    """Return expected sums of W and W**2 over the best r of K random directions of R^dim.
+
+    W is a direction's inner product with a unit vector. Entry r - 1 of each array
+    is K times the integral of w (or w**2) against the density of W times the
+    probability that at most r - 1 of the other K - 1 exceed w, by Gauss-Legendre
+    quadrature in the angle w = sin(a), where the density is cos(a)**(dim - 2).
+    """
+    limit = min(math.pi / 2, 14 / math.sqrt(dim))
+    nodes, weights = np.polynomial.legendre.leggauss(1500)
+    angle, weights = limit * nodes, limit * weights
+    w = np.sin(angle)
+    log_density = (dim - 2) * np.log(np.cos(angle)) - betaln((dim - 1) / 2, 0.5)
+    density = weights * np.exp(log_density) * num_codewords
+    upper = betainc((dim - 1) / 2, 0.5, np.cos(angle) ** 2) / 2
+    above = np.where(w >= 0, upper, 1 - upper)
+    ranks = np.arange(1, num_codewords + 1, dtype=np.float64)[:, None]
+    # P(Binomial(K - 1, above) <= r - 1) is the regularised I_{1 - above}(K - r, r).
+    included = np.ones((num_codewords, len(w)))
+    included[:-1] = betainc(num_codewords - ranks[:-1], ranks[:-1], 1 - above)
+    return included @ (density * w), included @ (density * w * w)
+
+
+@dataclass(frozen=True)
+class Codebook(Randomizer):
+    """Randomiser for vectors in an l2 ball: the index of one of K public directions.
+
+    Every user has a codebook of its own, ``num_codewords`` random directions that
+    its public coin generates. The user ranks them by their inner product with its
+    vector and sends the index of one of the best with a probability raised by
+    exp(epsilon). The server regenerates the direction. The variance is that of
+    :class:`PrivUnit` within 2 % up to epsilon 4 (10 % at epsilon 8 with 256
+    codewords, 2 % with 1,024).
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    dim : int
+        Number of coordinates.
+    radius : float (default: 1.0)
+        The domain is the ball of this radius; longer vectors are shortened to it.
+    num_codewords : int (default: 256)
+        Size of each user's codebook, 2 to 65,536; up to 256 a report is one byte.
+
+    Notes
+    -----
+    Vectors inside the ball are lifted to the sphere of one dimension more, so that
+    one rule serves all lengths; the server drops the added coordinate. Averaged
+    over the coin, the chosen direction V has mean ``scale`` times the vector, where
+    ``scale`` follows from expected order statistics of a uniform direction's
+    coordinate (computed by quadrature, not simulated) and from the probabilities
+    that are realised. Randomising costs ``num_codewords * dim`` normals per user.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
+    2. Which ``num_likely`` indices are likely depends on the value, how many does
+       not; :class:`TwoLevel` then bounds the ratio of any index's probabilities for
+       any two values by exp(epsilon), rounding included.
+    3. How well or badly the directions are generated and ranked (ties, floating
+       point, a malicious coin) moves indices between the two sets and nothing
+       else, so the guarantee holds for every input and every coin.
+    """
+
+    dim: int
+    radius: float = 1.0
+    num_codewords: int = 256
+
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_positive("radius", self.radius)
+        check_integer("num_codewords", self.num_codewords, 2, 1 << 16)
+
+    @cached_property
+    def _design(self) -> tuple[TwoLevel, float, float]:
+        """Return the choice, E <V, u> and E <V, u>**2, for the best number of likely words."""
+        total = self.num_codewords
+        sums, squares = _order_statistics(self.dim + 1, total)
+        likely = np.arange(1, total // 2 + 1)
+        tilt = math.expm1(self.epsilon) / (likely * math.exp(self.epsilon) + total - likely)
+        r = int(likely[np.argmax(tilt * sums[: len(likely)])])
+        choice = TwoLevel(self.epsilon, r, total - r)
+        inside, outside = choice.probability / r, (1 - choice.probability) / (total - r)
+        first = (inside - outside) * sums[r - 1]
+        second = inside * squares[r - 1] + outside * (squares[-1] - squares[r - 1])
+        return choice, float(first), float(second)
+
+    @property
+    def num_likely(self) -> int:
+        """Number of indices that the user's vector makes likely."""
+        return self._design[0].num_likely
+
+    @property
+    def scale(self) -> float:
+        """``E <V, u>`` for the user's (lifted) direction u."""
+        return self._design[1]
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of a value."""
+        return self.dim
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """One byte for up to 256 codewords, otherwise two."""
+        return np.dtype(np.uint8 if self.num_codewords <= 256 else np.uint16)
+
+    @property
+    def variance(self) -> float:
+        """``bound**2 (1 - (1 - E<V,u>**2) / dim) / dim``, exact on the sphere.
+
+        On the sphere the added coordinate of V is at right angles to u and takes
+        its share of V's unit length; nearer the centre it takes more.
+        """
+        return self.bound**2 * (1 - (1 - self._design[2]) / self.dim) / self.dim
+
+    @property
+    def bound(self) -> float:
+        """``radius / scale``."""
+        return self.radius / self.scale
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        users = len(values)
+        likely, index = self._design[0].draw(rng, users)
+        rank = np.where(likely, index, index + np.uint64(self.num_likely)).astype(np.int64)
+        lifted = _lift(values / self.radius)
+        reports = np.empty(users, self.report_dtype)
+        step = max(1, _CHUNK_ENTRIES // (self.num_codewords * (self.dim + 1)))
+        for start in range(0, users, step):
+            chunk = slice(start, start + step)
+            shape = (len(coins[chunk]), self.num_codewords, self.dim + 1)
+            words = KeyedRandom(coins[chunk]).normals(shape)
+            product = np.einsum("ukd,ud->uk", words, lifted[chunk])
+            product /= np.sqrt(np.einsum("ukd,ukd->uk", words, words))
+            order = np.argsort(-product, axis=1, kind="stable")
+            chosen = np.take_along_axis(order, rank[chunk, None], axis=1)
+            reports[chunk] = chosen[:, 0]
+        return reports
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        first = reports.astype(np.uint64) * np.uint64(self.dim + 1)
+        words = KeyedRandom(coins).skip(first).normals((len(reports), self.dim + 1))
+        words *= (self.bound / np.sqrt(np.einsum("ij,ij->i", words, words)))[:, None]
+        return words[:, :-1]
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every report is the index of a codeword."""
+        return bool((reports.astype(np.int64) < self.num_codewords).all())
+
+
+def _lift(values: Floats) -> Floats:
+    """Shorten rows to the unit ball and lift them to the sphere of one dimension more."""
+    squares = np.einsum("ij,ij->i", values, values)
+    values = values / np.sqrt(np.maximum(squares, 1.0))[:, None]
+    height = np.sqrt(np.maximum(1.0 - squares, 0.0))
+    return np.concatenate([values, height[:, None]], axis=1)

@@ -1,0 +1,194 @@
+"""Subset-hypercube: a few coordinates of a box, as bits."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..randomness import KeyedRandom, RandomSource, Words
+from ..validation import check_integer, check_positive
+from .base import Estimate, Floats, Randomizer, Reports, Summary
+from .two_level import TwoLevel
+
+_MAX_SUBSET = 16
+
+
+def _cap_size(subset: int, agreements: int) -> int:
+    """Count the patterns of ``subset`` bits with at least ``agreements`` ones."""
+    return sum(math.comb(subset, k) for k in range(agreements, subset + 1))
+
+
+def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]:
+    """Choose between a cap and its complement, and the scale ``m`` that debiases it.
+
+    ``m`` is E[2 K / k - 1] for K agreements of the k bits; a pattern and its
+    complement cancel, so the complement of the cap contributes minus the cap's sum.
+    """
+    cap = _cap_size(subset, agreements)
+    choice = TwoLevel(epsilon, cap, 2**subset - cap)
+    excess = (
+        sum(math.comb(subset, k) * (2 * k - subset) for k in range(agreements, subset + 1)) / subset
+    )
+    p = choice.probability
+    return choice, excess * (p / cap - (1 - p) / (2**subset - cap))
+
+
+@lru_cache(maxsize=256)
+def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
+    """Return the subset size k and cap threshold of the least variance (1 / (k m**2))."""
+    options = [
+        (1 / (k * _cap(epsilon, k, agreements)[1] ** 2), k, agreements)
+        for k in range(1, max_subset + 1)
+        for agreements in range(k // 2 + 1, k + 1)
+    ]
+    return min(options)[1:]
+
+
+@dataclass(frozen=True)
+class SubsetHypercube(Randomizer):
+    """Randomiser for vectors in a box, at one or two bytes a report.
+
+    Each user looks at ``subset`` coordinates that its public coin assigns, rounds
+    them to random signs, and sends a sign pattern that agrees with them in many
+    places with a probability raised by exp(epsilon). Of all known mechanisms for a
+    box it has the least variance up to epsilon 4, and beyond it ties.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    dim : int
+        Number of coordinates.
+    radius : float (default: 1.0)
+        The domain is ``[-radius, radius] ** dim``; coordinates are clipped to it.
+
+    Notes
+    -----
+    Source: the hypercube sampler of Duchi, Jordan & Wainwright (2018) with an
+    optimised, open threshold (with the printed, closed one the ratio is 1 + e^eps
+    for even dimensions), applied to a public random subset.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``.
+    2. The pattern is drawn by :class:`TwoLevel`: at least ``agreements`` signs agree
+       (the likely set) or fewer do. The sizes of the two sets depend on public
+       parameters only, so any output's probabilities differ by at most exp(epsilon)
+       for any two sign vectors.
+    3. The sign vector is a randomised function of the value, and mixing keeps the
+       bound; clipping happens first, and a row that is not finite becomes 0. The
+       guarantee therefore holds for every input.
+    4. The assigned coordinates are public and do not depend on data.
+    """
+
+    dim: int
+    radius: float = 1.0
+
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_positive("radius", self.radius)
+
+    @cached_property
+    def _design(self) -> tuple[int, TwoLevel, float]:
+        subset, agreements = best_subset(self.epsilon, min(_MAX_SUBSET, self.dim))
+        return subset, *_cap(self.epsilon, subset, agreements)
+
+    @property
+    def subset(self) -> int:
+        """Number of coordinates that each user reports on."""
+        return self._design[0]
+
+    @property
+    def scale(self) -> float:
+        """Expected agreement ``m``: a report's sign is worth ``radius / m``."""
+        return self._design[2]
+
+    @cached_property
+    def _patterns(self) -> NDArray[np.uint32]:
+        """All patterns of agreement, those of the cap first."""
+        patterns = np.arange(2**self.subset, dtype=np.uint32)
+        ones = np.bitwise_count(patterns)
+        return patterns[np.argsort(-ones.astype(np.int64), kind="stable")]
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of a value."""
+        return self.dim
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """One byte for up to 8 coordinates, otherwise two."""
+        return np.dtype(np.uint8 if self.subset <= 8 else np.uint16)
+
+    @property
+    def variance(self) -> float:
+        """``radius**2 * dim / (subset * scale**2)``, exact at the centre of the box."""
+        return self.bound**2 * self.dim / self.subset
+
+    @property
+    def bound(self) -> float:
+        """``radius / scale``."""
+        return self.radius / self.scale
+
+    def assigned(self, coins: Words) -> NDArray[np.int64]:
+        """Return each user's coordinates: a cyclic run from a public random start."""
+        start = KeyedRandom(coins).words((len(coins), 1)) % np.uint64(self.dim)
+        run = np.arange(self.subset, dtype=np.uint64)
+        return ((start + run) % np.uint64(self.dim)).astype(np.int64)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        users = len(values)
+        chosen = np.take_along_axis(values, self.assigned(coins), axis=1) / self.radius
+        positive = rng.uniforms((users, self.subset)) < (1 + np.clip(chosen, -1, 1)) / 2
+        weights = np.uint32(1) << np.arange(self.subset, dtype=np.uint32)
+        signs = positive @ weights
+        choice = self._design[1]
+        likely, index = choice.draw(rng, users)
+        index[~likely] += np.uint64(choice.num_likely)
+        agreement = self._patterns[index]
+        everything = np.uint32(2**self.subset - 1)
+        return np.asarray((signs ^ agreement ^ everything).astype(self.report_dtype))
+
+    def _signs(self, reports: Reports) -> Floats:
+        bits = reports.astype(np.uint32)[:, None] >> np.arange(self.subset, dtype=np.uint32)
+        return (bits & np.uint32(1)).astype(np.float64) * 2 - 1
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        values = np.zeros((len(reports), self.dim))
+        signs = self._signs(reports) * (self.bound * self.dim / self.subset)
+        np.put_along_axis(values, self.assigned(coins), signs, axis=1)
+        return values
+
+    def _summarize(self, reports: Reports, coins: Words) -> Summary:
+        # Signs are summed as they are; the squares count the users of a coordinate.
+        where = self.assigned(coins).ravel()
+        signs = np.bincount(where, self._signs(reports).ravel(), self.dim)
+        users = np.bincount(where, minlength=self.dim).astype(np.float64)
+        total, squares = signs * self.bound, users * self.bound**2
+        return Summary(len(reports), np.asarray(total, float), np.asarray(squares, float))
+
+    def estimate(self, summary: Summary) -> Estimate:
+        """Return the mean: each coordinate's sum over the users assigned to it."""
+        users = summary.sum_of_squares / self.bound**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(users > 0, summary.sum / users, 0.0)
+            spread = np.maximum(self.bound**2 - mean**2, 0.0)
+            std_error = np.where(users > 0, np.sqrt(spread / users), np.inf)
+        return Estimate(mean, std_error, summary.count)
+
+    def accepts(self, summary: Summary) -> bool:
+        """Whether a summary can be one of ``count`` reports: their signs are counted."""
+        signs = summary.sum_of_squares.sum() / self.bound**2
+        return super().accepts(summary) and bool(
+            np.isclose(signs, summary.count * self.subset, rtol=1e-9, atol=1e-6)
+        )
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every report is a pattern of ``subset`` bits."""
+        return bool((reports.astype(np.int64) < 2**self.subset).all())

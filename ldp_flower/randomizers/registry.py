@@ -1,0 +1,29 @@
+"""The closed registry: the only mechanisms that a message can name."""
+
+from collections.abc import Mapping
+
+from .base import Randomizer
+from .codebook import Codebook
+from .hypercube import SubsetHypercube
+from .privunit import PrivUnit
+from .response import RandomizedResponse
+
+_REGISTRY: dict[str, type[Randomizer]] = {
+    cls.__name__: cls for cls in (Codebook, PrivUnit, RandomizedResponse, SubsetHypercube)
+}
+
+
+def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
+    """Build a randomizer from plain values, as :meth:`Randomizer.to_config` gives them.
+
+    Raises
+    ------
+    ValueError
+        If the name is not in the registry or a parameter is missing, unknown, of
+        the wrong type or outside its range.
+    """
+    parameters = dict(config)
+    name = parameters.pop("name", None)
+    if not isinstance(name, str) or name not in _REGISTRY:
+        raise ValueError(f"Expected a randomizer in {sorted(_REGISTRY)}, got {name!r}.")
+    return _REGISTRY[name].from_parameters(parameters)

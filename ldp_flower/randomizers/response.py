@@ -1,0 +1,86 @@
+"""Randomized response: a number in an interval, as one bit."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from ..randomness import RandomSource, Words
+from ..validation import check_positive
+from .base import Floats, Randomizer, Reports
+from .two_level import TwoLevel
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Randomizer):
+    """Randomiser for one number, at one bit (sent as a byte).
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    radius : float (default: 1.0)
+        The domain is ``[-radius, radius]``; values are clipped to it.
+
+    Notes
+    -----
+    Source: Duchi, Jordan & Wainwright (2018), one dimension. Variance of a
+    debiased report: ``radius**2 * (B**2 - t**2)`` for the value ``t * radius``,
+    ``B = (e^eps + 1) / (e^eps - 1)``.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``.
+    2. The value is rounded to a random sign, of which the value is the mean. The
+       sign is kept with the probability of :class:`TwoLevel` (one likely output,
+       one unlikely), so the probabilities of either bit differ by at most
+       exp(epsilon) for the two signs, hence for any mixtures of them.
+    3. Clipping happens first and what is not finite becomes 0, so the guarantee
+       holds for every input.
+    """
+
+    radius: float = 1.0
+
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("radius", self.radius)
+
+    @cached_property
+    def _choice(self) -> TwoLevel:
+        return TwoLevel(self.epsilon, 1, 1)
+
+    @property
+    def width(self) -> int:
+        """A value is one number."""
+        return 1
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """One byte, 0 or 1."""
+        return np.dtype(np.uint8)
+
+    @property
+    def variance(self) -> float:
+        """``bound**2``, exact at the centre of the interval."""
+        return self.bound**2
+
+    @property
+    def bound(self) -> float:
+        """``radius / (2 p - 1)``, p the realised probability of keeping the sign."""
+        return self.radius / (2 * self._choice.probability - 1)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        mean = np.clip(values[:, 0] / self.radius, -1, 1)
+        positive = rng.uniforms((len(values), 1))[:, 0] < (1 + mean) / 2
+        kept, _ = self._choice.draw(rng, len(values))
+        return np.asarray((positive == kept).astype(np.uint8))
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        return (reports.astype(np.float64) * 2 - 1)[:, None] * self.bound
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every report is a bit."""
+        return bool((reports.astype(np.int64) <= 1).all())

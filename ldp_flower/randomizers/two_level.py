@@ -1,0 +1,89 @@
+"""The exact core of every finite-output mechanism: likely outputs and unlikely ones.
+
+A mechanism with finitely many outputs splits them, by the user's value, into
+``num_likely`` likely ones and ``num_unlikely`` others, where the two numbers do
+not depend on the value. It picks a set with one threshold on a random 64-bit
+word, then an output of that set with a second word. Nothing is computed in
+floating point, so the probabilities below are the ones that are realised.
+
+Guarantee
+---------
+1. An output has probability at most ``t / 2**64 * ceil(2**64 / A) / 2**64`` if
+   it is likely for the value and at least ``(1 - t / 2**64) * floor(2**64 / B) /
+   2**64`` if not (A likely and B unlikely outputs; a word modulo A hits an output
+   ``floor`` or ``ceil`` of 2**64 / A times).
+2. ``t`` is the largest integer for which the ratio of these two is at most
+   ``exp(epsilon)``, in rational arithmetic with exp rounded down.
+3. So for any two values the probabilities of any output differ by a factor of at
+   most ``exp(epsilon)``: the mechanism is epsilon-LDP, rounding included.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..randomness import RandomSource, Words
+
+_WORDS = 1 << 64
+
+
+def _exp_rounded_down(epsilon: float) -> Fraction:
+    with localcontext() as context:
+        context.prec = 60
+        return Fraction(Decimal(epsilon).exp() * (1 - Decimal(10) ** -55))
+
+
+@dataclass(frozen=True)
+class TwoLevel:
+    """An exact choice between likely and unlikely outputs.
+
+    Parameters
+    ----------
+    epsilon : float
+        Largest log-ratio of the probabilities of a likely and an unlikely output.
+    num_likely : int
+        Number of likely outputs, the same for every input.
+    num_unlikely : int
+        Number of the other outputs.
+    """
+
+    epsilon: float
+    num_likely: int
+    num_unlikely: int
+
+    @cached_property
+    def threshold(self) -> int:
+        """Number of 64-bit words (of 2**64) that select the likely set."""
+        likely = -(-_WORDS // self.num_likely)
+        unlikely = _exp_rounded_down(self.epsilon) * (_WORDS // self.num_unlikely)
+        return int(_WORDS * unlikely / (likely + unlikely))
+
+    @property
+    def probability(self) -> float:
+        """Realised probability of the likely set."""
+        return self.threshold / _WORDS
+
+    @property
+    def ratio(self) -> Fraction:
+        """Realised ratio of the largest and the smallest probability of an output."""
+        largest = self.threshold * -(-_WORDS // self.num_likely)
+        smallest = (_WORDS - self.threshold) * (_WORDS // self.num_unlikely)
+        return Fraction(largest, smallest)
+
+    def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
+        """Draw, for each user, whether its output is likely and which one it is.
+
+        Returns
+        -------
+        likely : ndarray of bool, shape (num_users,)
+        index : ndarray of uint64, shape (num_users,)
+            Rank of the output within its set, from 0.
+        """
+        words = rng.words((num_users, 2))
+        likely = words[:, 0] < np.uint64(self.threshold)
+        size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))
+        return likely, words[:, 1] % size

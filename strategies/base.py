@@ -1,0 +1,277 @@
+"""LdpStrategy: a Flower strategy whose protocol is written as a generator.
+
+A subclass writes its protocol the way the paper prints it: it yields a question
+to a cohort and gets the estimate of the answers' mean back. All else that Flower
+needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
+"""
+
+import logging
+import secrets
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from ldp_flower.keys import HASH_END
+from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import check_integer
+
+from .exchange import Ask, Exchange, wait_for_nodes
+from .population import Cohort, Population
+from .result import Fit, PrivacySpent, Result
+from .store import RunStore
+
+logger = logging.getLogger("flwr")
+
+Protocol = Generator[Ask, Estimate, Fit]
+
+
+class TooFewReports(RuntimeError):
+    """A step got, or would get, too few answers to go on."""
+
+
+class LdpStrategy(Strategy):
+    """Base class of all protocols.
+
+    Parameters
+    ----------
+    min_reports : int (default: 20)
+        Fewest reports with which a step goes on.
+
+    Notes
+    -----
+    Nothing here can weaken anybody's privacy: a strategy sees reports only, and the
+    clients check every query by themselves.
+    """
+
+    _exchange: Exchange
+    _population: Population
+    _running: Protocol
+
+    def __init__(self, *, min_reports: int = 20) -> None:
+        check_integer("min_reports", min_reports, 1)
+        self.min_reports = min_reports
+        self._ask: Ask | None = None
+        self._fit: Fit | None = None
+        self._asked: list[Ask] = []
+        self._result = Result()
+
+    @abstractmethod
+    def protocol(self) -> Protocol:
+        """Yield questions, get estimates, return the fit."""
+
+    @property
+    def num_users(self) -> int:
+        """Number of users in the census."""
+        return len(self._population)
+
+    def cohorts(self, sizes: Sequence[int]) -> list[Cohort]:
+        """Take users that have not been asked yet into disjoint random cohorts.
+
+        Raises
+        ------
+        TooFewReports
+            If a cohort would be smaller than ``min_reports``.
+        """
+        if sum(sizes) > self._population.remaining or min(sizes) < self.min_reports:
+            raise TooFewReports(
+                f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
+                f"{self.num_users} users would give cohorts of {list(sizes)}."
+            )
+        return self._population.cut(sizes)
+
+    # ---------------------------------------------------------------- Flower's methods
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return the messages of the protocol's current question."""
+        ask = self._current_ask()
+        messages = self._exchange.messages(server_round, ask, self._population)
+        logger.info("[STEP %d] %s: asking %d users", server_round, ask.statistic, ask.cohort.size)
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Hand the mean over whoever answered to the protocol."""
+        for reply in replies:
+            self._exchange.receive(server_round, reply.metadata.src_node_id, reply)
+        ask = self._current_ask()
+        summary, step = self._exchange.add_up(server_round, ask, self._population)
+        self._result.steps.append(step)
+        self._result.num_reports += step.reports
+        self._asked.append(ask)
+        logger.info("\t└──> %s", step)
+        if step.reports < self.min_reports:
+            raise TooFewReports(f"{step}. At least {self.min_reports} reports are needed.")
+        self._advance(ask.randomizer.estimate(summary))
+        arrays = ArrayRecord([self._fit.coef]) if self._fit else None
+        return arrays, MetricRecord({**step.counts()})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return nothing: evaluating on users' data would cost them privacy."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None
+
+    def summary(self) -> None:
+        """Log the protocol's parameters."""
+        logger.info("Starting %s:", type(self).__name__)
+        for name, value in self._parameters().items():
+            logger.info("\t├── %s = %s", name, value)
+
+    # ------------------------------------------------------------------------- the run
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int = 0,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        *,
+        num_nodes: int | None = None,
+        roster_timeout: float = 120.0,
+        seed: int | None = None,
+        store: str | Path | None = None,
+    ) -> Result:
+        """Run the protocol.
+
+        Parameters
+        ----------
+        grid : Grid
+            Flower's grid, or an :class:`~ldp_flower.InProcessGrid`.
+        initial_arrays, num_rounds, train_config, evaluate_config : optional
+            For Flower's signature; a protocol starts from nothing and knows its rounds.
+        timeout : float (default: 3600)
+            Seconds to wait for the answers of one step.
+        evaluate_fn : callable, optional
+            Called with the number of steps and the final estimate.
+        num_nodes : int, optional
+            Number of nodes to wait for; by default until no new one comes.
+        roster_timeout : float (default: 120.0)
+            Seconds to wait for the nodes.
+        seed : int, optional
+            Seed of public randomness (cohorts, coins). It has no part in privacy.
+        store : str or Path, optional
+            File that keeps the run. Started again with the same file, the strategy
+            replays the answers that it has and goes on; nobody is asked twice.
+
+        Returns
+        -------
+        Result
+            Estimate, support, standard errors, what each user spent, who answered.
+
+        Raises
+        ------
+        TimeoutError
+            If the nodes do not come or none of them answers the census.
+        TooFewReports
+            If a step gets too few answers; what was collected is in the store.
+        ValueError
+            If the store belongs to another protocol.
+        """
+        started = time.monotonic()
+        self.summary()
+        if initial_arrays or num_rounds or train_config or evaluate_config:
+            logger.info("\t└── not used: initial arrays, number of rounds, configs")
+        with RunStore(store).open() as kept:
+            self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout)
+            while self._fit is None:
+                number = len(self._result.steps)
+                if not kept.get(f"step {number} complete"):
+                    messages = self.configure_train(number, ArrayRecord(), ConfigRecord(), grid)
+                    self._exchange.collect(grid, number, messages, timeout)
+                _, metrics = self.aggregate_train(number, [])
+                kept.put(f"step {number} complete", True)
+                if metrics is not None:
+                    self._result.train_metrics_clientapp[number] = metrics
+            result = self._finished(self._fit, kept.get("seeded"))
+        if evaluate_fn and (evaluated := evaluate_fn(number, result.arrays)) is not None:
+            result.evaluate_metrics_serverapp[number] = evaluated
+        logger.info("Finished in %.1f s:", time.monotonic() - started)
+        for line in repr(result).splitlines():
+            logger.info("\t%s", line)
+        return result
+
+    def _open_run(
+        self,
+        grid: Grid,
+        kept: RunStore,
+        seed: int | None,
+        timeout: float,
+        num_nodes: int | None,
+        roster_timeout: float,
+    ) -> None:
+        described = f"{type(self).__name__} {self._parameters()}"
+        if kept.get("protocol") not in (None, described):
+            raise ValueError(f"Expected a store of {described}, got {kept.get('protocol')}.")
+        if kept.get("salt") is None:
+            kept.put("protocol", described)
+            kept.put("salt", secrets.randbits(63) if seed is None else seed % HASH_END)
+        if kept.get("roster") is None:
+            kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
+        self._exchange = Exchange(kept)
+        if not kept.get("step 0 complete"):
+            messages = self._exchange.census_messages(kept.get("roster"))
+            self._exchange.collect(grid, 0, messages, timeout)
+        nodes, seeded, step = self._exchange.census(kept.get("roster"))
+        if not nodes:
+            raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}")
+        kept.put("step 0 complete", True)
+        kept.put("seeded", seeded)
+        self._population = Population(nodes, kept.get("salt"))
+        self._asked, self._fit = [], None
+        self._result = Result(num_users=self.num_users, steps=[step])
+        logger.info("[CENSUS] %d users", self.num_users)
+        logger.info("\t└──> %s", step)
+        self._running = self.protocol()
+        self._advance(None)
+
+    def _parameters(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def _current_ask(self) -> Ask:
+        if self._ask is None:
+            raise RuntimeError("No protocol is running; call start.")
+        return self._ask
+
+    def _advance(self, estimate: Estimate | None) -> None:
+        try:
+            self._ask = self._running.send(estimate)  # type: ignore[arg-type]
+        except StopIteration as end:
+            self._ask, self._fit = None, end.value
+
+    def _finished(self, fit: Fit, seeded: bool) -> Result:
+        result = self._result
+        result.coef, result.std_error = fit.coef, fit.std_error
+        result.notes += fit.notes
+        result.arrays = ArrayRecord([fit.coef])
+        # Costs add up where cohorts overlap; the sum is largest at the low end of one.
+        places = {ask.cohort.low for ask in self._asked}
+        costs = [[ask.randomizer for ask in self._asked if _meets(ask, at)] for at in places]
+        result.privacy = PrivacySpent(
+            max(sum(mechanism.epsilon for mechanism in those) for those in costs),
+            max(sum(mechanism.delta for mechanism in those) for those in costs),
+            "user",
+            all(ask.randomizer.exact for ask in self._asked),
+            seeded,
+        )
+        return result
+
+
+def _meets(ask: Ask, at: int) -> bool:
+    return ask.cohort.low <= at < ask.cohort.high

@@ -1,0 +1,255 @@
+"""Questions out, answers in: roster, census, collection and checking of replies."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from ldp_flower.keys import NodeKeys
+from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
+from ldp_flower.randomizers import Randomizer, Summary
+
+from .population import Cohort, Population
+from .result import Step
+from .store import RunStore
+
+logger = logging.getLogger("flwr")
+
+_MAX_USERS_PER_NODE = 1 << 27
+_ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question to one cohort, as a protocol yields it.
+
+    Attributes
+    ----------
+    cohort : Cohort
+        Whom to ask.
+    statistic : str
+        What each user computes.
+    randomizer : Randomizer
+        How each user's value becomes a report.
+    arrays : mapping of str to ndarray
+        Public arrays that the statistic needs.
+    params : mapping of str to float
+        Public numbers that the statistic needs.
+    """
+
+    cohort: Cohort
+    statistic: str
+    randomizer: Randomizer
+    arrays: Arrays = field(default_factory=dict)
+    params: dict[str, float] = field(default_factory=dict)
+
+
+class Exchange:
+    """The traffic of one run. Step 0 is the census, the protocol's steps follow.
+
+    Parameters
+    ----------
+    store : RunStore
+        Keeps every reply as it arrives.
+    """
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+
+    def collect(self, grid: Grid, step: int, messages: list[Message], timeout: float) -> None:
+        """Send messages and store every reply as it arrives, until all are there."""
+        if not messages:
+            return
+        pushed = grid.push_messages(messages)
+        receivers = [message.metadata.dst_node_id for message in messages]
+        waiting = {i: node for i, node in zip(pushed, receivers, strict=True) if i is not None}
+        end, pause, told = time.monotonic() + timeout, 0.05, time.monotonic()
+        while waiting:
+            for reply in grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    self.receive(step, node, reply)
+            remaining = end - time.monotonic()
+            if not waiting or remaining <= 0:
+                break
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
+            time.sleep(min(pause, remaining))
+            pause = min(1.5 * pause, 1.0)
+
+    def receive(self, step: int, node: int, reply: Message) -> None:
+        """Store one reply; what cannot be decoded is stored as empty, and rejected later."""
+        if reply.has_error():
+            reason = f"{reply.error.reason}"[:200]
+            self._store.add_reply(step, node, None, f"error {reply.error.code}: {reason}")
+            return
+        try:
+            if step == 0:
+                content = _census_content(reply.content)
+            else:
+                content = Report.from_record_dict(reply.content).to_bytes()
+        except (MessageError, KeyError, TypeError, ValueError):
+            content = b""
+        self._store.add_reply(step, node, content, None)
+
+    def census_messages(self, roster: list[int]) -> list[Message]:
+        """Return the messages that ask nodes how many users they hold."""
+        content = RecordDict()
+        return [Message(content, node, f"query.{CENSUS}") for node in self._waiting(0, roster)]
+
+    def census(self, roster: list[int]) -> tuple[dict[int, NodeKeys], bool, Step]:
+        """Read the answers to the census.
+
+        Returns
+        -------
+        nodes : dict of int to NodeKeys
+            The keys of the users behind every node that answered.
+        seeded : bool
+            Whether a node draws its reports from a seed.
+        step : Step
+            What became of the question; all its numbers are nodes.
+        """
+        replies = self._store.replies(0)
+        nodes: dict[int, NodeKeys] = {}
+        seeded = False
+        rejected = 0
+        for node in roster:
+            content, _ = replies.get(node, (None, None))
+            if content is None:
+                continue
+            if (facts := _facts(content)) is None:
+                rejected += 1
+            else:
+                nodes[node], seeded = facts[0], seeded or facts[1]
+        reasons = Counter(error for _, error in replies.values() if error is not None)
+        errors, silent = sum(reasons.values()), len(roster) - len(replies)
+        step = Step(0, "census", "", len(roster), len(nodes), errors, rejected, silent, reasons)
+        return nodes, seeded, step
+
+    def _waiting(self, step: int, nodes: Iterable[int]) -> list[int]:
+        replies = self._store.replies(step)
+        return [node for node in nodes if replies.get(node, (None, None))[0] is None]
+
+    def messages(self, step: int, ask: Ask, population: Population) -> list[Message]:
+        """Return the messages to the nodes that have not answered this step yet."""
+        cohort = ask.cohort
+        query = Query(
+            ask.statistic,
+            ask.randomizer,
+            population.salt,
+            cohort.low,
+            cohort.high,
+            step,
+            ask.arrays,
+            ask.params,
+        )
+        content = query.to_record_dict()
+        return [
+            Message(content, node, f"query.{QUERY}", group_id=str(step))
+            for node in self._waiting(step, population.addressed(cohort))
+        ]
+
+    def add_up(self, number: int, ask: Ask, population: Population) -> tuple[Summary, Step]:
+        """Check and add up the stored replies of a step, node by node in a fixed order."""
+        total = Summary.empty(ask.randomizer.width)
+        errors = rejected = silent = 0
+        reasons = Counter[str]()
+        replies = self._store.replies(number)
+        for node, slots in population.addressed(ask.cohort).items():
+            content, error = replies.get(node, (None, None))
+            if error is not None:
+                errors += 1
+                reasons[error] += 1
+            elif content is None:
+                silent += 1
+            else:
+                keys = population.nodes[node]
+                summary = _checked(content, number, ask, keys, population.salt, slots.tolist())
+                if summary is None:
+                    rejected += 1
+                else:
+                    total += summary
+        return total, Step(
+            number,
+            ask.statistic,
+            type(ask.randomizer).__name__,
+            ask.cohort.size,
+            total.count,
+            errors,
+            rejected,
+            silent,
+            reasons,
+        )
+
+
+def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[int]:
+    """Return the ids of all nodes; in simulation they register one after the other.
+
+    Raises
+    ------
+    TimeoutError
+        If fewer than ``num_nodes`` come (or none, if their number is not known).
+    """
+    start = still_since = time.monotonic()
+    known: list[int] = []
+    while True:
+        nodes = sorted(grid.get_node_ids())
+        now = time.monotonic()
+        if len(nodes) != len(known):
+            known, still_since = nodes, now
+        if num_nodes is None and known and now - still_since >= _ROSTER_STILL:
+            return known
+        if num_nodes is not None and len(known) >= num_nodes:
+            return known
+        if now - start > timeout:
+            wanted = "any" if num_nodes is None else num_nodes
+            raise TimeoutError(
+                f"Waited {timeout:g} s for {wanted} nodes and found {len(known)}: are the "
+                "SuperNodes running and connected to this SuperLink?"
+            )
+        time.sleep(0.05)
+
+
+def _checked(
+    content: bytes, number: int, ask: Ask, keys: NodeKeys, salt: int, slots: list[int]
+) -> Summary | None:
+    """Return a node's sums, or None if they cannot come from the users who were asked."""
+    try:
+        arrays = Report.from_bytes(content).arrays
+    except MessageError:
+        return None
+    randomizer = ask.randomizer
+    if "reports" not in arrays:
+        count = arrays["count"]
+        if count.shape != (1,) or not 1 <= count[0] <= len(slots):
+            return None
+        summary = Summary(int(count[0]), arrays["sum"], arrays["sum_of_squares"])
+        return summary if randomizer.accepts(summary) else None
+    answered, reports = arrays["slots"].astype("int64"), arrays["reports"]
+    distinct = set(answered.tolist())
+    if answered.ndim != 1 or len(distinct) != len(answered) or not distinct <= set(slots):
+        return None
+    if not randomizer.well_formed(reports, len(answered)):
+        return None
+    return randomizer.summarize(reports, keys.coins(salt, number, answered))
+
+
+def _census_content(content: RecordDict) -> bytes:
+    facts = content.metric_records["census"]
+    numbers = [facts[name] for name in ("group", "first", "users", "seeded")]
+    return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
+
+
+def _facts(content: bytes) -> tuple[NodeKeys, bool] | None:
+    """Return a node's keys and whether it is seeded, or None if they cannot be true."""
+    try:
+        group, first, users, seeded = (int(number) for number in content.split())
+    except ValueError:
+        return None
+    limits = 0 <= group < 1 << 64 and 0 <= first < 1 << 62 and 0 <= users <= _MAX_USERS_PER_NODE
+    return (NodeKeys(group, first, users), bool(seeded)) if limits else None

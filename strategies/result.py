@@ -1,0 +1,178 @@
+"""What a protocol returns."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import flwr.serverapp.strategy as flower
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of one question.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    statistic : str
+        What was asked.
+    mechanism : str
+        The randomizer that answered.
+    asked : int
+        Users in the cohort.
+    reports : int
+        Users whose report was used.
+    errors : int
+        Nodes that answered with an error.
+    rejected : int
+        Nodes whose answer could not come from the randomizer that was asked for.
+    silent : int
+        Nodes that did not answer in time.
+    reasons : Counter of str
+        The texts of the error replies.
+    """
+
+    number: int
+    statistic: str
+    mechanism: str
+    asked: int
+    reports: int
+    errors: int
+    rejected: int
+    silent: int
+    reasons: Counter[str]
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by name."""
+        names = ("asked", "reports", "errors", "rejected", "silent")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        reasons = "".join(f"; {times} x {text}" for text, times in self.reasons.most_common(3))
+        return (
+            f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered; "
+            f"nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent{reasons}"
+        )
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What one user spent, at most, by answering this run.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The guarantee of everything that the run asked of one user.
+    unit : str
+        Who is protected.
+    exact : bool
+        Whether all mechanisms have finite outputs, free of floating-point caveats.
+    seeded : bool
+        Whether reports were drawn from a known seed: then nobody is protected, and
+        the run is a simulation.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    exact: bool
+    seeded: bool
+
+    def __str__(self) -> str:
+        delta = f", delta = {self.delta:g}" if self.delta else ""
+        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a protocol computes.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (dim,)
+        The estimate.
+    std_error : ndarray of float64, shape (dim,)
+        Standard deviation of each coefficient given the support.
+    notes : list of str
+        What a user of the estimate should know.
+    """
+
+    coef: Floats
+    std_error: Floats
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(repr=False)
+class Result(flower.Result):
+    """A Flower ``Result`` with the estimate and how it came about.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (dim,)
+        The estimate.
+    std_error : ndarray of float64, shape (dim,)
+        Standard deviation of each coefficient given the support, from the
+        randomizers' known noise or the spread of the reports; 0 outside the support.
+        It leaves out the bias of clipping, thresholding and early stopping.
+    privacy : PrivacySpent
+        What each user spent at most.
+    num_users : int
+        Users in the census.
+    num_reports : int
+        Reports that were used.
+    steps : list of Step
+        Who was asked and who answered.
+    notes : list of str
+        What a user of the estimate should know.
+    """
+
+    coef: Floats = field(default_factory=lambda: np.zeros(0))
+    std_error: Floats = field(default_factory=lambda: np.zeros(0))
+    privacy: PrivacySpent | None = None
+    num_users: int = 0
+    num_reports: int = 0
+    steps: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def support(self) -> NDArray[np.int64]:
+        """Indices of the coefficients that are not zero."""
+        return np.flatnonzero(self.coef)
+
+    def predict(self, features: ArrayLike) -> Floats:
+        """Return the linear prediction for rows of features.
+
+        Parameters
+        ----------
+        features : array_like, shape (rows, dim)
+            Rows on the scale on which the clients computed.
+        """
+        return np.asarray(np.asarray(features, np.float64) @ self.coef)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{len(self.support)} of {len(self.coef)} coefficients are not zero",
+            f"{self.privacy}" + (" (seeded simulation)" if self.privacy.seeded else "")
+            if self.privacy
+            else "nothing spent",
+            f"{self.num_reports} reports of {self.num_users} users in {len(self.steps)} steps",
+        ]
+        return "\n".join(lines + self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "coef": self.coef.tolist(),
+            "std_error": self.std_error.tolist(),
+            "support": self.support.tolist(),
+            "privacy": None if self.privacy is None else vars(self.privacy),
+            "num_users": self.num_users,
+            "num_reports": self.num_reports,
+            "steps": [vars(step) | {"reasons": dict(step.reasons)} for step in self.steps],
+            "notes": self.notes,
+        }

@@ -1,0 +1,65 @@
+"""A run on disk, so that a server that stops can go on without asking anyone twice."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class RunStore:
+    """Salt, census and every reply of one run, in an SQLite file.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        The file, created if there is none; without a path, memory.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self._connection = sqlite3.connect(":memory:" if path is None else Path(path).expanduser())
+        self._connection.executescript(
+            """
+            CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+            CREATE TABLE IF NOT EXISTS reply (
+                step INTEGER, node TEXT, content BLOB, error TEXT, PRIMARY KEY (step, node)
+            );
+            """
+        )
+
+    @contextmanager
+    def open(self) -> Iterator["RunStore"]:
+        """Close the file at the end."""
+        try:
+            yield self
+        finally:
+            self._connection.close()
+
+    def get(self, name: str) -> Any:
+        """Return a stored fact, or None."""
+        row = self._connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def put(self, name: str, value: Any) -> None:
+        """Store a fact."""
+        with self._connection:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, json.dumps(value))
+            )
+
+    def replies(self, step: int) -> dict[int, tuple[bytes | None, str | None]]:
+        """Return, per node, the report of a step or the text of its error."""
+        rows = self._connection.execute(
+            "SELECT node, content, error FROM reply WHERE step = ? ORDER BY rowid", (step,)
+        )
+        return {int(node): (content, error) for node, content, error in rows}
+
+    def add_reply(self, step: int, node: int, content: bytes | None, error: str | None) -> None:
+        """Store a node's report or error as it arrives; the first report counts."""
+        with self._connection:
+            self._connection.execute(
+                "INSERT INTO reply VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE "
+                "SET content = excluded.content, error = excluded.error WHERE content IS NULL",
+                (step, str(node), content, error),
+            )

@@ -1,0 +1,25 @@
+"""The projections of sparse estimation: pure functions of the server's estimates."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def keep_largest(vector: Floats, sparsity: int) -> Floats:
+    """Set all but the ``sparsity`` largest entries (by magnitude) to zero."""
+    kept = np.zeros_like(vector)
+    largest = np.argsort(-np.abs(vector), kind="stable")[:sparsity]
+    kept[largest] = vector[largest]
+    return kept
+
+
+def keep_above(vector: Floats, threshold: Floats | float) -> Floats:
+    """Set the entries whose magnitude is at most ``threshold`` to zero."""
+    return np.where(np.abs(vector) > threshold, vector, 0.0)
+
+
+def project_on_ball(vector: Floats, radius: float) -> Floats:
+    """Shorten ``vector`` to length ``radius`` if it is longer."""
+    length = float(np.linalg.norm(vector))
+    return vector if length <= radius else vector * (radius / length)
