@@ -128,7 +128,7 @@ class Exchange:
                 nodes[node], seeded = facts[0], seeded or facts[1]
         reasons = Counter(error for _, error in replies.values() if error is not None)
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
-        step = Step(0, "census", "", len(roster), len(nodes), errors, rejected, silent, reasons)
+        step = Step(0, "census", "", 0, len(roster), len(nodes), errors, rejected, silent, reasons)
         return nodes, seeded, step
 
     def _waiting(self, step: int, nodes: Iterable[int]) -> list[int]:
@@ -178,6 +178,7 @@ class Exchange:
             number,
             ask.statistic,
             type(ask.randomizer).__name__,
+            ask.randomizer.report_bytes,
             ask.cohort.size,
             total.count,
             errors,

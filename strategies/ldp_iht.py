@@ -209,19 +209,26 @@ class LdpIht(LdpStrategy):
         sizes = [users // _NUM_ROUNDS + (i < users % _NUM_ROUNDS) for i in range(_NUM_ROUNDS)]
         probes = [round(_CURVATURE_SHARE * size) for size in sizes]
         cohorts = self.cohorts([*(np.array(sizes) - probes).tolist(), *probes])
+        same_theta: list[Estimate] = []
         for answerers, probers in zip(cohorts[:_NUM_ROUNDS], cohorts[_NUM_ROUNDS:], strict=True):
             randomizer = self.randomizer(bound)
-            gradient = yield Ask(answerers, "gradient", randomizer, {"theta": theta})
+            same_theta.append((yield Ask(answerers, "gradient", randomizer, {"theta": theta})))
+            gradient = _pooled(same_theta)
             noise = math.sqrt(randomizer.variance / gradient.count)
             descent = keep_above(gradient.mean, noise * math.sqrt(2 * math.log(max(self.dim, 2))))
             if not descent.any():
-                notes.append("Stopped early: a gradient did not clear its own noise.")
-                break
+                continue  # nothing clears the noise: ask more users at the same place
             step_size = yield from self._buy_step_size(probers, descent / np.linalg.norm(descent))
             variance = (1 - step_size) ** 2 * variance + (step_size * gradient.std_error) ** 2
             theta = keep_largest(theta - step_size * descent, self.sparsity)
             theta = project_on_ball(theta, self.radius)
             bound *= _SHRINKAGE
+            same_theta = []
+        if not theta.any():
+            notes.append(
+                f"No coefficient clears the noise, which is {noise:.2g} per coordinate "
+                f"after {gradient.count} reports: more users or a larger epsilon are needed."
+            )
         return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0), notes)
 
     def _buy_gradient_bound(self) -> Generator[Ask, Estimate, float]:
@@ -247,3 +254,12 @@ class LdpIht(LdpStrategy):
         answer = yield Ask(cohort, "curvature", randomizer, arrays, params)
         curvature = _CURVATURE_CAP / 2 * float(1 + answer.mean[0] + answer.std_error[0])
         return min(1.0, 1 / max(curvature, 0.5))
+
+
+def _pooled(estimates: list[Estimate]) -> Estimate:
+    """Average estimates of the same mean from disjoint users."""
+    counts = np.array([estimate.count for estimate in estimates])
+    shares = (counts / counts.sum())[:, None]
+    mean = (shares * [estimate.mean for estimate in estimates]).sum(axis=0)
+    variance = (shares**2 * [estimate.std_error**2 for estimate in estimates]).sum(axis=0)
+    return Estimate(mean, np.sqrt(variance), int(counts.sum()))

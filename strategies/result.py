@@ -23,6 +23,8 @@ class Step:
         What was asked.
     mechanism : str
         The randomizer that answered.
+    report_bytes : int
+        Size of one user's report.
     asked : int
         Users in the cohort.
     reports : int
@@ -40,6 +42,7 @@ class Step:
     number: int
     statistic: str
     mechanism: str
+    report_bytes: int
     asked: int
     reports: int
     errors: int

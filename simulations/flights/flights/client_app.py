@@ -1,0 +1,30 @@
+"""The private half: a node's aircraft."""
+
+from functools import lru_cache
+
+import pandas as pd
+from flwr.app import Context
+
+from ldp_flower import Users
+from ldp_flower.clients import LdpClientApp
+from ldp_flower.environment import in_simulation
+
+from .data import training_users, users_of
+
+
+@lru_cache(maxsize=1)
+def _users_of_file(path: str) -> Users:
+    return users_of(pd.read_csv(path))
+
+
+def load_users(context: Context) -> Users:
+    """Return the node's share in simulation, the operator's file in a deployment."""
+    node, run = context.node_config, context.run_config
+    if "partition-id" in node:
+        users = training_users(int(run["seed"]), int(run["num-users"]))
+        return users.partition(int(node["partition-id"]), int(node["num-partitions"]))
+    return _users_of_file(str(node["data-path"]))
+
+
+# A seeded client is for simulation; anywhere else it would refuse every query.
+app = LdpClientApp(load_users, seed=0 if in_simulation() else None)

@@ -1,0 +1,151 @@
+"""The private model beside models that protect nobody, on held-out aircraft."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from ldp_flower import simulate
+from ldp_flower.strategies import LdpIht, Result
+
+from . import baselines
+from .data import split, users_of
+from .design import COLUMNS, features, minutes
+
+Floats = NDArray[np.float64]
+Sweep = dict[float, list[float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    method: str
+    guarantee: str
+    epsilon: float | None
+    r2: float
+    support: int
+    bytes_per_user: int | None
+    seconds: float
+
+
+def r2(coef: Floats, judged: pd.DataFrame) -> float:
+    """Return R2 of the predicted arrival delays, in minutes and unclipped."""
+    arrivals = judged["arr_delay"].to_numpy(np.float64)
+    error = arrivals - minutes(features(judged) @ coef)
+    return float(1 - np.mean(error**2) / np.var(arrivals))
+
+
+def table_rows(result: Result, seconds: float, sparsity: int, seed: int, users: int) -> list[Row]:
+    """Judge the private model and the alternatives on the held-out aircraft."""
+    train, judged = split(seed, users)
+    everyone = users_of(train)
+    assert result.privacy is not None
+    rows = [
+        Row(
+            "LDP-IHT",
+            "user-level LDP, server not trusted",
+            result.privacy.epsilon,
+            r2(result.coef, judged),
+            len(result.support),
+            max(step.report_bytes for step in result.steps),
+            seconds,
+        )
+    ]
+    alternatives: dict[str, Callable[[NDArray[np.float32], Floats], Floats]] = {
+        "predict the mean": _mean,
+        "IHT": lambda x, y: baselines.iterative_hard_thresholding(x, y, sparsity),
+        "Lasso, all rows": baselines.lasso,
+        "least squares, all rows": baselines.least_squares,
+    }
+    for name, fit in alternatives.items():
+        started = time.perf_counter()
+        coef = fit(everyone.features, np.asarray(everyone.targets, np.float64))
+        took = time.perf_counter() - started
+        support = int(np.count_nonzero(coef))
+        rows.append(Row(name, "none", None, r2(coef, judged), support, None, took))
+        print(f"fitted {name}: R2 {rows[-1].r2:.3f}", flush=True)
+    return rows
+
+
+def sweep(
+    protocol: Callable[[float], LdpIht], epsilons: list[float], num_seeds: int, num_users: int
+) -> Sweep:
+    """Repeat the protocol in process; a seed decides split, cohorts and all noise."""
+    found: Sweep = {epsilon: [] for epsilon in epsilons}
+    for seed in range(num_seeds):
+        train, judged = split(seed, num_users)
+        everyone = users_of(train)
+        for epsilon in epsilons:
+            result = simulate(protocol(epsilon), everyone, seed=seed)
+            found[epsilon].append(r2(result.coef, judged))
+            print(f"epsilon {epsilon:g}, seed {seed}: R2 {found[epsilon][-1]:.3f}", flush=True)
+    return found
+
+
+def show(rows: list[Row], swept: Sweep) -> None:
+    """Print the tables."""
+    console = Console(width=110)
+    table = Table(title=f"Arrival delay, {len(COLUMNS)} features, held-out aircraft")
+    for column in ("method", "guarantee", "epsilon", "R2", "support", "bytes/user", "seconds"):
+        table.add_column(column, justify="left" if column in ("method", "guarantee") else "right")
+    for row in rows:
+        table.add_row(
+            row.method,
+            row.guarantee,
+            "-" if row.epsilon is None else f"{row.epsilon:g}",
+            f"{row.r2:.3f}",
+            str(row.support),
+            "all rows" if row.bytes_per_user is None else str(row.bytes_per_user),
+            f"{row.seconds:.1f}",
+        )
+    console.print(table)
+    if not any(swept.values()):
+        return
+    table = Table(title="LDP-IHT again in process, fresh split, cohorts and noise each time")
+    for column in ("epsilon", "median R2", "worst", "best", "runs"):
+        table.add_column(column, justify="right")
+    for epsilon, values in swept.items():
+        middle, worst, best = np.median(values), min(values), max(values)
+        table.add_row(
+            f"{epsilon:g}", f"{middle:.3f}", f"{worst:.3f}", f"{best:.3f}", str(len(values))
+        )
+    console.print(table)
+
+
+def compare(
+    result: Result,
+    seconds: float,
+    protocol: Callable[[float], LdpIht],
+    *,
+    epsilons: list[float],
+    num_seeds: int,
+    sparsity: int,
+    seed: int,
+    num_users: int,
+    output: Path,
+) -> dict[str, Any]:
+    """Do all of the above and draw the figure; return the numbers for ``result.json``."""
+    from .figure import draw
+
+    rows = table_rows(result, seconds, sparsity, seed, num_users)
+    swept = sweep(protocol, epsilons, num_seeds, num_users)
+    show(rows, swept)
+    draw(result, rows, swept, output / "flights.png")
+    return {
+        "rows": [asdict(row) for row in rows],
+        "sweep": {f"{epsilon:g}": values for epsilon, values in swept.items()},
+    }
+
+
+def _mean(x: NDArray[np.float32], y: Floats) -> Floats:
+    coef = np.zeros(x.shape[1])
+    coef[0] = y.mean()
+    return coef

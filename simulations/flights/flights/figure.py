@@ -1,0 +1,119 @@
+"""The figure: accuracy against epsilon, and what the private model says."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+import numpy as np
+
+from ldp_flower.strategies import Result
+
+from .design import COLUMNS
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+if TYPE_CHECKING:
+    from .comparison import Row, Sweep
+
+_INK, _PRIVATE, _PLAIN = "#22313f", "#0b7a75", "#b0532c"
+
+
+def draw(result: Result, rows: "list[Row]", swept: "Sweep", path: Path) -> None:
+    """Draw both panels to ``path``."""
+    plt.rcParams.update({"font.size": 11, "axes.edgecolor": _INK, "text.color": _INK})
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(12, 4.8), width_ratios=[3, 2], layout="constrained"
+    )
+    _accuracy(left, result, rows, swept)
+    _model(right, result)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _accuracy(axes: plt.Axes, result: Result, rows: "list[Row]", swept: "Sweep") -> None:
+    ours = rows[0]
+    lowest = -0.05
+    for row in rows[1:]:
+        axes.axhline(row.r2, color=_PLAIN, lw=1, ls="--" if row.r2 > 0.1 else ":")
+    _label_lines(axes, rows[1:])
+    if any(swept.values()):
+        epsilons = np.array(list(swept))
+        values = np.array(list(swept.values()))
+        shown = np.clip(values, lowest, 1)
+        axes.plot(
+            np.repeat(epsilons, values.shape[1]),
+            shown.ravel(),
+            "o",
+            color=_PRIVATE,
+            alpha=0.3,
+            mew=0,
+        )
+        axes.plot(
+            epsilons, np.clip(np.median(values, axis=1), lowest, 1), "-o", color=_PRIVATE, lw=2
+        )
+    axes.plot(
+        [ours.epsilon], [max(ours.r2, lowest)], "*", ms=17, color=_PRIVATE, mec="white", zorder=5
+    )
+    axes.annotate(
+        "this run",
+        (ours.epsilon or 1, max(ours.r2, lowest)),
+        xytext=(8, -16),
+        textcoords="offset points",
+        color=_PRIVATE,
+    )
+    axes.set_xscale("log", base=2)
+    ticks = sorted({*swept, ours.epsilon or 1.0})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_ylim(lowest - 0.03, max(row.r2 for row in rows) + 0.08)
+    axes.set_xlabel("epsilon of each aircraft (smaller is more private)")
+    axes.set_ylabel("R² on the flights of held-out aircraft")
+    axes.set_title(
+        f"{result.num_users:,} aircraft, one randomised byte each, no trusted server",
+        loc="left",
+        fontsize=12,
+        fontweight="bold",
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _label_lines(axes: plt.Axes, rows: "list[Row]") -> None:
+    """Name the horizontal lines, one label for those that lie on top of each other."""
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: row.r2):
+        if groups and row.r2 - groups[-1][0].r2 < 0.03:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    for group in groups:
+        names = " · ".join(f"{row.method} {row.r2:.2f}" for row in group)
+        axes.annotate(
+            f"not private: {names}" if group[-1].r2 > 0.1 else names,
+            (0.0, group[-1].r2),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize=9,
+            color=_PLAIN,
+        )
+
+
+def _model(axes: plt.Axes, result: Result) -> None:
+    order = result.support[np.argsort(np.abs(result.coef[result.support]))]
+    places = np.arange(len(order))
+    axes.barh(
+        places,
+        result.coef[order],
+        xerr=2 * result.std_error[order],
+        color=_PRIVATE,
+        ecolor=_INK,
+        height=0.5,
+        capsize=4,
+    )
+    axes.axvline(0, color=_INK, lw=1)
+    axes.set_yticks(places, [COLUMNS[j] for j in order])
+    axes.set_ylim(-0.8, max(len(order), 3) - 0.2)
+    axes.set_xlabel("coefficient per typical spread, ± 2 standard errors")
+    title = f"The private model at epsilon {result.privacy.epsilon:g}" if result.privacy else ""
+    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
+    axes.spines[["top", "right"]].set_visible(False)

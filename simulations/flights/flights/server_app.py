@@ -1,0 +1,65 @@
+"""The untrusted half: run LDP-IHT, then show how far it is from no privacy."""
+
+import json
+import time
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from ldp_flower.strategies import LdpIht
+
+from .design import COLUMNS
+
+app = ServerApp()
+
+# An aircraft calls at New York some dozens of times a year, and a minute of delay
+# is passed on about one to one: public guesses, both.
+SAMPLES_PER_USER = 50
+RADIUS = 2.0
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the protocol over the grid's nodes and write what came out."""
+    run = context.run_config
+    seed, sparsity = int(run["seed"]), int(run["sparsity"])
+    output = Path(str(run["output-dir"])).absolute()
+    output.mkdir(parents=True, exist_ok=True)
+
+    def protocol(epsilon: float) -> LdpIht:
+        return LdpIht(
+            len(COLUMNS),
+            sparsity=sparsity,
+            epsilon=epsilon,
+            samples_per_user=SAMPLES_PER_USER,
+            radius=RADIUS,
+        )
+
+    started = time.perf_counter()
+    result = protocol(float(run["epsilon"])).start(
+        grid, num_nodes=int(run["num-nodes"]) or None, seed=seed
+    )
+    seconds = time.perf_counter() - started
+    document = {
+        "protocol": "LdpIht",
+        "seconds": seconds,
+        "model": {COLUMNS[j]: float(result.coef[j]) for j in result.support},
+        **result.to_dict(),
+    }
+    if run["evaluate"]:
+        from .comparison import compare  # needs the data, which a deployment's server lacks
+
+        document |= compare(
+            result,
+            seconds,
+            protocol,
+            epsilons=[float(each) for each in str(run["sweep-epsilons"]).split()],
+            num_seeds=int(run["sweep-seeds"]),
+            sparsity=sparsity,
+            seed=seed,
+            num_users=int(run["num-users"]),
+            output=output,
+        )
+    (output / "result.json").write_text(json.dumps(document, indent=2))
+    print(f"Results in {output}", flush=True)
