@@ -10,6 +10,7 @@ from scipy.special import betainc, betaln
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_integer, check_positive
+from .ball import directions, norms
 from .base import Floats, Randomizer, Reports
 from .two_level import TwoLevel
 
@@ -146,7 +147,7 @@ class Codebook(Randomizer):
         users = len(values)
         likely, index = self._design[0].draw(rng, users)
         rank = np.where(likely, index, index + np.uint64(self.num_likely)).astype(np.int64)
-        lifted = _lift(values / self.radius)
+        lifted = _lift(values, self.radius)
         reports = np.empty(users, self.report_dtype)
         step = max(1, _CHUNK_ENTRIES // (self.num_codewords * (self.dim + 1)))
         for start in range(0, users, step):
@@ -163,7 +164,7 @@ class Codebook(Randomizer):
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         first = reports.astype(np.uint64) * np.uint64(self.dim + 1)
         words = KeyedRandom(coins).skip(first).normals((len(reports), self.dim + 1))
-        words *= (self.bound / np.sqrt(np.einsum("ij,ij->i", words, words)))[:, None]
+        words *= (self.bound / norms(words))[:, None]
         return words[:, :-1]
 
     def contains(self, reports: Reports) -> bool:
@@ -171,9 +172,9 @@ class Codebook(Randomizer):
         return bool((reports.astype(np.int64) < self.num_codewords).all())
 
 
-def _lift(values: Floats) -> Floats:
-    """Shorten rows to the unit ball and lift them to the sphere of one dimension more."""
-    squares = np.einsum("ij,ij->i", values, values)
-    values = values / np.sqrt(np.maximum(squares, 1.0))[:, None]
-    height = np.sqrt(np.maximum(1.0 - squares, 0.0))
-    return np.concatenate([values, height[:, None]], axis=1)
+def _lift(values: Floats, radius: float) -> Floats:
+    """Shorten rows to the ball and lift them to the unit sphere of one dimension more."""
+    unit, length = directions(values)
+    fraction = np.minimum(length / radius, 1.0)
+    height = np.sqrt((1 - fraction) * (1 + fraction))
+    return np.concatenate([fraction[:, None] * unit, height[:, None]], axis=1)

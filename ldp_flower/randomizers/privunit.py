@@ -12,6 +12,7 @@ from scipy.special import betainc, betaincinv, betaln
 
 from ..randomness import RandomSource, Words
 from ..validation import check_integer, check_positive
+from .ball import directions, norms
 from .base import Floats, Randomizer, Reports
 
 
@@ -104,10 +105,14 @@ class PrivUnit(Randomizer):
         return float(_cap_mass(best_cap(self.epsilon, self.dim), self.dim))
 
     @cached_property
-    def cap_probability(self) -> float:
-        """Probability ``p`` of the cap, rounded down to absorb the error of ``c``."""
-        c = self.cap_mass
-        return c / (c + (1 - c) * math.exp(-self.epsilon)) * (1 - 1e-12)
+    def outside_probability(self) -> float:
+        """Probability ``1 - p`` of the cap's complement, on the grid of the uniforms.
+
+        Rounded up to the grid, after a rise that absorbs the error of ``c``, so that
+        the ratio of the densities is at most e^eps.
+        """
+        odds = (1 - self.cap_mass) / self.cap_mass * math.exp(-self.epsilon)
+        return math.ceil(odds / (1 + odds) * (1 + 1e-12) * 2**53) * 2.0**-53
 
     @cached_property
     def scale(self) -> float:
@@ -143,18 +148,15 @@ class PrivUnit(Randomizer):
         users, dim = values.shape
         uniforms = rng.uniforms((users, 3))
         normals = rng.normals((users, dim))
-        length = _norms(values)
-        # A vector inside the ball takes its own direction or the opposite one; the
-        # zero vector a fixed direction, whose two signs are equally likely.
-        unit = values / np.where(length > 0, length, 1.0)[:, None]
-        unit[length == 0, 0] = 1.0
+        # A vector inside the ball takes its own direction or the opposite one.
+        unit, length = directions(values)
         fraction = np.minimum(length / self.radius, 1.0)
         unit[uniforms[:, 0] >= (1 + fraction) / 2] *= -1
         along = self._along(uniforms[:, 1], uniforms[:, 2])
         if dim == 1:
             return (unit * (along * self.bound)[:, None]).astype(np.float32)
         normals -= np.einsum("ij,ij->i", normals, unit)[:, None] * unit
-        normals *= (np.sqrt((1 - along) * (1 + along)) / _norms(normals))[:, None]
+        normals *= (np.sqrt((1 - along) * (1 + along)) / norms(normals))[:, None]
         unit *= along[:, None]
         unit += normals
         unit *= self.bound
@@ -163,7 +165,8 @@ class PrivUnit(Randomizer):
     def _along(self, choice: Floats, position: Floats) -> Floats:
         """Draw W = <V, u> by inverting its two-piece law from the nearer tail."""
         c = self.cap_mass
-        tail = np.where(choice < self.cap_probability, c * position, c + (1 - c) * position)
+        outside = choice < self.outside_probability
+        tail = np.where(outside, c + (1 - c) * position, c * position)
         if self.dim == 1:
             return np.where(tail <= 0.5, 1.0, -1.0)
         nearer = np.minimum(2 * tail, 2 * (1 - tail))
@@ -175,10 +178,5 @@ class PrivUnit(Randomizer):
 
     def contains(self, reports: Reports) -> bool:
         """Whether every report has the one possible length (to float32 rounding)."""
-        lengths = _norms(reports.astype(np.float64))
+        lengths = norms(reports.astype(np.float64))
         return bool(np.allclose(lengths, self.bound, rtol=1e-5, atol=0))
-
-
-def _norms(rows: Floats) -> Floats:
-    """Return the length of each row, the same whatever the other rows are."""
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))

@@ -29,12 +29,13 @@ from numpy.typing import NDArray
 from ..randomness import RandomSource, Words
 
 _WORDS = 1 << 64
+_DIGITS = 60
 
 
 def _exp_rounded_down(epsilon: float) -> Fraction:
     with localcontext() as context:
-        context.prec = 60
-        return Fraction(Decimal(epsilon).exp() * (1 - Decimal(10) ** -55))
+        context.prec = _DIGITS
+        return Fraction(Decimal(epsilon).exp() * (1 - Decimal(10) ** (5 - _DIGITS)))
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,13 @@ class TwoLevel:
         return self.threshold / _WORDS
 
     @property
-    def ratio(self) -> Fraction:
-        """Realised ratio of the largest and the smallest probability of an output."""
+    def log_ratio(self) -> Decimal:
+        """Realised log-ratio of the largest and the smallest probability of an output."""
         largest = self.threshold * -(-_WORDS // self.num_likely)
         smallest = (_WORDS - self.threshold) * (_WORDS // self.num_unlikely)
-        return Fraction(largest, smallest)
+        with localcontext() as context:
+            context.prec = _DIGITS
+            return (Decimal(largest) / Decimal(smallest)).ln()
 
     def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
         """Draw, for each user, whether its output is likely and which one it is.

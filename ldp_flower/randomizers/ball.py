@@ -1,0 +1,26 @@
+"""Rows as directions and lengths: what the mechanisms for an l2 ball share."""
+
+import numpy as np
+
+from .base import Floats
+
+
+def norms(rows: Floats) -> Floats:
+    """Return the length of each row, the same whatever the other rows are."""
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+
+
+def directions(rows: Floats) -> tuple[Floats, Floats]:
+    """Return unit vectors and lengths of finite rows.
+
+    Each row is divided by its largest entry first: squares neither overflow nor
+    vanish, so a direction has length 1 whatever the row is, as guarantees need. The
+    zero row gets the first axis.
+    """
+    largest = np.abs(rows).max(axis=1)
+    unit = rows / np.where(largest > 0, largest, 1.0)[:, None]
+    unit[largest == 0, 0] = 1.0
+    length = norms(unit)
+    unit /= length[:, None]
+    with np.errstate(over="ignore"):
+        return unit, largest * length

@@ -1,0 +1,138 @@
+"""What holds for every mechanism in the registry."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from ldp_flower.randomizers import (
+    Codebook,
+    PrivUnit,
+    RandomizedResponse,
+    SubsetHypercube,
+    Summary,
+    randomizer_from_config,
+)
+from ldp_flower.randomness import KeyedRandom, derive
+
+MECHANISMS = [
+    Codebook(1.0, 5, radius=2.0, num_codewords=16),
+    PrivUnit(1.0, 5, radius=2.0),
+    RandomizedResponse(1.0, radius=2.0),
+    SubsetHypercube(2.0, 5, radius=2.0),
+]
+each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+
+
+def keyed(users, seed=0):
+    return KeyedRandom(derive(seed, np.arange(users, dtype=np.uint64)))
+
+
+@each
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_any_input_gives_a_valid_report_of_fixed_size(mechanism, data):
+    extreme = st.sampled_from([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 0.0, 1e9])
+    shape = (3, mechanism.width)
+    values = data.draw(arrays(np.float64, shape, elements=extreme | st.floats(-3, 3)))
+    reports = mechanism.randomize(values, keyed(3))
+    assert mechanism.well_formed(reports, 3)
+    assert np.isfinite(mechanism.debias(reports)).all()
+
+
+@each
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_reports_like_the_centre(mechanism, bad):
+    values = np.zeros((4, mechanism.width))
+    centre = mechanism.randomize(values, keyed(4))
+    values[2, 0] = bad
+    np.testing.assert_array_equal(mechanism.randomize(values, keyed(4)), centre)
+
+
+@each
+def test_values_outside_the_domain_report_like_its_border(mechanism):
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((50, mechanism.width))
+    values *= 2.0 / np.linalg.norm(values, axis=1, keepdims=True)
+    if isinstance(mechanism, SubsetHypercube | RandomizedResponse):
+        values = np.sign(values) * 2.0
+    same = mechanism.randomize(values, keyed(50))
+    far = mechanism.randomize(values * 1e6, keyed(50))
+    np.testing.assert_allclose(far.astype(float), same.astype(float), rtol=1e-4, atol=1e-4)
+
+
+@each
+def test_a_users_report_does_not_depend_on_the_others(mechanism):
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal((50, mechanism.width))
+    before = mechanism.randomize(values, keyed(50))
+    values[20] = 1e9
+    after = mechanism.randomize(values, keyed(50))
+    np.testing.assert_array_equal(np.delete(after, 20, axis=0), np.delete(before, 20, axis=0))
+
+
+@each
+def test_summaries_of_parts_add_up_and_are_accepted(mechanism):
+    reports = mechanism.randomize(np.ones((40, mechanism.width)), keyed(40))
+    coins = derive(np.arange(40, dtype=np.uint64))
+    whole = mechanism.summarize(reports, coins)
+    first = mechanism.summarize(reports[:15], coins[:15])
+    both = first + mechanism.summarize(reports[15:], coins[15:])
+    assert both.count == whole.count == 40
+    np.testing.assert_allclose(both.sum, whole.sum, rtol=1e-12, atol=1e-12)
+    assert mechanism.accepts(whole)
+    np.testing.assert_array_equal(mechanism.mean(reports), mechanism.estimate(whole).mean)
+
+
+@each
+def test_summaries_that_no_reports_can_have_are_refused(mechanism):
+    reports = mechanism.randomize(np.ones((40, mechanism.width)), keyed(40))
+    good = mechanism.summarize(reports)
+    bound = mechanism.bound
+    for total, squares in (
+        (good.sum + 41 * bound, good.sum_of_squares),
+        (good.sum * np.nan, good.sum_of_squares),
+        (good.sum, -good.sum_of_squares),
+        (good.sum, good.sum_of_squares * np.inf),
+        (good.sum, good.sum_of_squares + 41 * bound**2),
+        (good.sum[:-1], good.sum_of_squares),
+        (np.full_like(good.sum, bound * 39), good.sum_of_squares * 1e-3),
+    ):
+        assert not mechanism.accepts(Summary(40, total, squares))
+
+
+@each
+def test_it_survives_a_configuration(mechanism):
+    assert randomizer_from_config(mechanism.to_config()) == mechanism
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "Identity"}, "Expected a randomizer in"),
+        ({"name": 3}, "Expected a randomizer in"),
+        ({"epsilon": 0.0}, "Expected 1e-06 <= epsilon <= 100, got 0.0"),
+        ({"epsilon": -1.0}, "Expected 1e-06 <= epsilon <= 100, got -1.0"),
+        ({"epsilon": math.nan}, "Expected 1e-06 <= epsilon <= 100, got nan"),
+        ({"epsilon": math.inf}, "Expected 1e-06 <= epsilon <= 100, got inf"),
+        ({"epsilon": "1"}, "Expected a number for SubsetHypercube epsilon, got '1'"),
+        ({"epsilon": True}, "Expected a number for SubsetHypercube epsilon, got True"),
+        ({"dim": 0}, "Expected an integer dim >= 1, got 0"),
+        ({"dim": 2.5}, "Expected a number for SubsetHypercube dim, got 2.5"),
+        ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
+        ({"radius": math.nan}, "Expected radius > 0 and finite, got nan"),
+        ({"noise": 0.0}, "Expected SubsetHypercube parameters"),
+    ],
+)
+def test_the_registry_is_closed(change, message):
+    config = SubsetHypercube(2.0, 5).to_config() | change
+    with pytest.raises(ValueError, match=message):
+        randomizer_from_config(config)
+
+
+def test_wrong_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"Expected values of shape \(users, 5\), got \(5,\)"):
+        PrivUnit(1.0, 5).randomize(np.ones(5), np.random.default_rng(0))
