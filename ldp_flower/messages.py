@@ -55,17 +55,17 @@ def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
     try:
         for name, dtype, shape in json.loads(layout):
             if dtype not in _DTYPES or not all(type(n) is int and n >= 0 for n in shape):
-                raise MessageError(f"Expected arrays of {sorted(_DTYPES)}, got {dtype}, {shape}.")
+                raise ValueError
             end = position + math.prod(shape) * np.dtype(dtype).itemsize
             if end > len(payload):
-                raise MessageError("Expected a payload that holds all arrays of its layout.")
+                raise ValueError
             flat = np.frombuffer(payload[position:end], dtype)
             arrays[str(name)] = flat.reshape(shape).copy()
             position = end
-    except (TypeError, KeyError, RecursionError, json.JSONDecodeError) as error:
-        raise MessageError("Expected a layout of names, types and shapes.") from error
-    if position != len(payload):
-        raise MessageError("Expected a payload no longer than its layout.")
+        if position != len(payload):
+            raise ValueError
+    except (ValueError, TypeError, RecursionError) as error:
+        raise MessageError("Expected a layout of arrays that fits its payload.") from error
     return arrays
 
 

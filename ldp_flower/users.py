@@ -105,14 +105,12 @@ class Users:
         targets = _as_floats(targets)
         if groups is None:
             return cls(features, targets, np.arange(len(features) + 1))
-        names, user, counts = np.unique(
-            np.asarray(groups).astype(np.str_), return_inverse=True, return_counts=True
-        )
+        names, user, counts = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
         if user.shape != (len(features),):
             raise ValueError(f"Expected {len(features)} groups, one a row, got {user.shape}.")
         order = np.argsort(user, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        return cls(features[order], targets[order], offsets, names)
+        return cls(features[order], targets[order], offsets, names.astype(np.str_))
 
     def __getitem__(self, users: slice) -> Self:
         """Return a run of users, without copying their rows."""

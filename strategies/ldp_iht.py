@@ -5,6 +5,7 @@ from collections.abc import Generator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ldp_flower.randomizers import (
     Codebook,
@@ -29,6 +30,7 @@ _CURVATURE_CAP = 8.0  # squares of <x, direction> are cut off here
 _LOG_RANGE = math.log(16)  # the bought gradient norm lies within this factor of its prior
 _NUM_ROUNDS = 3  # gradient rounds with several records per user
 _CURVATURE_SHARE = 0.15  # of a round's users
+_FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its threshold
 _SHRINKAGE = 0.7  # of the gradient bound from round to round
 
 
@@ -215,7 +217,7 @@ class LdpIht(LdpStrategy):
             same_theta.append((yield Ask(answerers, "gradient", randomizer, {"theta": theta})))
             gradient = _pooled(same_theta)
             noise = math.sqrt(randomizer.variance / gradient.count)
-            descent = keep_above(gradient.mean, noise * math.sqrt(2 * math.log(max(self.dim, 2))))
+            descent = keep_above(gradient.mean, noise * ndtri(1 - _FALSE_ALARM / (2 * self.dim)))
             if not descent.any():
                 continue  # nothing clears the noise: ask more users at the same place
             step_size = yield from self._buy_step_size(probers, descent / np.linalg.norm(descent))

@@ -1,0 +1,322 @@
+"""The whole client handler as a black box, called with messages as a server would."""
+
+import logging
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from ldp_flower import InProcessGrid, PrivacyPolicy, Users
+from ldp_flower.clients import LdpClientApp, attach
+from ldp_flower.clients.statistics import STATISTICS, Statistic
+from ldp_flower.keys import HASH_END, NodeKeys
+from ldp_flower.messages import Query, Report
+from ldp_flower.randomizers import Codebook, PrivUnit, RandomizedResponse, SubsetHypercube
+from ldp_flower.randomness import KeyedRandom, RandomSource
+
+DIM = 3
+
+
+def ask(app, query, grid=None):
+    """Send a query to the one node of a grid and return its reply."""
+    grid = grid or InProcessGrid(app, 1)
+    content = query if isinstance(query, RecordDict) else query.to_record_dict()
+    (reply,) = grid.send_and_receive([Message(content, 1, "query.report")])
+    return reply
+
+
+def query(**changes):
+    arguments = {
+        "statistic": "gradient",
+        "randomizer": SubsetHypercube(2.0, DIM),
+        "salt": 1,
+        "low": 0,
+        "high": HASH_END,
+        "step": 1,
+        "arrays": {"theta": np.zeros(DIM)},
+        "params": {"residual_bound": 1.0, "feature_bound": 1.0},
+    }
+    return Query(**arguments | changes)
+
+
+def app_of(users, **arguments):
+    return LdpClientApp(lambda context: users, **arguments)
+
+
+def records(x, y, users=1):
+    return Users.from_rows(np.tile(np.asarray(x, float), (users, 1)), np.full(users, float(y)))
+
+
+EXTREMES = {
+    "all ones": ([1, 1, 1], 1e9),
+    "minus": ([1, -1, 1], -1e9),
+    "zeros": ([0, 0, 0], 0),
+    "NaN": ([np.nan] * 3, np.nan),
+    "NaN target": ([1, 1, 1], np.nan),
+    "infinity": ([np.inf, 1, -np.inf], np.inf),
+    "huge": ([1e308] * 3, -1e308),
+}
+
+
+class Counting(RandomSource):
+    """Counts the words that a handler draws."""
+
+    def __init__(self, inner):
+        self.inner, self.drawn = inner, 0
+
+    def words(self, shape):
+        self.drawn += int(np.prod(shape))
+        return self.inner.words(shape)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [SubsetHypercube(2.0, DIM), Codebook(2.0, DIM, num_codewords=8), PrivUnit(2.0, DIM)],
+    ids=lambda m: type(m).__name__,
+)
+def test_shape_and_number_of_draws_do_not_depend_on_data(mechanism, monkeypatch):
+    from ldp_flower.clients import respond
+
+    shapes, draws = set(), set()
+    for x, y in EXTREMES.values():
+        source = Counting(respond.SystemRandom())
+        monkeypatch.setattr(respond, "SystemRandom", lambda source=source: source)
+        reply = ask(app_of(records(x, y)), query(randomizer=mechanism))
+        monkeypatch.undo()
+        arrays = Report.from_record_dict(reply.content).arrays
+        shapes.add(tuple((n, a.shape, a.dtype.str) for n, a in sorted(arrays.items())))
+        shapes.add(tuple(sorted(reply.content["config"].items()))[:1])
+        draws.add(source.drawn)
+    assert len(shapes) == 2 and len(draws) == 1 and draws != {0}
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
+    """Compare frequencies of all reports between the extreme inputs, 40,000 users each.
+
+    For every pair of inputs and every output the log of the frequencies' ratio stays
+    within epsilon plus 5 of its standard errors: fails by chance once in 10,000 seeds.
+    """
+    users = 40_000
+    mechanism = SubsetHypercube(epsilon, DIM)
+    frequencies = {}
+    for seed, (name, (x, y)) in enumerate(EXTREMES.items()):
+        reports = _single_reports(records(x, y, users), mechanism, seed)
+        # The coin assigns coordinates: outputs are (assigned run, pattern) together.
+        coins = NodeKeys(1, 0, users).coins(1, 1, np.arange(users))
+        first = mechanism.assigned(coins)[:, 0]
+        counts = np.bincount(
+            first * 2**mechanism.subset + reports, minlength=DIM << mechanism.subset
+        )
+        per_start = counts.reshape(DIM, -1)
+        frequencies[name] = per_start / per_start.sum(axis=1, keepdims=True), per_start
+    largest = 0.0
+    for p, counts_p in frequencies.values():
+        for q, counts_q in frequencies.values():
+            ratio = np.log(p / q)
+            assert (ratio <= epsilon + 5 * np.sqrt(1 / counts_p + 1 / counts_q)).all()
+            largest = max(largest, ratio.max())
+    assert largest > 0.8 * epsilon  # the audit has something to see
+
+
+def _single_reports(users, mechanism, seed):
+    """Run the handler's own steps up to single reports (it would send sums of so many)."""
+    from ldp_flower.clients import respond
+    from ldp_flower.ledger import StateLedger
+
+    slots = np.arange(len(users))
+    ledger = StateLedger(RecordDict(), len(users))
+    policy = PrivacyPolicy(10.0)
+    keys = NodeKeys(1, 0, len(users))
+    node = respond.Node(users, keys, policy, ledger, slots, seed=1000 + seed)
+    values = respond._values(node, query(randomizer=mechanism), STATISTICS["gradient"], slots)
+    coins = keys.coins(1, 1, slots)
+    return mechanism.randomize(values, node.private_randomness(1, slots), coins).astype(int)
+
+
+def fifty_users(seed=0):
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(50), rng.integers(1, 6, 50))
+    x = rng.choice([-1.0, 1.0], (len(groups), DIM))
+    return x, rng.standard_normal(len(groups)), groups
+
+
+@pytest.mark.parametrize("mechanism", [SubsetHypercube(8.0, DIM), Codebook(8.0, DIM)])
+def test_changing_one_of_fifty_users_leaves_the_others_reports_bitwise_unchanged(mechanism):
+    x, y, groups = fifty_users()
+    # Few users send single reports, many their sum: ask cohorts of ten.
+    cuts = np.sort(NodeKeys(1, 0, 50).hashes(1))
+    bounds = [0, *(int(cuts[i]) for i in (10, 20, 30, 40)), HASH_END]
+
+    def reports(features, targets):
+        app = app_of(Users.from_rows(features, targets, groups), seed=3)
+        grid, found = InProcessGrid(app, 1), {}
+        for step, (low, high) in enumerate(pairwise(bounds), start=1):
+            sent = query(randomizer=mechanism, low=low, high=high, step=step)
+            arrays = Report.from_record_dict(ask(app, sent, grid).content).arrays
+            found |= dict(zip(arrays["slots"].tolist(), arrays["reports"].tolist(), strict=True))
+        return found
+
+    before = reports(x, y)
+    assert len(before) == 50
+    own = []
+    for value in ((1e9, 1e9), (1e9, -1e9), (np.nan, np.nan)):
+        x2, y2 = x.copy(), y.copy()
+        x2[groups == 17], y2[groups == 17] = value
+        after = reports(x2, y2)
+        own.append(after.pop(17))
+        assert after == {user: report for user, report in before.items() if user != 17}
+    assert own != [before[17]] * 3  # the change did reach user 17's own report
+
+
+def test_few_users_send_reports_and_many_send_sums():
+    users = records([1, 1, 1], 1.0, 500)
+    few = int(np.sort(NodeKeys(1, 0, 500).hashes(1))[5])
+    app = app_of(users)
+    single = Report.from_record_dict(ask(app, query(high=few)).content).arrays
+    assert sorted(single) == ["reports", "slots"] and len(single["slots"]) == 5
+    summed = Report.from_record_dict(ask(app, query(low=few, step=2)).content).arrays
+    assert summed["count"].tolist() == [495]
+
+
+def test_a_second_different_query_is_refused_and_the_same_one_is_free():
+    app = app_of(records([1, 1, 1], 0.5, 5), policy=PrivacyPolicy(2.0))
+    grid = InProcessGrid(app, 1)
+    first = ask(app, query(), grid)
+    again = ask(app, query(), grid)
+    assert again.content == first.content
+    refused = ask(app, query(step=2), grid)
+    assert refused.error.code == 102
+    assert refused.error.reason == "The privacy budget of the addressed users is spent."
+    assert ask(app, query(), grid).content == first.content
+
+
+def test_users_over_budget_are_left_out_and_the_rest_answer():
+    users = records([1, 1, 1], 0.5, 100)
+    app = app_of(users, policy=PrivacyPolicy(2.0))
+    grid = InProcessGrid(app, 1)
+    half = int(np.sort(NodeKeys(1, 0, 100).hashes(1))[40])
+    ask(app, query(high=half), grid)
+    both = Report.from_record_dict(ask(app, query(step=2), grid).content).arrays
+    assert both["count"].tolist() == [60]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (query(statistic="rows"), 100),
+        (query(arrays={"theta": np.zeros(DIM + 1)}), 100),
+        (query(arrays={"theta": np.zeros(DIM)}, randomizer=SubsetHypercube(2.0, DIM + 1)), 100),
+        (query(low=5, high=5), 100),
+        (RecordDict(), 100),
+        (query(randomizer=SubsetHypercube(2.1, DIM)), 101),
+        (query(randomizer=PrivUnit(1.0, DIM)), 101),
+    ],
+)
+def test_what_is_refused_costs_nothing(content, code):
+    app = app_of(records([1, 1, 1], 123.456, 5), policy=PrivacyPolicy(2.0))
+    grid = InProcessGrid(app, 1)
+    reply = ask(app, content, grid)
+    assert reply.error.code == code and "123" not in reply.error.reason
+    assert ask(app, query(), grid).has_content()  # the budget is still there
+
+
+def test_nothing_private_is_computed_for_a_refused_query(monkeypatch):
+    def explode(*arguments):
+        raise AssertionError("computed")
+
+    from ldp_flower.clients import respond
+
+    monkeypatch.setattr(respond, "_randomised", explode)
+    app = app_of(records([1, 1, 1], 1.0, 5), policy=PrivacyPolicy(2.0))
+    assert ask(app, query(randomizer=SubsetHypercube(2.1, DIM))).error.code == 101
+    assert ask(app, query(statistic="rows")).error.code == 100
+
+
+def test_a_loader_that_fails_says_nothing(caplog):
+    def load(context):
+        raise ValueError("patient 4711 has no record")
+
+    with caplog.at_level(logging.ERROR):
+        reply = ask(LdpClientApp(load), query())
+    assert reply.error.code == 104 and "4711" not in reply.error.reason
+    assert "4711" in caplog.text  # the operator does get to know
+
+
+def test_a_statistic_that_fails_on_one_user_costs_the_others_nothing(monkeypatch, caplog):
+    def picky(users, arrays, params):
+        if (users.targets > 5).any():
+            raise ZeroDivisionError("secret 7.25")
+        return np.repeat(users.targets[:, None], DIM, axis=1)
+
+    statistic = Statistic(picky, frozenset({"theta"}), optional_params=frozenset(query().params))
+    monkeypatch.setitem(STATISTICS, "gradient", statistic)
+    targets = np.array([1.0, 7.25, 1.0])
+    app = app_of(Users.from_rows(np.ones((3, DIM)), targets), seed=0)
+    clean = app_of(Users.from_rows(np.ones((3, DIM)), np.array([1.0, 0.0, 1.0])), seed=0)
+    reply = ask(app, query())
+    assert reply.content == ask(clean, query()).content
+
+
+def test_users_without_rows_answer_like_everybody(caplog):
+    users = Users(np.zeros((0, DIM)), np.zeros(0), np.zeros(4, np.int64))
+    reply = ask(app_of(users), query())
+    assert len(Report.from_record_dict(reply.content).arrays["reports"]) == 3
+
+
+def test_the_operators_cap_on_rows_is_kept():
+    x = np.ones((4, DIM))
+    y = np.array([0.3, 0.3, 9.0, 9.0])
+    capped = app_of(Users.from_rows(x, y, [0] * 4), policy=PrivacyPolicy(9.0, max_rows=2), seed=1)
+    first = app_of(Users.from_rows(x[:2], y[:2], [0] * 2), policy=PrivacyPolicy(9.0), seed=1)
+    mechanism = Codebook(8.0, DIM)
+    sent = query(randomizer=mechanism, params={})
+    assert ask(capped, sent).content == ask(first, sent).content
+
+
+def test_census_tells_public_facts_only():
+    grid = InProcessGrid(app_of(records([1, 1, 1], 0.5, 5), seed=2), 1)
+    (reply,) = grid.send_and_receive([Message(RecordDict(), 1, "query.census")])
+    assert dict(reply.content["census"]) == {"group": 1, "first": 0, "users": 5, "seeded": 1}
+
+
+def test_attach_leaves_an_existing_app_as_it_is():
+    app = ClientApp()
+
+    @app.query("ping")
+    def ping(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    attach(app, lambda context: records([1, 1, 1], 0.5, 5))
+    grid = InProcessGrid(app, 1)
+    assert ask(app, query(), grid).has_content()
+    (pong,) = grid.send_and_receive([Message(RecordDict(), 1, "query.ping")])
+    assert pong.has_content()
+
+
+def test_unseeded_reports_differ_from_run_to_run():
+    users = records([1, 1, 1], 0.5, 200)
+    mechanism = RandomizedResponse(0.1)
+    sent = query(
+        statistic="curvature",
+        randomizer=mechanism,
+        arrays={"direction": np.ones(DIM)},
+        params={"cap": 8.0},
+    )
+    sums = {
+        float(Report.from_record_dict(ask(app_of(users), sent).content).arrays["sum"][0])
+        for _ in range(5)
+    }
+    # five equal sums of 200 fair coins: one in 10**5
+    assert len(sums) > 1
+
+
+def test_seeded_streams_belong_to_users_and_steps():
+    keys, slots = NodeKeys(0, 0, 10), np.arange(10)
+    one = KeyedRandom(keys.private_states(1, 1, slots)).words((10, 2))
+    two = KeyedRandom(keys.private_states(1, 2, slots)).words((10, 2))
+    assert len(np.unique(np.concatenate([one, two]))) == 40
+    assert math.isfinite(float(one[0, 0]))

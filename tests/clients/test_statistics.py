@@ -1,0 +1,124 @@
+"""Statistics against naive loops, and their isolation: row i is user i's alone."""
+
+import numpy as np
+import pytest
+
+from ldp_flower import Users
+from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.messages import MessageError
+
+DIM = 7
+
+
+def make_users(seed=0, num_users=50, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 9, num_users)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    x = rng.standard_normal((offsets[-1], DIM)).astype(dtype)
+    return Users(x, rng.standard_normal(offsets[-1]).astype(dtype), offsets)
+
+
+THETA = np.linspace(-1, 1, DIM)
+CASES = {
+    "gradient": ({"theta": THETA}, {}),
+    "gradient of signs": (
+        {"theta": THETA},
+        {"feature_bound": 1.0, "residual_bound": 0.5},
+    ),
+    "gradient on a support": (
+        {"theta": THETA, "coordinates": np.array([5, 1])},
+        {"residual_bound": 0.5},
+    ),
+    "gradient_norm": ({"theta": THETA}, {"centre": 1.5, "log_range": 2.0}),
+    "curvature": ({"direction": THETA}, {"cap": 2.0}),
+}
+each = pytest.mark.parametrize("case", CASES)
+
+
+def compute(case, users):
+    arrays, params = CASES[case]
+    return STATISTICS[case.split()[0]].compute(users, arrays, params)
+
+
+def naive(case, x, y):
+    """One user, one row at a time, as the docstrings say it."""
+    arrays, params = CASES[case]
+    if case == "curvature":
+        squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
+        return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
+    total = np.zeros(DIM)
+    for row, target in zip(x, y, strict=True):
+        row = np.clip(
+            row, -params.get("feature_bound", np.inf), params.get("feature_bound", np.inf)
+        )
+        bound = params.get("residual_bound", np.inf)
+        total += np.clip(row @ THETA - target, -bound, bound) * row
+    gradient = total / max(len(x), 1)
+    if case == "gradient_norm":
+        with np.errstate(divide="ignore"):
+            return [np.log(np.linalg.norm(gradient) / 1.5) / 2.0]
+    return gradient[arrays.get("coordinates", np.arange(DIM))]
+
+
+@each
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_it_is_what_its_docstring_says(case, dtype):
+    users = make_users(dtype=dtype)
+    found = compute(case, users)
+    for i in range(len(users)):
+        rows = slice(users.offsets[i], users.offsets[i + 1])
+        expected = naive(
+            case, users.features[rows].astype(float), users.targets[rows].astype(float)
+        )
+        if np.isneginf(expected).any():
+            assert (found[i] < -100).all()  # no rows: as small as can be
+        else:
+            np.testing.assert_allclose(
+                found[i], expected, atol=1e-6 if dtype == np.float32 else 1e-12
+            )
+
+
+def changed(users, user, x, y):
+    """Return the users with one user's rows replaced, its number of rows included."""
+    a, b = users.offsets[user], users.offsets[user + 1]
+    offsets = users.offsets.copy()
+    offsets[user + 1 :] += len(x) - (b - a)
+    features = np.concatenate([users.features[:a], x, users.features[b:]])
+    return Users(features, np.concatenate([users.targets[:a], y, users.targets[b:]]), offsets)
+
+
+@each
+@pytest.mark.parametrize("rows", [0, 1, 3, 40])
+@pytest.mark.parametrize("value", [1.0, 1e9, np.nan, np.inf])
+@pytest.mark.parametrize("user", [0, 23, 49])
+def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, value, user):
+    users = make_users()
+    other = changed(users, user, np.full((rows, DIM), value), np.full(rows, value))
+    with np.errstate(all="ignore"):
+        before, after = compute(case, users), compute(case, other)
+    np.testing.assert_array_equal(np.delete(after, user, axis=0), np.delete(before, user, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays", "params", "width"),
+    [
+        ("gradient", {}, {}, DIM),
+        ("gradient", {"theta": np.zeros(DIM + 1)}, {}, DIM),
+        ("gradient", {"theta": np.zeros((DIM, 1))}, {}, DIM),
+        ("gradient", {"theta": np.zeros(DIM, np.float32)}, {}, DIM),
+        ("gradient", {"theta": np.zeros(DIM)}, {}, DIM - 1),
+        ("gradient", {"theta": np.zeros(DIM), "more": np.zeros(DIM)}, {}, DIM),
+        ("gradient", {"theta": np.zeros(DIM)}, {"residual_bound": -1.0}, DIM),
+        ("gradient", {"theta": np.zeros(DIM)}, {"cap": 1.0}, DIM),
+        ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([DIM])}, {}, 1),
+        ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([-1])}, {}, 1),
+        ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([], np.int64)}, {}, 0),
+        ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([1.0])}, {}, 1),
+        ("curvature", {"direction": np.zeros(DIM)}, {}, 1),
+        ("curvature", {"direction": np.zeros(DIM)}, {"cap": 1.0}, 2),
+        ("curvature", {"direction": np.zeros(DIM), "coordinates": np.array([0])}, {"cap": 1.0}, 1),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused(name, arrays, params, width):
+    with pytest.raises(MessageError):
+        STATISTICS[name].check(DIM, arrays, params, width)

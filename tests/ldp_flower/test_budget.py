@@ -1,0 +1,56 @@
+import math
+
+import pytest
+
+from ldp_flower import PrivacyPolicy
+from ldp_flower.budget import Cost
+from ldp_flower.randomizers import PrivUnit, SubsetHypercube
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_epsilon": 0}, "Expected max_epsilon > 0, got 0"),
+        ({"max_epsilon": -1.0}, "Expected max_epsilon > 0, got -1.0"),
+        ({"max_epsilon": math.nan}, "Expected max_epsilon > 0, got nan"),
+        ({"max_epsilon": True}, "Expected max_epsilon > 0, got True"),
+        ({"max_epsilon": 1, "max_delta": 1}, "Expected 0 <= max_delta < 1, got 1"),
+        ({"max_epsilon": 1, "max_delta": math.nan}, "Expected 0 <= max_delta < 1, got nan"),
+        ({"max_epsilon": 1, "allow_inexact": "no"}, "Expected allow_inexact true or false"),
+        ({"max_epsilon": 1, "max_rows": 0}, "Expected an integer max_rows >= 1, got 0"),
+    ],
+)
+def test_bad_limits_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PrivacyPolicy(**arguments)
+
+
+def test_the_operators_policy_is_read_from_the_node():
+    config = {"max-epsilon": 2, "allow-inexact": True, "max-rows": 9, "partition-id": 0}
+    assert PrivacyPolicy.from_node_config(config) == PrivacyPolicy(2, 0.0, True, 9)
+    assert PrivacyPolicy.from_node_config({"partition-id": 0}) is None
+    with pytest.raises(ValueError, match="Expected a number for max_epsilon, got '2'"):
+        PrivacyPolicy.from_node_config({"max-epsilon": "2"})
+
+
+def test_an_app_can_only_tighten():
+    operators = PrivacyPolicy(2.0, 1e-6, allow_inexact=False, max_rows=100)
+    loose = PrivacyPolicy(9.0, 1e-3, allow_inexact=True)
+    assert operators.tightened_by(loose) == operators
+    assert operators.tightened_by(None) == operators
+    tight = PrivacyPolicy(1.0, 0.0, allow_inexact=True, max_rows=5)
+    assert operators.tightened_by(tight) == PrivacyPolicy(1.0, 0.0, False, 5)
+
+
+def test_what_a_policy_allows():
+    policy = PrivacyPolicy(2.0)
+    assert policy.allows(SubsetHypercube(2.0, 4))
+    assert not policy.allows(SubsetHypercube(2.0000001, 4))
+    assert not policy.allows(PrivUnit(1.0, 4))
+    assert PrivacyPolicy(2.0, allow_inexact=True).allows(PrivUnit(1.0, 4))
+
+
+@pytest.mark.parametrize("cost", [(math.inf, 0), (math.nan, 0), (-1, 0), (1, 1), (1, math.nan)])
+def test_a_cost_that_is_not_finite_is_refused(cost):
+    with pytest.raises(ValueError, match="Expected a finite privacy cost"):
+        Cost(*cost)

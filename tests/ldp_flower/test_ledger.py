@@ -1,0 +1,101 @@
+import os
+import sqlite3
+
+import numpy as np
+import pytest
+from flwr.app import RecordDict
+
+from ldp_flower import PrivacyPolicy
+from ldp_flower.budget import Cost
+from ldp_flower.ledger import LedgerError, SqliteLedger, StateLedger
+
+POLICY = PrivacyPolicy(2.0, 0.1)
+ONE = Cost(1.0)
+
+
+@pytest.fixture(params=["state", "sqlite"])
+def ledger(request, tmp_path):
+    """Return a ledger of three users; the accounts of both kinds are 0, 1 and 2."""
+    if request.param == "state":
+        return StateLedger(RecordDict(), 3)
+    return SqliteLedger.create(tmp_path / "ledger.db")
+
+
+ALL = np.arange(3)
+
+
+def test_a_commit_debits_and_stores_together(ledger):
+    assert ledger.reply("q1") is None
+    assert ledger.commit("q1", b"\x00reply", ALL[:2], ONE, POLICY)
+    assert ledger.reply("q1") == b"\x00reply"
+    assert ledger.affordable(ALL, ONE, POLICY).all()
+    assert ledger.affordable(ALL, Cost(1.5), POLICY).tolist() == [False, False, True]
+
+
+def test_an_answered_query_is_never_charged_again(ledger):
+    assert ledger.commit("q1", b"first", ALL, ONE, POLICY)
+    assert not ledger.commit("q1", b"second", ALL, ONE, POLICY)
+    assert ledger.reply("q1") == b"first"
+    assert ledger.affordable(ALL, ONE, POLICY).all()
+
+
+def test_nobody_is_debited_if_one_cannot_pay(ledger):
+    assert ledger.commit("q1", b"", ALL[:1], Cost(2.0), POLICY)
+    assert not ledger.commit("q2", b"", ALL, ONE, POLICY)
+    assert ledger.reply("q2") is None
+    assert ledger.affordable(ALL, Cost(2.0), POLICY).tolist() == [False, True, True]
+
+
+def test_costs_add_up_without_tolerance(ledger):
+    policy = PrivacyPolicy(0.3)
+    for i in range(2):
+        assert ledger.commit(f"q{i}", b"", ALL, Cost(0.1), policy)
+    # 0.1 + 0.1 + 0.1 > 0.3 in floating point: refused, the safe side
+    assert not ledger.commit("q2", b"", ALL, Cost(0.1), policy)
+    assert ledger.commit("q2", b"", ALL, Cost(0.09), policy)
+
+
+def test_delta_has_a_budget_of_its_own(ledger):
+    assert ledger.commit("q1", b"", ALL, Cost(0.1, 0.06), POLICY)
+    assert not ledger.commit("q2", b"", ALL, Cost(0.1, 0.06), POLICY)
+    assert ledger.commit("q2", b"", ALL, Cost(0.1, 0.0), POLICY)
+
+
+def test_sqlite_remembers_over_restarts_and_for_many_users(tmp_path):
+    path = tmp_path / "ledger.db"
+    names = np.array([f"user-{i}" for i in range(1201)])
+    assert SqliteLedger.create(path).commit("q", b"r", names, Cost(1.5), POLICY)
+    again = SqliteLedger(path)
+    assert again.reply("q") == b"r"
+    assert not again.affordable(names, ONE, POLICY).any()
+    assert again.spent() == {name: Cost(1.5) for name in names}
+
+
+def test_a_ledger_is_never_made_up(tmp_path):
+    with pytest.raises(LedgerError, match="ldp-flower ledger init"):
+        SqliteLedger(tmp_path / "missing.db")
+    SqliteLedger.create(tmp_path / "ledger.db")
+    with pytest.raises(LedgerError, match="exists already"):
+        SqliteLedger.create(tmp_path / "ledger.db")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all, but long enough to be read"])
+def test_a_foreign_file_is_refused(tmp_path, content):
+    path = tmp_path / "ledger.db"
+    path.write_bytes(content)
+    with pytest.raises(LedgerError):
+        SqliteLedger(path)
+
+
+def test_another_applications_database_is_refused(tmp_path):
+    path = tmp_path / "ledger.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE spent (user, epsilon, delta)")
+    connection.close()
+    with pytest.raises(LedgerError, match="is not a ledger"):
+        SqliteLedger(path)
+
+
+def test_only_the_operator_may_read_it(tmp_path):
+    SqliteLedger.create(tmp_path / "ledger.db")
+    assert os.stat(tmp_path / "ledger.db").st_mode & 0o077 == 0

@@ -1,0 +1,286 @@
+"""What can go wrong between server and nodes, and what the result says about it."""
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, RecordDict
+
+from ldp_flower import InProcessGrid, PrivacyPolicy, Users
+from ldp_flower.clients import LdpClientApp
+from ldp_flower.messages import Report
+from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
+from ldp_flower.strategies import Ask, Fit, LdpIht, LdpStrategy, TooFewReports
+
+DIM = 8
+
+
+def make_users(num_users=600, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-1.0, 1.0], (num_users, DIM))
+    theta = np.zeros(DIM)
+    theta[[1, 5]] = 0.6, -0.8
+    return Users.from_rows(x, x @ theta), theta
+
+
+class Grid(InProcessGrid):
+    """A grid whose nodes may fall silent, fail, or answer something else."""
+
+    def __init__(self, users, num_nodes, behave=lambda node, message, reply: reply, **arguments):
+        def load(context):
+            return users.partition(int(context.node_config["partition-id"]), num_nodes)
+
+        super().__init__(LdpClientApp(load, **arguments), num_nodes)
+        self.behave = behave
+        self.asked = []
+
+    def _handle(self, message):
+        node = message.metadata.dst_node_id
+        self.asked.append((message.metadata.message_type, message.metadata.group_id, node))
+        return self.behave(node, message, super()._handle(message))
+
+
+def is_census(message):
+    return message.metadata.message_type == "query.census"
+
+
+def iht(**arguments):
+    return LdpIht(DIM, sparsity=2, epsilon=4.0, **arguments)
+
+
+def test_silent_failing_and_garbage_nodes_leave_an_estimate_over_the_others():
+    users, theta = make_users(6000)
+
+    def behave(node, message, reply):
+        if is_census(message) or node > 9:
+            return reply
+        if node <= 6:
+            return None
+        if node <= 8:
+            return Message(Error(2, "out of memory"), reply_to=message)
+        garbage = RecordDict({"config": ConfigRecord({"x": 1}), "a": ArrayRecord([np.ones(3)])})
+        return Message(garbage, reply_to=message)
+
+    # Of 20 nodes 30 % are silent, 10 % fail, one answers garbage: 11 go on as they should.
+    result = iht().start(Grid(users, 20, behave, seed=1), timeout=0.3, num_nodes=20, seed=1)
+    assert np.linalg.norm(result.coef - theta) < 0.15
+    assert result.support.tolist() == [1, 5]
+    for step in result.steps[1:]:
+        assert (step.silent, step.errors, step.rejected) == (6, 2, 1)
+        assert step.reasons == {"error 2: out of memory": 2}
+        assert step.reports < 0.65 * step.asked
+    assert result.num_reports == sum(step.reports for step in result.steps[1:])
+    assert 0.5 * 6000 < result.num_reports < 0.6 * 6000
+    assert result.train_metrics_clientapp[1]["silent"] == 6
+
+
+def test_nodes_that_fail_the_census_are_counted_and_left_out():
+    users, _ = make_users()
+
+    def behave(node, message, reply):
+        if is_census(message) and node in (2, 3):
+            return None if node == 2 else Message(Error(104, "no data"), reply_to=message)
+        return reply
+
+    result = iht().start(Grid(users, 6, behave, seed=1), timeout=0.3, num_nodes=6, seed=1)
+    census = result.steps[0]
+    assert (census.asked, census.reports, census.errors, census.silent) == (6, 4, 1, 1)
+    assert result.num_users == 400
+
+
+def test_nobody_answering_is_a_clear_exception_within_the_timeout():
+    users, _ = make_users()
+    with pytest.raises(TimeoutError, match=r"census within 0.2 s.*3 silent"):
+        iht().start(Grid(users, 3, lambda *_: None), timeout=0.2, num_nodes=3)
+    mute = Grid(users, 3, lambda node, message, reply: reply if is_census(message) else None)
+    with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent.*20 reports"):
+        iht().start(mute, timeout=0.2, num_nodes=3)
+
+
+def test_missing_nodes_are_a_clear_exception():
+    users, _ = make_users()
+    with pytest.raises(TimeoutError, match=r"Waited 0.2 s for 5 nodes and found 3"):
+        iht().start(Grid(users, 3), num_nodes=5, roster_timeout=0.2)
+
+
+def test_a_roster_of_unknown_size_is_waited_for_until_it_is_still():
+    users, _ = make_users()
+
+    class Growing(Grid):
+        calls = 0
+
+        def get_node_ids(self):
+            self.calls += 1
+            return list(self.contexts)[: min(6, self.calls // 2)]
+
+    result = iht().start(Growing(users, 6, seed=1), timeout=1, seed=1)
+    assert result.steps[0].asked == 6
+
+
+def test_too_few_users_are_refused_before_anybody_is_asked():
+    users, _ = make_users(25)
+    grid = Grid(users, 1)
+    with pytest.raises(TooFewReports, match="needs cohorts of at least 20 users; 25 users"):
+        iht().start(grid, num_nodes=1)
+    assert {kind for kind, _, _ in grid.asked} == {"query.census"}
+
+
+def forged(change):
+    """Answer as an honest node would, with one thing changed."""
+
+    def behave(node, message, reply):
+        if is_census(message) or node != 1:
+            return reply
+        arrays = dict(Report.from_record_dict(reply.content).arrays)
+        change(arrays)
+        return Message(Report(arrays).to_record_dict(), reply_to=message)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.update(count=a["count"] + 1000),
+        lambda a: a.update(count=a["count"] * 0),
+        lambda a: a.update(count=np.array([3.7])),
+        lambda a: a.update(sum=a["sum"] + 1e6),
+        lambda a: a.update(sum=a["sum"] * np.nan),
+        lambda a: a.update(sum=a["sum"][:-1]),
+        lambda a: a.update(sum=a["sum"].astype(np.float32)[:, None]),
+        lambda a: a.update(sum_of_squares=-a["sum_of_squares"]),
+        lambda a: a.update(sum_of_squares=a["sum_of_squares"] * 0.5),
+    ],
+)
+def test_sums_that_no_honest_node_can_send_are_rejected(change):
+    users, _ = make_users(4000)
+    result = iht().start(Grid(users, 2, forged(change), seed=1), timeout=1, num_nodes=2, seed=1)
+    assert all(step.rejected == 1 for step in result.steps[1:])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.update(slots=a["slots"] + 1000),
+        lambda a: a.update(slots=np.repeat(a["slots"], 2), reports=np.repeat(a["reports"], 2)),
+        lambda a: a.update(reports=a["reports"] + 200),
+        lambda a: a.update(reports=a["reports"].astype(np.uint16)),
+        lambda a: a.update(reports=a["reports"][:-1]),
+        lambda a: a.update(reports=a["reports"][:, None]),
+    ],
+)
+def test_reports_that_no_honest_user_can_send_are_rejected(change):
+    users, _ = make_users(200)
+    grid = Grid(users, 20, forged(change), seed=1)
+    result = iht(min_reports=5).start(grid, timeout=1, num_nodes=20, seed=1)
+    asked = [int(group) for _, group, node in grid.asked if node == 1 and group]
+    assert asked
+    assert [step.number for step in result.steps[1:] if step.rejected] == asked
+
+
+def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path):
+    users, _ = make_users()
+    whole = iht().start(Grid(users, 6, seed=1), timeout=1, num_nodes=6, seed=1)
+
+    class Crash(Exception):
+        pass
+
+    def crashing(node, message, reply):
+        if message.metadata.group_id == "2" and node == 4:
+            raise Crash
+        return reply
+
+    class OneByOne(Grid):
+        """Hands over replies one at a time, as a network does."""
+
+        def push_messages(self, messages):
+            self.queue = {m.metadata.dst_node_id: m for m in messages}
+            for number, message in self.queue.items():
+                message.metadata.__dict__["_message_id"] = str(number)
+            return [str(number) for number in self.queue]
+
+        def pull_messages(self, message_ids):
+            number = int(next(iter(message_ids)))
+            return [self._handle(self.queue[number])]
+
+    policy = PrivacyPolicy(4.0)
+    grid = OneByOne(users, 6, crashing, seed=1, policy=policy)
+    store = tmp_path / "run.db"
+    with pytest.raises(Crash):
+        iht().start(grid, timeout=1, num_nodes=6, seed=1, store=store)
+    grid.behave = lambda node, message, reply: reply
+    before = len(grid.asked)
+    resumed = iht().start(grid, timeout=1, num_nodes=6, store=store)
+    np.testing.assert_allclose(resumed.coef, whole.coef, atol=1e-12)
+    # The second start asks nobody who has answered: neither the census nor step 1, and of
+    # step 2 only the nodes from the crash on.
+    again = grid.asked[before:]
+    assert [entry for entry in again if entry[1] in ("", "1")] == []
+    assert [node for _, step, node in again if step == "2"] == [4, 5, 6]
+    with pytest.raises(ValueError, match="Expected a store of LdpIht"):
+        iht(radius=3.0).start(grid, num_nodes=6, store=store)
+
+
+def test_a_finished_run_can_be_read_again_from_its_store(tmp_path):
+    users, _ = make_users()
+    store = tmp_path / "run.db"
+    first = iht().start(Grid(users, 6, seed=1), timeout=1, num_nodes=6, store=store)
+    nobody = Grid(users, 6, lambda *_: None)
+    second = iht().start(nobody, timeout=1, store=store)
+    np.testing.assert_array_equal(first.coef, second.coef)
+    assert nobody.asked == []
+
+
+class Twice(LdpStrategy):
+    """Asks one cohort twice and another once: costs must add up where cohorts overlap."""
+
+    def protocol(self):
+        one, two = self.cohorts([30, 30])
+        question = {"arrays": {"direction": np.ones(DIM)}, "params": {"cap": 8.0}}
+        answer = None
+        for cohort, epsilon in ((one, 0.5), (one, 0.75), (two, 1.0)):
+            answer = yield Ask(cohort, "curvature", RandomizedResponse(epsilon), **question)
+        return Fit(np.array(answer.mean), np.array(answer.std_error))
+
+
+def test_the_result_states_what_the_dearest_user_spent():
+    users, _ = make_users(60)
+    result = Twice().start(Grid(users, 2, seed=1), timeout=1, num_nodes=2)
+    assert result.privacy.epsilon == 1.25 and result.privacy.delta == 0
+    assert result.privacy.seeded and result.privacy.exact
+    assert str(result.privacy) == "epsilon = 1.25 per user"
+    unseeded = Twice().start(Grid(users, 2), timeout=1, num_nodes=2)
+    assert not unseeded.privacy.seeded
+
+
+def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
+    users, _ = make_users(60)
+    grid = Grid(users, 2, seed=1, policy=PrivacyPolicy(1.0))
+    with pytest.raises(TooFewReports, match=r"0 of 30 answered.*error 102: The privacy budget"):
+        Twice().start(grid, timeout=1, num_nodes=2)
+
+
+def test_flowers_own_methods_carry_the_protocol_too():
+    users, theta = make_users(3000)
+    evaluated = []
+    result = iht().start(
+        Grid(users, 3, seed=1),
+        ArrayRecord(),
+        num_rounds=3,
+        timeout=1,
+        evaluate_fn=lambda step, arrays: evaluated.append((step, arrays)),
+        num_nodes=3,
+        seed=1,
+    )
+    np.testing.assert_array_equal(result.arrays.to_numpy_ndarrays()[0], result.coef)
+    ((step, arrays),) = evaluated
+    assert step == len(result.steps) - 1
+    np.testing.assert_array_equal(arrays.to_numpy_ndarrays()[0], result.coef)
+    assert np.linalg.norm(result.coef - theta) < 0.2
+    assert "3000 reports of 3000 users" in repr(result)
+    np.testing.assert_allclose(result.predict(np.eye(DIM)), result.coef)
+
+
+def test_summaries_of_hypercube_count_their_signs():
+    mechanism = SubsetHypercube(4.0, DIM)
+    squares = np.full(DIM, mechanism.bound**2)
+    assert mechanism.accepts(Summary(2, np.zeros(DIM), squares))
+    assert not mechanism.accepts(Summary(3, np.zeros(DIM), squares))

@@ -1,0 +1,74 @@
+"""The layout states the trust boundary; these tests keep it true."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
+MEETING_PLACES = {"simulation.py", "cli.py"}  # where the two halves may meet
+
+
+def modules(folder):
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path):
+    """Return the absolute names of everything a module imports."""
+    package = list(path.relative_to(ROOT).with_suffix("").parts)[:-1]
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            stem = ".".join([*base, node.module or ""]).rstrip(".")
+            names |= {stem} | {f"{stem}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_every_package_folder_is_listed_in_pyproject():
+    listed = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    )
+    found = set()
+    for folder in ("ldp_flower", "clients", "strategies"):
+        for init in (ROOT / folder).rglob("__init__.py"):
+            dotted = ".".join(init.parent.relative_to(ROOT).parts)
+            found.add(dotted if folder == "ldp_flower" else f"ldp_flower.{dotted}")
+    assert listed == found
+
+
+@pytest.mark.parametrize(("half", "other"), [("clients", "strategies"), ("strategies", "clients")])
+def test_the_halves_never_import_each_other(half, other):
+    assert modules(half)
+    for path in modules(half):
+        names = imported(path)
+        assert not any(name.startswith((HALVES[other], other)) for name in names), path
+
+
+def test_what_both_agree_on_imports_neither_half():
+    for path in modules("ldp_flower"):
+        if path.name in MEETING_PLACES:
+            continue
+        assert not any(name.startswith(tuple(HALVES.values())) for name in imported(path)), path
+
+
+def test_private_names_of_flower_live_in_one_module():
+    public = {"flwr.app", "flwr.clientapp", "flwr.serverapp"}
+    for folder in ("ldp_flower", "clients", "strategies"):
+        for path in modules(folder):
+            if path.name == "grid.py":
+                continue
+            foreign = {n for n in imported(path) if n.split(".")[0] == "flwr"}
+            assert all(any(n == p or n.startswith(p + ".") for p in public) for n in foreign), path
+
+
+def test_numpys_global_random_state_is_never_used():
+    for folder in ("ldp_flower", "clients", "strategies"):
+        for path in modules(folder):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
+                    assert node.attr == "Generator", path
