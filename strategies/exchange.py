@@ -80,7 +80,7 @@ class Exchange:
                 told = time.monotonic()
                 logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
             time.sleep(min(pause, remaining))
-            pause = min(1.5 * pause, 1.0)
+            pause = min(1.5 * pause, 0.5)
 
     def receive(self, step: int, node: int, reply: Message) -> None:
         """Store one reply; what cannot be decoded is stored as empty, and rejected later."""

@@ -1,12 +1,11 @@
 """Who takes part: the users behind the nodes, and their division into cohorts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldp_flower.keys import HASH_END, NodeKeys
+from ldp_flower.keys import HASH_END, NodeKeys, Slots
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,6 @@ class Cohort:
     size: int
 
 
-@dataclass
 class Population:
     """The census of a run, cut into disjoint cohorts of exact sizes as they are needed.
 
@@ -38,14 +36,18 @@ class Population:
         Public salt of the run; another salt is another random division.
     """
 
-    nodes: Mapping[int, NodeKeys]
-    salt: int
-    _assigned: int = 0
-    _hashes: NDArray[np.uint64] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        each = [keys.hashes(self.salt) for keys in self.nodes.values()]
-        self._hashes = np.sort(np.concatenate(each)) if each else np.empty(0, np.uint64)
+    def __init__(self, nodes: Mapping[int, NodeKeys], salt: int) -> None:
+        self.nodes = nodes
+        self.salt = salt
+        self._assigned = 0
+        counts = [keys.count for keys in nodes.values()]
+        hashes = [keys.hashes(salt) for keys in nodes.values()]
+        whole = np.concatenate([np.empty(0, np.uint64), *hashes])
+        order = np.argsort(whole, kind="stable")
+        self._hashes = whole[order]
+        # Of the users in order of their hashes: the position of the node, and the slot on it.
+        self._node = np.repeat(np.arange(len(nodes)), counts)[order]
+        self._slot = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])[order]
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -77,10 +79,13 @@ class Population:
     def _cut_before(self, rank: int) -> int:
         return HASH_END if rank == len(self) else int(self._hashes[rank])
 
-    def addressed(self, cohort: Cohort) -> dict[int, NDArray[np.int64]]:
+    def addressed(self, cohort: Cohort) -> dict[int, Slots]:
         """Return the slots of the cohort's users on every node that has some."""
-        slots = {
-            node: keys.addressed(self.salt, cohort.low, cohort.high)
-            for node, keys in self.nodes.items()
-        }
-        return {node: found for node, found in slots.items() if len(found)}
+        cuts = np.array([cohort.low, cohort.high], np.uint64)
+        start, end = np.searchsorted(self._hashes, cuts)
+        order = np.lexsort((self._slot[start:end], self._node[start:end]))
+        node, slot = self._node[start:end][order], self._slot[start:end][order]
+        edges = np.flatnonzero(np.diff(node, prepend=-1))
+        names = list(self.nodes)
+        parts = np.split(slot, edges[1:])
+        return {names[node[edge]]: part for edge, part in zip(edges, parts, strict=False)}

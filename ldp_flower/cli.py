@@ -1,0 +1,287 @@
+"""The command ``ldp-flower``."""
+
+import importlib.util
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from .flower_run import FlowerError, Scalar, declared_config, override, private_superlink
+from .ledger import LedgerError, SqliteLedger
+from .processes import TimeIsUp, ended_by_signals
+
+FAILED, USAGE, TIMED_OUT, INTERRUPTED = 1, 2, 124, 130
+_OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
+
+app = typer.Typer(
+    help="Local differential privacy protocols for Flower.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
+app.add_typer(ledger, name="ledger")
+
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    errors.print(Text.assemble(("Error: ", "bold red"), message))
+    raise typer.Exit(code)
+
+
+# ------------------------------------------------------------------------------- run
+
+
+@app.command()
+def run(
+    app_path: Annotated[Path, typer.Argument(metavar="APP", help="Directory of the Flower app.")],
+    users: Annotated[
+        int | None, typer.Option(min=1, help="Number of simulated users (num-users).")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of simulated SuperNodes.")] = 4,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy parameter of each user (epsilon).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the simulation (seed).")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Directory for results.", show_default="results/APP"),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("-c", "--config", metavar="KEY=VALUE", help="Any other setting of the app."),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds after which to give up.")
+    ] = None,
+) -> None:
+    """Run the Flower app in directory APP in Flower's simulation engine.
+
+    The exit code tells the truth: 0 if the run completed and left its result, 1 if it failed,
+    2 for what the app does not know, 124 after --timeout, 130 after Ctrl-C. Nothing that was
+    started for the run is left running.
+    """
+    app_path = app_path.expanduser().resolve()
+    where = (output or Path("results", app_path.name)).expanduser().resolve()
+    given = {"num-users": users, "epsilon": epsilon, "seed": seed, "output-dir": output}
+    try:
+        declared = declared_config(app_path)
+        settings = _settings(declared, given, config or [])
+    except ValueError as error:
+        _fail(str(error), USAGE)
+    own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
+    settings |= {key: value for key, value in own.items() if key in declared}
+    if os.name == "nt":
+        _fail("`ldp-flower run` needs Linux or macOS; on Windows use WSL.", FAILED)
+    if importlib.util.find_spec("ray") is None:
+        _fail('Flower\'s engine is missing: pip install "ldp-flower[sim]"', FAILED)
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _fail(f"Cannot make {where}: {error.strerror}. Choose another --output.", USAGE)
+    result = where / "result.json" if "output-dir" in declared else None
+    _run(app_path, nodes, settings, where / "flower.log", result, timeout)
+
+
+def _run(
+    app_path: Path,
+    nodes: int,
+    settings: dict[str, Scalar],
+    log: Path,
+    result: Path | None,
+    timeout: float | None,
+) -> None:
+    started, before = time.monotonic(), _modified(result)
+    console.print(f"Starting Flower for {app_path.name} with {nodes} nodes (takes a while) ...")
+    try:
+        with ended_by_signals(timeout), _Screen() as screen, private_superlink(log) as superlink:
+            with closing(superlink.run(app_path, nodes, settings)) as lines:
+                for line in lines:
+                    screen.show(line)
+            status, details = superlink.outcome()
+    except FlowerError as error:
+        _fail(f"{error} Its log may say why: {log}", FAILED)
+    except TimeIsUp:
+        _fail(f"Not finished after {timeout:g} s; stopped. The log so far: {log}", TIMED_OUT)
+    except KeyboardInterrupt:
+        _fail(f"Interrupted; Flower has been stopped. The log so far: {log}", INTERRUPTED)
+    if not status:
+        _fail(f"Flower did not accept {app_path}; it says why above.", FAILED)
+    if status != "finished:completed":
+        _fail(
+            f"The run ended as {status.rpartition(':')[2]}. {details}\n"
+            f"The log is above and, with Flower's own, in {log}\n"
+            "Correct the app or its settings and run it again.",
+            FAILED,
+        )
+    if result is not None and _modified(result) == before:
+        _fail(
+            f"The run ended without writing {result}\n"
+            f"The ServerApp may have left early: see above or {log}",
+            FAILED,
+        )
+    log.unlink()
+    where = f" Results: {result.parent}" if result is not None else ""
+    console.print(f"Finished in {time.monotonic() - started:.0f} s.{where}", style="green")
+
+
+def _settings(
+    declared: dict[str, Scalar], given: Mapping[str, object], texts: list[str]
+) -> dict[str, Scalar]:
+    """Return the overrides that were asked for."""
+    settings = {
+        key: override(declared, key, str(value))
+        for key, value in given.items()
+        if value is not None
+    }
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ValueError(f"Expected -c KEY=VALUE, got {text!r}.")
+        if key in _OWN_OPTIONS:
+            raise ValueError(f"Use {_OWN_OPTIONS[key]} instead of -c {key}.")
+        settings[key] = override(declared, key, value)
+    return settings
+
+
+def _modified(path: Path | None) -> int | None:
+    """Return when a file was last written, or None if there is none."""
+    return path.stat().st_mtime_ns if path is not None and path.exists() else None
+
+
+class _Screen:
+    """Shows a run's log and, on a terminal, that it goes on and for how long.
+
+    Flower's own announcements are left out, and so are its colours and padding.
+    """
+
+    _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+    _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) : {2,6}")
+    _PADDING = 12  # columns before Flower's messages
+    _ANNOUNCEMENTS = (
+        "Using SuperLink:",
+        "Successfully started run",
+        "Starting logstream",
+        "Starting Flower Simulation",
+        "Since flwr 1.32",
+        "Federation `",
+        "To change federation size",
+        "flwr federation simulation-config",
+        "Successfully installed",
+    )
+
+    def __init__(self) -> None:
+        self._started = False
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("Starting Flower", total=None)
+
+    def __enter__(self) -> "_Screen":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, line: str) -> None:
+        line = self._COLOUR.sub("", line)
+        level = self._LEVEL.match(line)
+        if level:
+            line = line[self._PADDING :]
+        if not self._started:
+            if line.strip().startswith(self._ANNOUNCEMENTS):
+                return
+            self._started = True
+            self._progress.update(self._task, description="Running")
+        if level and level[1] not in ("DEBUG", "INFO"):
+            line = f"{level[1].capitalize()}: {line}"
+        console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
+
+
+# ---------------------------------------------------------------------------- ledger
+
+LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
+
+
+@ledger.command("init")
+def ledger_init(path: LedgerPath) -> None:
+    """Create an empty ledger in the file PATH, once per node, before its first query."""
+    try:
+        SqliteLedger.create(path)
+    except (LedgerError, OSError) as error:
+        _fail(str(error), FAILED)
+    console.print(f"Created {path}. Keep it: it remembers what every user has spent.")
+
+
+@ledger.command("show")
+def ledger_show(path: LedgerPath) -> None:
+    """Show what every user on the ledger in the file PATH has spent."""
+    try:
+        spent = SqliteLedger(path).spent()
+    except LedgerError as error:
+        _fail(str(error), FAILED)
+    table = Table()
+    table.add_column("user", overflow="fold")
+    for name in ("epsilon", "delta"):
+        table.add_column(name, justify="right")
+    for user, cost in spent.items():
+        table.add_row(Text(user), f"{cost.epsilon:g}", f"{cost.delta:g}")
+    if spent:
+        console.print(table)
+    console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
+
+
+# ------------------------------------------------------------------------- protocols
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One row of the table of protocols."""
+
+    name: str
+    guarantee: str
+    rounds: str
+    report: str
+    use: str
+
+
+PROTOCOLS = [
+    Protocol(
+        "LdpIht",
+        "user-level, pure epsilon",
+        "up to 6; 7 with several records per user (a scale, then 3 x gradient and curvature)",
+        "1-2",
+        "sparse linear regression, one or several records per user",
+    ),
+]
+
+
+@app.command()
+def protocols() -> None:
+    """List the protocols, what they guarantee, what they cost and when to use them."""
+    table = Table("protocol", "guarantee", "rounds", "bytes per report", "use it when")
+    for protocol in PROTOCOLS:
+        table.add_row(*astuple(protocol))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(app())

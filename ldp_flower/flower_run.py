@@ -1,0 +1,267 @@
+"""Run a Flower app on a SuperLink of its own, and leave nothing of it behind.
+
+``flwr run`` alone starts a SuperLink that outlives it, shares its state and its
+environment with every other run of the same person, and says 0 whatever became of
+the app. Here a run gets a SuperLink, a home and a port for itself; all of them
+end with the run, also when it is interrupted.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import urllib.request
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .processes import Family, signals_wait
+
+Scalar = bool | int | float | str
+Lines = Generator[str, None, None]
+
+_START_TIMEOUT = 90.0  # seconds; Flower gives itself 15, too few for a busy machine
+_STOP_TIMEOUT = 5.0  # seconds to end in an orderly way
+
+
+class FlowerError(RuntimeError):
+    """Flower did not start, or does not answer any more."""
+
+
+def declared_config(app: Path) -> dict[str, Scalar]:
+    """Return the settings that the app in a directory declares, flattened as Flower does.
+
+    Raises
+    ------
+    ValueError
+        If there is no Flower app.
+    """
+    project = app / "pyproject.toml"
+    if not project.is_file():
+        raise ValueError(f"{app} is no Flower app: it has no pyproject.toml.")
+    try:
+        document: dict[str, Any] = tomllib.loads(project.read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{project} cannot be read: {error}") from error
+    declared = document.get("tool", {}).get("flwr", {}).get("app")
+    if declared is None:
+        raise ValueError(f"{app} is no Flower app: its pyproject.toml has no [tool.flwr.app].")
+    return _flat(declared.get("config", {}))
+
+
+def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
+    """Return the value that ``text`` gives to a setting, in the type of its default.
+
+    Flower refuses settings that the app does not declare, and does not check types.
+
+    Raises
+    ------
+    ValueError
+        If the app does not declare the setting or the type differs.
+    """
+    if key not in declared:
+        known = ", ".join(sorted(declared)) or "none"
+        raise ValueError(
+            f"The app has no setting {key!r}. Its settings ([tool.flwr.app.config] in "
+            f"pyproject.toml): {known}."
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    default = declared[key]
+    if isinstance(default, str) and not isinstance(value, str):
+        return text
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        raise ValueError(f"Expected {type(default).__name__} for {key!r}, got {text!r}.")
+    result: Scalar = value
+    return result
+
+
+class SuperLink:
+    """A SuperLink for one run, with the simulation engine; see :func:`private_superlink`."""
+
+    def __init__(self, home: Path, log: Path) -> None:
+        self._home = home
+        self._environment = _environment(home)
+        self._address = f"127.0.0.1:{_free_port()}"
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "run"\n[superlink.run]\n'
+            f'address = "{self._address}"\ninsecure = true\n'
+        )
+        host, port = self._address.split(":")
+        command = ["flower-superlink", "--insecure", "--simulation", "--host", host, "--port", port]
+        self._log = log
+        log.write_bytes(b"")
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._family = Family(self._process.pid)
+
+    def wait_until_ready(self) -> None:
+        """Return when the SuperLink answers, or raise a FlowerError."""
+        # The machine's proxy, if it has one, does not know this machine's loopback.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        end = time.monotonic() + _START_TIMEOUT
+        while self._process.poll() is None and time.monotonic() < end:
+            try:
+                with opener.open(f"http://{self._address}/health", timeout=2):
+                    self._family.members()  # learns the sessions while all parents live
+                    return
+            except OSError:
+                time.sleep(0.1)
+        raise FlowerError("Flower's SuperLink did not start.")
+
+    def run(self, app: Path, num_nodes: int, config: Mapping[str, Scalar]) -> Lines:
+        """Submit the app in a directory and yield the lines of its log until it ends."""
+        overrides = self._home / "run-config.toml"
+        overrides.write_text(
+            "".join(f"{key} = {_toml(value)}\n" for key, value in config.items()), "utf-8"
+        )
+        federation = f"num-supernodes={num_nodes} client-resources-num-cpus=1"
+        command = ["flwr", "run", str(app), "--stream", "--federation-config", federation]
+        process = subprocess.Popen(
+            [*command, "--run-config", str(overrides)],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,  # Ctrl-C is ours
+        )
+        installed = re.compile(rf"{re.escape(str(self._home))}/apps/[^/]+")
+        with process, self._log.open("a", buffering=1, encoding="utf-8") as log:
+            try:
+                for line in process.stdout or ():
+                    # Tracebacks name the copy that Flower has made, which will be gone.
+                    line = installed.sub(lambda _: str(app), line)
+                    log.write(line)
+                    yield line.rstrip("\n")
+            finally:
+                process.kill()
+
+    def outcome(self) -> tuple[str, str]:
+        """Return how the run ended; one whose log stream broke off is waited for.
+
+        Returns
+        -------
+        status : str
+            Such as ``finished:completed``; empty if Flower did not accept the app.
+        details : str
+            What went wrong; may be empty.
+
+        Raises
+        ------
+        FlowerError
+            If the SuperLink does not answer.
+        """
+        while True:
+            answer = subprocess.run(
+                ["flwr", "list", "--format", "json"],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+            )
+            try:
+                runs = json.loads(answer.stdout)["runs"]
+            except (ValueError, KeyError) as error:
+                raise FlowerError("Flower's SuperLink has stopped during the run.") from error
+            if not runs:
+                return "", ""
+            status, details = runs[0]["status"], runs[0].get("status-details", "")
+            if status.startswith("finished"):
+                return status, "" if details == "N/A" else details
+            time.sleep(5)
+
+    def stop(self) -> None:
+        """End the SuperLink and everything that it started."""
+        self._family.end(_STOP_TIMEOUT)
+        self._process.wait()
+
+
+@contextmanager
+def private_superlink(log: Path) -> Iterator[SuperLink]:
+    """Start a SuperLink for one run and end it, come what may.
+
+    Parameters
+    ----------
+    log : Path
+        File for the logs of the SuperLink and of the run. It stays.
+    """
+    # Not TMPDIR: Ray puts sockets there, whose paths may have about 100 characters.
+    home = Path(tempfile.mkdtemp(prefix="ldp-flower-", dir="/tmp"))
+    superlink = None
+    try:
+        superlink = SuperLink(home, log)
+        superlink.wait_until_ready()
+        yield superlink
+    finally:
+        with signals_wait():
+            if superlink is not None:
+                superlink.stop()
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
+    flat: dict[str, Scalar] = {}
+    for key, value in table.items():
+        nested = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Return the environment of everything that belongs to the run."""
+
+    def extended(name: str, separator: str, addition: str) -> str:
+        return separator.join(filter(None, (addition, os.environ.get(name))))
+
+    no_proxy = {name: extended(name, ",", "127.0.0.1") for name in ("no_proxy", "NO_PROXY")}
+    return {
+        **os.environ,
+        **no_proxy,
+        "FLWR_HOME": str(home),
+        # The app uses what is installed here: no network, and no second copy of everything.
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_TMPDIR": str(home),
+        # Flower's parts look for each other on the path, where no venv may be active.
+        "PATH": extended("PATH", os.pathsep, str(Path(sys.executable).parent)),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "utf-8",
+        # Ray announces a change of its next version at every start.
+        "PYTHONWARNINGS": extended(
+            "PYTHONWARNINGS", ",", "ignore::FutureWarning:ray._private.worker"
+        ),
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _toml(value: Scalar) -> str:
+    # A JSON string is a TOML string, too; JSON's infinity is not TOML's.
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

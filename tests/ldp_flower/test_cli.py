@@ -1,0 +1,280 @@
+"""The command line, and that nothing of a run stays behind."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from ldp_flower import cli
+from ldp_flower.budget import Cost, PrivacyPolicy
+from ldp_flower.flower_run import override
+from ldp_flower.ledger import SqliteLedger
+from ldp_flower.processes import Family, TimeIsUp, ended_by_signals
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "tiny"
+version = "1.0.0"
+description = "An app that asks every node once"
+license = "Apache-2.0"
+
+[tool.flwr.app]
+publisher = "nobody"
+
+[tool.flwr.app.components]
+serverapp = "tiny.server_app:app"
+clientapp = "tiny.client_app:app"
+
+[tool.flwr.app.config]
+num-nodes = 0
+epsilon = 1.0
+greeting = "hello"
+crash = false
+output-dir = ""
+"""
+
+SERVER_APP = """
+import os
+import time
+from pathlib import Path
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import ServerApp
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    run = context.run_config
+    print("home", os.environ["FLWR_HOME"], flush=True)
+    if run["crash"]:
+        raise ValueError("the server has had enough")
+    while len(nodes := list(grid.get_node_ids())) < run["num-nodes"]:
+        time.sleep(0.1)
+    query = [Message(RecordDict(), dst_node_id=node, message_type="query") for node in nodes]
+    replies = [reply for reply in grid.send_and_receive(query) if reply.has_content()]
+    print(run["greeting"], "from", len(replies), "nodes at epsilon", run["epsilon"])
+    Path(run["output-dir"], "result.json").write_text("{}")
+"""
+
+CLIENT_APP = """
+from flwr.app import Message, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.query()
+def query(message, context):
+    return Message(RecordDict(), reply_to=message)
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """Return the directory of a tiny Flower app."""
+    package = tmp_path / "an app" / "tiny"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "server_app.py").write_text(SERVER_APP)
+    (package / "client_app.py").write_text(CLIENT_APP)
+    (package.parent / "pyproject.toml").write_text(PYPROJECT)
+    return package.parent
+
+
+def invoke(*arguments: object):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a process of its own, without the venv on the path."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("ldp-flower"), "run", *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | {"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def assert_nothing_left(output: str) -> None:
+    """Check that the run's home is gone, and every process that worked for it."""
+    (home,) = re.findall(r"^home (\S+)$", output, re.MULTILINE)
+    assert not Path(home).exists()
+    for process in psutil.process_iter():
+        try:
+            left = home in " ".join(process.cmdline()) or home in process.environ().values()
+        except psutil.Error:  # gone, or not ours
+            continue
+        assert not left, process
+
+
+# --------------------------------------------------------------------------- run
+
+
+@pytest.mark.engine
+def test_run_completes(tiny, tmp_path):
+    done = run(tiny, "--nodes", 3, "--epsilon", 2, "-c", "greeting=good day", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "good day from 3 nodes at epsilon 2.0\n" in done.stdout
+    results = tmp_path / "results" / "an app"
+    assert f"Results: {results}\n" in done.stdout
+    assert [path.name for path in results.iterdir()] == ["result.json"]
+    assert "SuperNodes changed" not in done.stdout
+    assert_nothing_left(done.stdout)
+
+
+@pytest.mark.engine
+def test_run_fails(tiny, tmp_path):
+    # A result of an earlier run is no result of this one.
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "result.json").write_text("{}")
+    done = run(tiny, "-c", "crash=true", "--output", "out", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f'File "{tiny}/tiny/server_app.py"' in done.stdout
+    assert "ValueError: the server has had enough" in done.stdout
+    assert "the server has had enough" in done.stderr
+    log = tmp_path / "out" / "flower.log"
+    assert str(log) in done.stderr
+    assert "the server has had enough" in log.read_text()
+    assert_nothing_left(done.stdout)
+
+
+def test_run_needs_an_app(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        outcome = invoke("run", path)
+        assert outcome.exit_code == 2
+        assert "no pyproject.toml" in outcome.stderr
+    project = tmp_path / "pyproject.toml"
+    project.write_text("[project]\nname = 'x'\n")
+    assert "no [tool.flwr.app]" in invoke("run", tmp_path).stderr
+    project.write_text("[project\n")
+    outcome = invoke("run", tmp_path)
+    assert outcome.exit_code == 2
+    assert "cannot be read" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--users", "9"], "no setting 'num-users'"),
+        (["--seed", "1"], "Its settings ([tool.flwr.app.config] in pyproject.toml): crash, "),
+        (["-c", "rounds=3"], "no setting 'rounds'"),
+        (["-c", "epsilon"], "Expected -c KEY=VALUE"),
+        (["-c", "epsilon=much"], "Expected float for 'epsilon', got 'much'"),
+        (["-c", "output-dir=x"], "Use --output"),
+        (["--nodes", "0"], "0"),
+    ],
+)
+def test_run_refuses_what_the_app_does_not_know(tiny, arguments, message):
+    outcome = invoke("run", tiny, *arguments)
+    assert outcome.exit_code == 2
+    assert message in outcome.stderr
+
+
+def test_run_names_the_missing_extra(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    outcome = invoke("run", tiny)
+    assert outcome.exit_code == 1
+    assert 'pip install "ldp-flower[sim]"' in outcome.stderr
+
+
+def test_override_takes_the_type_of_the_default():
+    declared = {"epsilon": 1.0, "rounds": 3, "name": "a", "fast": False}
+    texts = {"epsilon": "2", "rounds": "4", "name": "5", "fast": "true"}
+    given = {key: override(declared, key, text) for key, text in texts.items()}
+    assert given == {"epsilon": 2.0, "rounds": 4, "name": "5", "fast": True}
+    assert [type(value) for value in given.values()] == [float, int, str, bool]
+    assert override(declared, "name", '"quoted"') == "quoted"
+    for key, text in {"rounds": "1.5", "fast": "1"}.items():
+        with pytest.raises(ValueError, match=f"for '{key}'"):
+            override(declared, key, text)
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def test_family_ends_sessions_of_children_and_orphans():
+    orphan = "import time; time.sleep(60)"
+    child = f"""
+        import signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen([sys.executable, "-c", {orphan!r}])
+        print("ready", flush=True)
+        time.sleep(60)
+    """
+    parent = f"""
+        import subprocess, sys, time
+        subprocess.Popen([sys.executable, "-c", {textwrap.dedent(child)!r}], start_new_session=True)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(parent)]
+    leader = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+    with leader:
+        assert leader.stdout.readline() == b"ready\n"
+        family = Family(leader.pid)
+        assert len(family.members()) == 3
+        leader.kill()
+        leader.wait()
+        assert len(family.members()) == 2
+        family.end(timeout=0.2)
+        assert family.members() == set()
+
+
+def test_time_is_up():
+    started = time.monotonic()
+    with pytest.raises(TimeIsUp), ended_by_signals(0.05):
+        time.sleep(10)
+    assert time.monotonic() - started < 5
+
+
+# ------------------------------------------------------------- ledger, protocols
+
+
+def test_ledger(tmp_path):
+    path = tmp_path / "ledger.db"
+    assert invoke("ledger", "init", path).exit_code == 0
+    again = invoke("ledger", "init", path)
+    assert again.exit_code == 1
+    assert "exists already" in again.stderr
+    assert "0 users" in invoke("ledger", "show", path).stdout
+    cost, policy = Cost(0.5, 1e-6), PrivacyPolicy(1.0, max_delta=1e-3)
+    assert SqliteLedger(path).commit("digest", b"reply", ["N123", "[N456]"], cost, policy)
+    shown = invoke("ledger", "show", path)
+    assert shown.exit_code == 0
+    for text in ("N123", "[N456]", "0.5", "1e-06", "2 users"):
+        assert text in shown.stdout
+
+
+def test_ledger_errors_are_short(tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.write_text("not a database, " * 100)
+    for arguments in (
+        ("show", tmp_path / "missing"),
+        ("show", foreign),
+        ("init", tmp_path / "missing" / "ledger.db"),
+    ):
+        outcome = invoke("ledger", *arguments)
+        assert outcome.exit_code == 1
+        assert outcome.stderr.startswith("Error: ")
+        assert outcome.stderr.count("\n") == 1
+
+
+def test_protocols():
+    outcome = invoke("protocols")
+    assert outcome.exit_code == 0
+    assert "LdpIht" in outcome.stdout
