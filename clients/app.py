@@ -17,6 +17,7 @@ from ldp_flower.users import Users
 from .respond import Node, Refusal, respond
 
 LoadUsers = Callable[[Context], Users]
+Seed = int | Callable[[Context], int | None] | None
 
 _UNLIMITED = PrivacyPolicy(float("inf"), max_delta=0.5, allow_inexact=True)
 
@@ -25,7 +26,7 @@ def attach(
     app: ClientApp,
     load_users: LoadUsers,
     policy: PrivacyPolicy | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> None:
     """Let an existing ClientApp answer ldp-flower's queries.
 
@@ -49,8 +50,9 @@ class LdpClientApp(ClientApp):
         The app's own limits. In a deployment the operator's policy in
         ``node_config`` is mandatory and this one can only tighten it. In a
         simulation it is the policy; without one there is no limit.
-    seed : int, optional
-        Makes a simulation's reports reproducible. Refused anywhere else.
+    seed : int or callable, optional
+        Makes a simulation's reports reproducible; a callable gets the ``Context`` and
+        may return None. Anywhere but in a simulation a seed refuses every query.
 
     Notes
     -----
@@ -80,7 +82,7 @@ class LdpClientApp(ClientApp):
         self,
         load_users: LoadUsers,
         policy: PrivacyPolicy | None = None,
-        seed: int | None = None,
+        seed: Seed = None,
     ) -> None:
         super().__init__()
         attach(self, load_users, policy, seed)
@@ -89,9 +91,7 @@ class LdpClientApp(ClientApp):
 class _Client:
     """The two handlers of one ClientApp."""
 
-    def __init__(
-        self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: int | None
-    ) -> None:
+    def __init__(self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: Seed) -> None:
         self._load_users = load_users
         self._policy = policy
         self._seed = seed
@@ -125,13 +125,14 @@ class _Client:
 
     def _open(self, context: Context) -> Node:
         simulated = in_simulation()
-        if self._seed is not None and not simulated:
+        seed = self._seed(context) if callable(self._seed) else self._seed
+        if seed is not None and not simulated:
             raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
         policy = _policy(context, simulated, self._policy)
         users = self._load_users(context)
         keys = _keys(context, simulated, users)
         ledger, accounts = _ledger(context, simulated, users)
-        return Node(users, keys, policy, ledger, accounts, self._seed)
+        return Node(users, keys, policy, ledger, accounts, seed)
 
 
 def _policy(context: Context, simulated: bool, own: PrivacyPolicy | None) -> PrivacyPolicy:

@@ -6,7 +6,7 @@ from sklearn.linear_model import LassoCV
 
 from ldp_flower.strategies.thresholding import keep_largest
 
-Floats = NDArray[np.float64]
+from .design import Floats
 
 
 def least_squares(x: NDArray[np.float32], y: Floats) -> Floats:

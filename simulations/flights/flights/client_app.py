@@ -26,5 +26,9 @@ def load_users(context: Context) -> Users:
     return _users_of_file(str(node["data-path"]))
 
 
-# A seeded client is for simulation; anywhere else it would refuse every query.
-app = LdpClientApp(load_users, seed=0 if in_simulation() else None)
+def seed(context: Context) -> int | None:
+    """Return the run's seed in simulation; anywhere else a client refuses to be seeded."""
+    return int(context.run_config["seed"]) if in_simulation() else None
+
+
+app = LdpClientApp(load_users, seed=seed)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -16,10 +15,9 @@ from ldp_flower import simulate
 from ldp_flower.strategies import LdpIht, Result
 
 from . import baselines
-from .data import split, users_of
-from .design import COLUMNS, features, minutes
+from .data import judged, training_users
+from .design import COLUMNS, Floats, minutes
 
-Floats = NDArray[np.float64]
 Sweep = dict[float, list[float]]
 
 
@@ -36,24 +34,25 @@ class Row:
     seconds: float
 
 
-def r2(coef: Floats, judged: pd.DataFrame) -> float:
-    """Return R2 of the predicted arrival delays, in minutes and unclipped."""
-    arrivals = judged["arr_delay"].to_numpy(np.float64)
-    error = arrivals - minutes(features(judged) @ coef)
+def r2(coef: Floats, seed: int, num_users: int) -> float:
+    """Return R2 on the held-out aircraft, in minutes of arrival delay."""
+    x, arrivals = judged(seed, num_users)
+    error = arrivals - minutes(x @ coef)
     return float(1 - np.mean(error**2) / np.var(arrivals))
 
 
-def table_rows(result: Result, seconds: float, sparsity: int, seed: int, users: int) -> list[Row]:
+def table_rows(
+    result: Result, seconds: float, sparsity: int, seed: int, num_users: int
+) -> list[Row]:
     """Judge the private model and the alternatives on the held-out aircraft."""
-    train, judged = split(seed, users)
-    everyone = users_of(train)
+    everyone = training_users(seed, num_users)
     assert result.privacy is not None
     rows = [
         Row(
             "LDP-IHT",
-            "user-level LDP, server not trusted",
+            "user-level LDP",
             result.privacy.epsilon,
-            r2(result.coef, judged),
+            r2(result.coef, seed, num_users),
             len(result.support),
             max(step.report_bytes for step in result.steps),
             seconds,
@@ -69,9 +68,9 @@ def table_rows(result: Result, seconds: float, sparsity: int, seed: int, users: 
         started = time.perf_counter()
         coef = fit(everyone.features, np.asarray(everyone.targets, np.float64))
         took = time.perf_counter() - started
-        support = int(np.count_nonzero(coef))
-        rows.append(Row(name, "none", None, r2(coef, judged), support, None, took))
-        print(f"fitted {name}: R2 {rows[-1].r2:.3f}", flush=True)
+        score, support = r2(coef, seed, num_users), int(np.count_nonzero(coef))
+        rows.append(Row(name, "none", None, score, support, None, took))
+        print(f"fitted {name}: R2 {score:.3f}", flush=True)
     return rows
 
 
@@ -81,11 +80,10 @@ def sweep(
     """Repeat the protocol in process; a seed decides split, cohorts and all noise."""
     found: Sweep = {epsilon: [] for epsilon in epsilons}
     for seed in range(num_seeds):
-        train, judged = split(seed, num_users)
-        everyone = users_of(train)
+        everyone = training_users(seed, num_users)
         for epsilon in epsilons:
             result = simulate(protocol(epsilon), everyone, seed=seed)
-            found[epsilon].append(r2(result.coef, judged))
+            found[epsilon].append(r2(result.coef, seed, num_users))
             print(f"epsilon {epsilon:g}, seed {seed}: R2 {found[epsilon][-1]:.3f}", flush=True)
     return found
 
@@ -138,7 +136,8 @@ def compare(
     rows = table_rows(result, seconds, sparsity, seed, num_users)
     swept = sweep(protocol, epsilons, num_seeds, num_users)
     show(rows, swept)
-    draw(result, rows, swept, output / "flights.png")
+    x, arrivals = judged(seed, num_users)
+    draw(result, rows, swept, minutes(x @ result.coef), arrivals, output / "flights.png")
     return {
         "rows": [asdict(row) for row in rows],
         "sweep": {f"{epsilon:g}": values for epsilon, values in swept.items()},

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ldp_flower import Users
 
-from .design import features, targets
+from .design import Floats, features, targets
 
 HELD_OUT = 0.2  # share of the aircraft that models are judged on
 
@@ -60,3 +61,10 @@ def split(seed: int, num_users: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
 def training_users(seed: int, num_users: int = 0) -> Users:
     """Return the aircraft that take part."""
     return users_of(split(seed, num_users)[0])
+
+
+@lru_cache(maxsize=1)
+def judged(seed: int, num_users: int = 0) -> tuple[NDArray[np.float32], Floats]:
+    """Return the held-out flights' features and their arrival delays in minutes, unclipped."""
+    held_out = split(seed, num_users)[1]
+    return features(held_out), held_out["arr_delay"].to_numpy(np.float64)

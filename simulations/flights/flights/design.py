@@ -23,6 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -33,7 +35,7 @@ class Scale:
     low: float
     high: float
 
-    def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def apply(self, values: Floats) -> Floats:
         """Clip, centre and divide; a missing value counts as typical."""
         scaled = (np.clip(values, self.low, self.high) - self.centre) / self.spread
         return np.where(np.isnan(scaled), 0.0, scaled)
@@ -90,7 +92,7 @@ def features(flights: pd.DataFrame) -> NDArray[np.float32]:
     derived = flights.assign(
         sched_dep_hour=_hours(flights["sched_dep_time"]),
         sched_arr_hour=_hours(flights["sched_arr_time"]),
-        weekday=when.dt.weekday,
+        weekday=when.dt.day_of_week,
     )
     matrix = np.zeros((len(flights), len(COLUMNS)), np.float32)
     matrix[:, 0] = 1.0
@@ -107,12 +109,12 @@ def features(flights: pd.DataFrame) -> NDArray[np.float32]:
     return matrix
 
 
-def targets(flights: pd.DataFrame) -> NDArray[np.float64]:
+def targets(flights: pd.DataFrame) -> Floats:
     """Return the scaled arrival delays."""
     return TARGET.apply(flights["arr_delay"].to_numpy(np.float64))
 
 
-def minutes(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+def minutes(scaled: Floats) -> Floats:
     """Return predictions of the scaled target as minutes of delay."""
     return scaled * TARGET.spread + TARGET.centre
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ldp_flower.strategies import Result
 
-from .design import COLUMNS
+from .design import COLUMNS, Floats
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -19,14 +19,21 @@ if TYPE_CHECKING:
 _INK, _PRIVATE, _PLAIN = "#22313f", "#0b7a75", "#b0532c"
 
 
-def draw(result: Result, rows: "list[Row]", swept: "Sweep", path: Path) -> None:
+def draw(
+    result: Result,
+    rows: "list[Row]",
+    swept: "Sweep",
+    predicted: Floats,
+    actual: Floats,
+    path: Path,
+) -> None:
     """Draw both panels to ``path``."""
     plt.rcParams.update({"font.size": 11, "axes.edgecolor": _INK, "text.color": _INK})
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(12, 4.8), width_ratios=[3, 2], layout="constrained"
     )
     _accuracy(left, result, rows, swept)
-    _model(right, result)
+    _predictions(right, result, predicted, actual)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -98,22 +105,27 @@ def _label_lines(axes: plt.Axes, rows: "list[Row]") -> None:
         )
 
 
-def _model(axes: plt.Axes, result: Result) -> None:
-    order = result.support[np.argsort(np.abs(result.coef[result.support]))]
-    places = np.arange(len(order))
-    axes.barh(
-        places,
-        result.coef[order],
-        xerr=2 * result.std_error[order],
-        color=_PRIVATE,
-        ecolor=_INK,
-        height=0.5,
-        capsize=4,
+def _predictions(axes: plt.Axes, result: Result, predicted: Floats, actual: Floats) -> None:
+    low, high = -60, 240
+    shown = axes.hexbin(
+        predicted,
+        actual,
+        gridsize=60,
+        extent=(low, high, low, high),
+        bins="log",
+        cmap="BuGn",
+        mincnt=1,
+        linewidths=0.2,
     )
-    axes.axvline(0, color=_INK, lw=1)
-    axes.set_yticks(places, [COLUMNS[j] for j in order])
-    axes.set_ylim(-0.8, max(len(order), 3) - 0.2)
-    axes.set_xlabel("coefficient per typical spread, ± 2 standard errors")
-    title = f"The private model at epsilon {result.privacy.epsilon:g}" if result.privacy else ""
-    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
+    axes.plot([low, high], [low, high], color=_PLAIN, lw=1, ls="--")
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    axes.set_xlabel("predicted arrival delay (minutes)")
+    axes.set_ylabel("actual arrival delay (minutes)")
+    axes.set_title("What this run predicts for them", loc="left", fontsize=12, fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
+    axes.figure.colorbar(shown, ax=axes, label="flights", pad=0.02)
+    terms = "\n".join(
+        f"{COLUMNS[j]}  {result.coef[j]:+.2f} ± {result.std_error[j]:.2f}" for j in result.support
+    )
+    axes.text(0.03, 0.97, terms, transform=axes.transAxes, va="top", color=_PRIVATE)
