@@ -99,7 +99,7 @@ def show(rows: list[Row], swept: Sweep) -> None:
             row.method,
             row.guarantee,
             "-" if row.epsilon is None else f"{row.epsilon:g}",
-            f"{row.r2:.3f}",
+            f"{round(row.r2, 3) + 0.0:.3f}",
             str(row.support),
             "all rows" if row.bytes_per_user is None else str(row.bytes_per_user),
             f"{row.seconds:.1f}",

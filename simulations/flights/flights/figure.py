@@ -93,7 +93,7 @@ def _label_lines(axes: plt.Axes, rows: "list[Row]") -> None:
         else:
             groups.append([row])
     for group in groups:
-        names = " · ".join(f"{row.method} {row.r2:.2f}" for row in group)
+        names = " · ".join(f"{row.method} {round(row.r2, 2) + 0.0:.2f}" for row in group)
         axes.annotate(
             f"not private: {names}" if group[-1].r2 > 0.1 else names,
             (0.0, group[-1].r2),
@@ -122,7 +122,7 @@ def _predictions(axes: plt.Axes, result: Result, predicted: Floats, actual: Floa
     axes.set_ylim(low, high)
     axes.set_xlabel("predicted arrival delay (minutes)")
     axes.set_ylabel("actual arrival delay (minutes)")
-    axes.set_title("What this run predicts for them", loc="left", fontsize=12, fontweight="bold")
+    axes.set_title("Their flights: predicted and actual", loc="left", fontsize=12, fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
     axes.figure.colorbar(shown, ax=axes, label="flights", pad=0.02)
     terms = "\n".join(
