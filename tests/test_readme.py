@@ -1,0 +1,50 @@
+"""The README's code runs as it is printed."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from ldp_flower import InProcessGrid
+
+README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+NOTEBOOK, CLIENT, SERVER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_notebook_example(capsys):
+    names = {}
+    exec(NOTEBOOK, names)
+    assert names["result"].support.tolist() == [3, 40]
+    assert np.linalg.norm(names["result"].coef[[3, 40]] - [0.6, -0.8]) < 0.06
+    assert "epsilon = 2 per user 60000" in capsys.readouterr().out
+
+
+def test_plugging_into_an_existing_app(capsys):
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (3000, 8))
+    client_app, server_app = ClientApp(), ServerApp()
+
+    def load_rows(context):
+        return x, x[:, 0] * 0.9, np.arange(3000)
+
+    exec(CLIENT, {"app": client_app, "load_rows": load_rows})
+    exec(SERVER, {"app": server_app})
+    grid = InProcessGrid(client_app, 1)
+    server_app(
+        grid, Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
+    )
+    assert "epsilon = 2 per user" in capsys.readouterr().out
+    assert len((CLIENT + SERVER).strip().splitlines()) <= 20
+
+
+def test_the_two_commands_are_those_that_are_run_and_tested():
+    commands = re.findall(r"^pip install .*$", README, re.MULTILINE)
+    assert commands == [
+        'pip install -e ".[sim]" -c constraints.txt && ldp-flower run simulations/flights',
+        'pip install -e ".[sim,test]" -c constraints.txt && pytest',
+    ]
+    ci = (Path(__file__).parents[1] / ".ci" / "run").read_text("utf-8")
+    assert commands[1] in ci
