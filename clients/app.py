@@ -140,7 +140,7 @@ def _policy(context: Context, simulated: bool, own: PrivacyPolicy | None) -> Pri
         return own or _UNLIMITED
     try:
         operators = PrivacyPolicy.from_node_config(context.node_config)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.") from error
     if operators is None:
         raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")

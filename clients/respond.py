@@ -86,9 +86,11 @@ def respond(node: Node, query: Query) -> Report:
         raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")
     digest = query.digest(node.keys.group, node.keys.first, *node.accounts[slots])
     while True:
+        able = slots[node.ledger.affordable(node.accounts[slots], cost, node.policy)]
+        # Looked up second: if another process's answer to this very query took the last
+        # of the budget, it is there by now.
         if (stored := node.ledger.reply(digest)) is not None:
             return Report.from_bytes(stored)
-        able = slots[node.ledger.affordable(node.accounts[slots], cost, node.policy)]
         if not len(able):
             raise Refusal(Refusal.EXHAUSTED, "The privacy budget of the addressed users is spent.")
         report = _randomised(node, query, statistic, able)

@@ -90,9 +90,11 @@ class PrivacyPolicy:
         }
         if "max_epsilon" not in given:
             return None
-        for name in ("max_epsilon", "max_delta", "max_rows"):
+        for name in ("max_epsilon", "max_delta"):
             if name in given and not isinstance(given[name], int | float):
                 raise ValueError(f"Expected a number for {name}, got {given[name]!r}.")
+        if "max_rows" in given and type(given["max_rows"]) is not int:
+            raise ValueError(f"Expected an integer for max_rows, got {given['max_rows']!r}.")
         return cls(**given)  # type: ignore[arg-type]
 
     def tightened_by(self, other: "PrivacyPolicy | None") -> "PrivacyPolicy":

@@ -226,7 +226,7 @@ def ledger_init(path: LedgerPath) -> None:
     """Create an empty ledger in the file PATH, once per node, before its first query."""
     try:
         SqliteLedger.create(path)
-    except (LedgerError, OSError) as error:
+    except LedgerError as error:
         _fail(str(error), FAILED)
     console.print(f"Created {path}. Keep it: it remembers what every user has spent.")
 

@@ -151,11 +151,13 @@ class SqliteLedger(Ledger):
             path.touch(mode=0o600, exist_ok=False)
         except FileExistsError as error:
             raise LedgerError(f"{path} exists already; a ledger is created once.") from error
+        except OSError as error:
+            raise LedgerError(f"Cannot create {path}: {error.strerror}.") from error
         connection = sqlite3.connect(path)
         try:
             connection.executescript(
                 f"""
-                PRAGMA synchronous=FULL;
+                PRAGMA synchronous=EXTRA;
                 BEGIN;
                 CREATE TABLE spent (
                     user TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL
@@ -182,7 +184,8 @@ class SqliteLedger(Ledger):
                 uri=True,
             )
             try:
-                connection.execute("PRAGMA synchronous=FULL")
+                # FULL leaves the journal's removal, which is the commit, to the next sync.
+                connection.execute("PRAGMA synchronous=EXTRA")
                 yield connection
             finally:
                 connection.close()

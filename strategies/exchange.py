@@ -64,7 +64,9 @@ class Exchange:
         """Send messages and store every reply as it arrives, until all are there."""
         if not messages:
             return
-        pushed = grid.push_messages(messages)
+        pushed = list(grid.push_messages(messages))
+        if len(pushed) != len(messages):
+            raise RuntimeError("The SuperLink did not take this step's messages; its log says why.")
         receivers = [message.metadata.dst_node_id for message in messages]
         waiting = {i: node for i, node in zip(pushed, receivers, strict=True) if i is not None}
         end, pause, told = time.monotonic() + timeout, 0.05, time.monotonic()

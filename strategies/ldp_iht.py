@@ -26,6 +26,7 @@ from .thresholding import keep_above, keep_largest, project_on_ball
 Floats = NDArray[np.float64]
 
 _MAX_STEPS = 6
+_STANDS_OUT = 4.0  # standard deviations of the noise
 _CURVATURE_CAP = 8.0  # squares of <x, direction> are cut off here
 _LOG_RANGE = math.log(16)  # the bought gradient norm lies within this factor of its prior
 _NUM_ROUNDS = 3  # gradient rounds with several records per user
@@ -166,7 +167,11 @@ class LdpIht(LdpStrategy):
             theta[wanted] -= step_size * gradient.mean
             variance[wanted] += (step_size * noise) ** 2
             theta = project_on_ball(keep_largest(theta, self.sparsity), self.radius)
-            error = min(error, max(self._error(noise), error / 4))
+            # The error is as small as planned only if the support is right: a gradient
+            # that stands out where theta is zero says that it is not.
+            missed = np.abs(gradient.mean[theta[wanted] == 0]) > _STANDS_OUT * noise
+            if not missed.any():
+                error = min(error, max(self._error(noise), error / 4))
         return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0))
 
     def _residual_bound(self, error: float) -> float:

@@ -56,7 +56,9 @@ class Step:
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
-        reasons = "".join(f"; {times} x {text}" for text, times in self.reasons.most_common(3))
+        reasons = "".join(
+            f"; {times} x {text.rstrip('.')}" for text, times in self.reasons.most_common(3)
+        )
         return (
             f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered; "
             f"nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent{reasons}"

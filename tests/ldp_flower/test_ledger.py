@@ -99,3 +99,15 @@ def test_another_applications_database_is_refused(tmp_path):
 def test_only_the_operator_may_read_it(tmp_path):
     SqliteLedger.create(tmp_path / "ledger.db")
     assert os.stat(tmp_path / "ledger.db").st_mode & 0o077 == 0
+
+
+def test_a_commit_is_on_the_disk_when_it_counts(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    with ledger._open() as connection:
+        (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    assert level == 3  # EXTRA: with FULL a power failure can bring the journal back
+
+
+def test_a_place_that_does_not_exist_is_said(tmp_path):
+    with pytest.raises(LedgerError, match="Cannot create"):
+        SqliteLedger.create(tmp_path / "missing" / "ledger.db")

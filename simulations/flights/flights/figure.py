@@ -122,7 +122,9 @@ def _predictions(axes: plt.Axes, result: Result, predicted: Floats, actual: Floa
     axes.set_ylim(low, high)
     axes.set_xlabel("predicted arrival delay (minutes)")
     axes.set_ylabel("actual arrival delay (minutes)")
-    axes.set_title("Their flights: predicted and actual", loc="left", fontsize=12, fontweight="bold")
+    axes.set_title(
+        "Their flights: predicted and actual", loc="left", fontsize=12, fontweight="bold"
+    )
     axes.spines[["top", "right"]].set_visible(False)
     axes.figure.colorbar(shown, ax=axes, label="flights", pad=0.02)
     terms = "\n".join(

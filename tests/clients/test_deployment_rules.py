@@ -1,0 +1,137 @@
+"""Outside a simulation a client insists on its operator's policy and ledger."""
+
+import dataclasses
+
+import pytest
+from deployed_node import ask, query, report_in, users
+
+from ldp_flower import PrivacyPolicy
+from ldp_flower.budget import Cost
+from ldp_flower.clients import LdpClientApp, Refusal
+from ldp_flower.environment import in_simulation
+from ldp_flower.ledger import SqliteLedger
+
+PATIENTS = users(8)
+NAMELESS = dataclasses.replace(PATIENTS, ids=None)
+
+
+def load_patients(context):
+    return PATIENTS
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return SqliteLedger.create(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def node_config(ledger, tmp_path):
+    """Return an operator's choice: one report of epsilon 1 about each user, for life."""
+    return {"max-epsilon": 1.0, "ledger-path": str(tmp_path / "ledger.db")}
+
+
+def assert_refused(reply, code, *secrets):
+    """Check an error reply; its text travels to the server and must say nothing about data."""
+    assert reply.has_error()
+    assert reply.error.code == code
+    for secret in ("patient", *secrets):
+        assert secret not in reply.error.reason
+
+
+def test_these_tests_run_outside_a_simulation():
+    assert not in_simulation()
+
+
+# ------------------------------------------------------------ what must be there, or else
+
+
+@pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"max-epsilon": None},
+        {"max-epsilon": -1.0},
+        {"max-epsilon": float("nan")},
+        {"max-epsilon": "1.0"},
+        {"max-rows": 0},
+        {"ledger-path": None},
+        {"ledger-path": 1},
+        # What a simulation's node config looks like makes no simulation.
+        {"max-epsilon": None, "ledger-path": None, "partition-id": 0, "num-partitions": 1},
+    ],
+    ids=str,
+)
+def test_without_a_valid_policy_and_ledger_nothing_is_answered(
+    ledger, node_config, changed, question
+):
+    broken = {k: v for k, v in (node_config | changed).items() if v is not None}
+    # Neither the app's author nor whoever submits the run can stand in for the operator.
+    app = LdpClientApp(load_patients, PrivacyPolicy(1.0))
+    reply = ask(app, question, broken, run_config=node_config)
+    assert_refused(reply, Refusal.MISCONFIGURED)
+    assert ledger.spent() == {}
+
+
+@pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
+def test_a_missing_ledger_is_not_made_up(tmp_path, question):
+    missing = tmp_path / "never-created.db"
+    node_config = {"max-epsilon": 1.0, "ledger-path": str(missing)}
+    reply = ask(LdpClientApp(load_patients), question, node_config)
+    assert_refused(reply, Refusal.MISCONFIGURED, str(tmp_path))
+    assert not missing.exists()
+
+
+@pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
+@pytest.mark.parametrize(
+    "app",
+    [LdpClientApp(load_patients, seed=0), LdpClientApp(lambda context: NAMELESS)],
+    ids=["seeded client", "users without ids"],
+)
+def test_an_app_made_for_simulations_is_refused(ledger, node_config, app, question):
+    assert_refused(ask(app, question, node_config), Refusal.MISCONFIGURED)
+    assert ledger.spent() == {}
+
+
+def test_a_failure_to_load_the_data_says_nothing_about_the_data(ledger, node_config):
+    def load_damaged(context):
+        raise ValueError("patient-0003 has blood pressure 181")
+
+    reply = ask(LdpClientApp(load_damaged), query(1), node_config)
+    assert_refused(reply, Refusal.FAILED, "181")
+    assert ledger.spent() == {}
+
+
+# --------------------------------------------------------------------------- the happy path
+
+
+def test_an_answer_is_paid_for_by_everyone_who_gave_it(ledger, node_config):
+    census = ask(LdpClientApp(load_patients), None, node_config)
+    assert census.content["census"]["users"] == len(PATIENTS)
+    assert ledger.spent() == {}  # being counted is free
+    assert isinstance(report_in(ask(LdpClientApp(load_patients), query(1), node_config)), bytes)
+    assert ledger.spent() == {name: Cost(1.0) for name in PATIENTS.ids}
+
+
+def test_a_second_different_question_is_refused(ledger, node_config):
+    app = LdpClientApp(load_patients)
+    ask(app, query(1), node_config)
+    assert_refused(ask(app, query(2), node_config), Refusal.EXHAUSTED)
+    assert ledger.spent() == {name: Cost(1.0) for name in PATIENTS.ids}
+
+
+def test_the_same_question_gets_the_same_bytes_for_free_also_after_a_restart(ledger, node_config):
+    app = LdpClientApp(load_patients)
+    first = report_in(ask(app, query(1), node_config))
+    again = report_in(ask(app, query(1), node_config))
+    restarted = report_in(ask(LdpClientApp(load_patients), query(1), node_config))
+    assert isinstance(first, bytes)
+    assert first == again == restarted
+    assert ledger.spent() == {name: Cost(1.0) for name in PATIENTS.ids}
+
+
+def test_the_app_can_tighten_the_operators_policy_but_not_loosen_it(ledger, node_config):
+    strict = LdpClientApp(load_patients, PrivacyPolicy(0.5))
+    assert_refused(ask(strict, query(1), node_config), Refusal.FORBIDDEN)
+    lavish = LdpClientApp(load_patients, PrivacyPolicy(100.0))
+    assert_refused(ask(lavish, query(1, epsilon=2.0), node_config), Refusal.FORBIDDEN)
+    assert ledger.spent() == {}
