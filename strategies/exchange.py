@@ -158,7 +158,7 @@ class Exchange:
 
     def add_up(self, number: int, ask: Ask, population: Population) -> tuple[Summary, Step]:
         """Check and add up the stored replies of a step, node by node in a fixed order."""
-        total = Summary.empty(ask.randomizer.width)
+        total = Summary.empty(ask.randomizer.size)
         errors = rejected = silent = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)

@@ -47,9 +47,9 @@ class Summary:
     ----------
     count : int
         Number of reports.
-    sum : ndarray of float64, shape (dim,)
+    sum : ndarray of float64, shape (size,)
         Sum of the debiased reports.
-    sum_of_squares : ndarray of float64, shape (dim,)
+    sum_of_squares : ndarray of float64, shape (size,)
         Sum of their squares, per coordinate.
     """
 
@@ -84,6 +84,8 @@ class Randomizer(ABC):
     #: Whether the outputs are finite and drawn by integer thresholds, so that the
     #: guarantee is free of floating-point caveats.
     exact: ClassVar[bool]
+    #: What a row that is not finite is taken for.
+    centre: ClassVar[float] = 0.0
     #: The neighbouring relation.
     protects: ClassVar[str] = "any two values of one user"
 
@@ -100,6 +102,11 @@ class Randomizer(ABC):
     @abstractmethod
     def width(self) -> int:
         """Number of coordinates of a value."""
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates of a debiased report."""
+        return self.width
 
     @property
     @abstractmethod
@@ -173,11 +180,11 @@ class Randomizer(ABC):
         values = np.array(values, np.float64)
         if values.ndim != 2 or values.shape[1] != self.width:
             raise ValueError(f"Expected values of shape (users, {self.width}), got {values.shape}.")
-        values[~np.isfinite(values).all(axis=1)] = 0.0
+        values[~np.isfinite(values).all(axis=1)] = self.centre
         return self._randomize(values, as_source(rng), _coins(len(values), coins))
 
     def debias(self, reports: Reports, coins: Words | None = None) -> Floats:
-        """Turn reports into unbiased estimates of the users' values, (users, width)."""
+        """Turn reports into unbiased estimates of the users' values, (users, size)."""
         return self._debias(reports, _coins(len(reports), coins))
 
     def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
@@ -192,7 +199,7 @@ class Randomizer(ABC):
         """Return the mean of the users' values from a summary of their reports."""
         count = summary.count
         if count == 0:
-            return Estimate(np.zeros(self.width), np.full(self.width, np.inf), 0)
+            return Estimate(np.zeros(self.size), np.full(self.size, np.inf), 0)
         mean = summary.sum / count
         spread = np.maximum(summary.sum_of_squares / count - mean**2, 0.0)
         return Estimate(mean, np.sqrt(spread / max(1, count - 1)), count)
@@ -207,7 +214,7 @@ class Randomizer(ABC):
         slack = 1 + 1e-9
         return bool(
             count >= 0
-            and total.shape == squares.shape == (self.width,)
+            and total.shape == squares.shape == (self.size,)
             and np.isfinite(total).all()
             and np.isfinite(squares).all()
             and (squares >= 0).all()
