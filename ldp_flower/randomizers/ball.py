@@ -24,3 +24,14 @@ def directions(rows: Floats) -> tuple[Floats, Floats]:
     unit /= length[:, None]
     with np.errstate(over="ignore"):
         return unit, largest * length
+
+
+def lift(values: Floats, radius: float) -> Floats:
+    """Shorten rows to the ball and lift them to the unit sphere of one dimension more.
+
+    One rule then serves all lengths: the added coordinate is what the length lacks.
+    """
+    unit, length = directions(values)
+    fraction = np.minimum(length / radius, 1.0)
+    height = np.sqrt((1 - fraction) * (1 + fraction))
+    return np.concatenate([fraction[:, None] * unit, height[:, None]], axis=1)

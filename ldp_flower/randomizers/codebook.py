@@ -10,7 +10,7 @@ from scipy.special import betainc, betaln
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_integer, check_positive
-from .ball import directions, norms
+from .ball import lift, norms
 from .base import Floats, Randomizer, Reports
 from .two_level import TwoLevel
 
@@ -147,7 +147,7 @@ class Codebook(Randomizer):
         users = len(values)
         likely, index = self._design[0].draw(rng, users)
         rank = np.where(likely, index, index + np.uint64(self.num_likely)).astype(np.int64)
-        lifted = _lift(values, self.radius)
+        lifted = lift(values, self.radius)
         reports = np.empty(users, self.report_dtype)
         step = max(1, _CHUNK_ENTRIES // (self.num_codewords * (self.dim + 1)))
         for start in range(0, users, step):
@@ -170,11 +170,3 @@ class Codebook(Randomizer):
     def contains(self, reports: Reports) -> bool:
         """Whether every report is the index of a codeword."""
         return bool((reports.astype(np.int64) < self.num_codewords).all())
-
-
-def _lift(values: Floats, radius: float) -> Floats:
-    """Shorten rows to the ball and lift them to the unit sphere of one dimension more."""
-    unit, length = directions(values)
-    fraction = np.minimum(length / radius, 1.0)
-    height = np.sqrt((1 - fraction) * (1 + fraction))
-    return np.concatenate([fraction[:, None] * unit, height[:, None]], axis=1)

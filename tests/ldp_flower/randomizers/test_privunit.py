@@ -5,16 +5,17 @@ import pytest
 from scipy import stats
 from scipy.special import betaincinv
 
-from ldp_flower.randomizers import PrivUnit
+from ldp_flower.randomizers.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 
 DIMS = [1, 2, 3, 8, 256]
 
 
+@pytest.mark.parametrize("cls", [PrivUnit, LiftedPrivUnit, DuchiBall])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0])
 @pytest.mark.parametrize("dim", DIMS)
-def test_the_two_densities_have_the_ratio_of_epsilon(epsilon, dim):
-    mechanism = PrivUnit(epsilon, dim)
-    outside, c = mechanism.outside_probability, mechanism.cap_mass
+def test_the_two_densities_have_the_ratio_of_epsilon(cls, epsilon, dim):
+    mechanism = cls(epsilon, dim)
+    outside, c = mechanism.cap.outside_probability, mechanism.cap.mass
     ratio = math.log1p(-outside) - math.log(c) - math.log(outside) + math.log1p(-c)
     assert ratio == pytest.approx(epsilon, abs=1e-9)
     assert ratio <= epsilon
@@ -49,7 +50,7 @@ def test_the_cosine_has_its_two_piece_law(dim):
     values[:, 0] = 1.0
     cosine = mechanism.randomize(values, np.random.default_rng(dim))[:, 0] / mechanism.bound
     uniform = stats.beta((dim - 1) / 2, (dim - 1) / 2, loc=-1, scale=2)
-    p, c = 1 - mechanism.outside_probability, mechanism.cap_mass
+    p, c = 1 - mechanism.cap.outside_probability, mechanism.cap.mass
     edge = uniform.isf(c)
     inside = cosine >= edge
     assert abs(inside.mean() - p) < 5 * math.sqrt(p * (1 - p) / users)
@@ -75,9 +76,32 @@ def test_second_moments_are_those_of_the_published_table(dim, epsilon, second_mo
     assert PrivUnit(epsilon, dim).bound ** 2 == pytest.approx(second_moment, rel=0.01)
 
 
-def test_the_cap_beats_the_half_space():
-    # Duchi's sampler is the cap at height 0: 172.0 against 103.2 at d = 64, epsilon 2
+def test_the_cap_beats_the_half_sphere():
     assert PrivUnit(2.0, 64).bound ** 2 == pytest.approx(103.17, rel=1e-3)
+    assert DuchiBall(2.0, 64).bound ** 2 == pytest.approx(172.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("cls", [LiftedPrivUnit, DuchiBall])
+@pytest.mark.parametrize("norm", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("dim", [1, 2, 8])
+def test_the_other_two_are_unbiased_with_at_most_the_stated_variance(cls, dim, norm):
+    mechanism = cls(2.0, dim, radius=2.0)
+    rng = np.random.default_rng(dim)
+    direction = rng.standard_normal(dim)
+    direction *= 2.0 * norm / np.linalg.norm(direction)
+    reports = mechanism.randomize(np.tile(direction, (100_000, 1)), rng)
+    estimate = mechanism.estimate(mechanism.summarize(reports))
+    # 5 standard errors in 66 coordinates in all
+    assert np.abs((estimate.mean - direction) / estimate.std_error).max() < 5
+    assert mechanism.contains(reports)
+    assert (reports.astype(float) ** 2).mean() <= mechanism.variance * (1 + 1e-5)
+
+
+def test_lifting_pays_inside_the_ball_at_large_epsilon():
+    lifted, plain = LiftedPrivUnit(8.0, 8), PrivUnit(8.0, 8)
+    values = np.zeros((50_000, 8))
+    squares = (lifted.randomize(values, np.random.default_rng(0)).astype(float) ** 2).sum(axis=1)
+    assert squares.mean() < 0.95 * plain.bound**2
 
 
 def test_extreme_parameters_stay_finite():

@@ -1,0 +1,89 @@
+import math
+
+import numpy as np
+import pytest
+
+from ldp_flower.randomizers.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
+
+EPSILONS = [0.3, 0.61, 1.0, 2.0, 4.0]
+each = pytest.mark.parametrize("cls", [HybridMechanism, LaplaceMechanism, PiecewiseMechanism])
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0, 4.0, 30.0])
+def test_the_piecewise_densities_have_the_ratio_of_epsilon(epsilon):
+    h = math.exp(epsilon / 2)
+    c = PiecewiseMechanism(epsilon).bound
+    near, far = h / (h + 1) / (c - 1), 1 / (h + 1) / (c + 1)
+    assert math.log(near / far) == pytest.approx(epsilon, rel=1e-9)
+    assert near * (c - 1) + far * (c + 1) == pytest.approx(1, rel=1e-12)
+
+
+def test_the_piecewise_sampler_has_that_density():
+    mechanism = PiecewiseMechanism(1.0)
+    users, c = 400_000, mechanism.bound
+    for t in (-1.0, 0.3, 1.0):
+        reports = mechanism.randomize(np.full((users, 1), t), np.random.default_rng(1))
+        left = (c + 1) / 2 * t - (c - 1) / 2
+        edges = np.unique(np.clip([-c, left, left + (c - 1) / 2, left + c - 1, c], -c, c))
+        found = np.histogram(reports, edges)[0] / users
+        h = math.exp(0.5)
+        inside = (edges[:-1] >= left - 1e-9) & (edges[1:] <= left + c - 1 + 1e-9)
+        density = np.where(inside, h / (h + 1) / (c - 1), 1 / (h + 1) / (c + 1))
+        expected = density * np.diff(edges)
+        # 5 standard errors of at most 4 frequencies each
+        assert (np.abs(found - expected) < 5 * np.sqrt(expected / users) + 1e-6).all()
+
+
+def test_the_laplace_scale_is_diameter_over_epsilon():
+    mechanism = LaplaceMechanism(0.5, radius=3.0)
+    reports = mechanism.randomize(np.zeros((200_000, 1)), np.random.default_rng(0))
+    # P(|noise| > s) = exp(-s / scale) with scale 2 * 3 / 0.5 = 12
+    for s in (5.0, 12.0, 40.0):
+        p = math.exp(-s / 12)
+        assert abs((np.abs(reports) > s).mean() - p) < 5 * math.sqrt(p * (1 - p) / 200_000)
+
+
+@each
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_mean_and_variance(cls, epsilon):
+    mechanism = cls(epsilon, radius=2.0)
+    users = 200_000
+    for t in (-1.0, -0.5, 0.0, 1.0, 7.0):
+        values = np.full((users, 1), 2.0 * t)
+        found = mechanism.debias(mechanism.randomize(values, np.random.default_rng(2)))[:, 0]
+        inside = min(t, 1.0)
+        # 5 standard errors; 75 cases
+        assert abs(found.mean() - 2.0 * inside) < 5 * found.std() / math.sqrt(users)
+        if cls is not LaplaceMechanism:
+            assert found.var() == pytest.approx(4 * mechanism.variance_at(inside), rel=0.02)
+            assert np.abs(found).max() <= mechanism.bound * (1 + 1e-6)
+        assert found.var() <= mechanism.variance * 1.03
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "hybrid", "response", "laplace"),
+    [(0.5, 16.7, 16.7, 32), (1, 5.29, 4.68, 8), (2, 2.04, 1.72, 2), (4, 1.22, None, 0.5)],
+)
+def test_largest_second_moments_are_those_of_the_published_table(
+    epsilon, hybrid, response, laplace
+):
+    mechanism = HybridMechanism(epsilon)
+    moments = [mechanism.variance_at(t) + t * t for t in np.linspace(0, 1, 101)]
+    assert max(moments) == pytest.approx(hybrid, rel=0.005)
+    assert LaplaceMechanism(epsilon).variance == pytest.approx(laplace)
+    if response:
+        assert mechanism._response**2 == pytest.approx(response, rel=0.005)
+
+
+def test_hybrid_is_constant_above_its_threshold_and_response_below():
+    above, below = HybridMechanism(2.0), HybridMechanism(0.6)
+    assert above.variance_at(0.0) == pytest.approx(above.variance_at(1.0), rel=1e-9)
+    assert above.variance == pytest.approx(1.04, rel=0.01)
+    assert below._share == 0.0
+
+
+@each
+def test_extreme_epsilons_stay_finite(cls):
+    for epsilon in (1e-3, 50.0):
+        reports = cls(epsilon).randomize(np.full((100, 1), 0.5), np.random.default_rng(0))
+        assert np.isfinite(reports).all() and cls(epsilon).contains(reports)
