@@ -124,7 +124,9 @@ class _Client:
         return _reply(message, answer)
 
     def _open(self, context: Context) -> Node:
-        simulated = in_simulation()
+        # An operator's settings mean a deployment, wherever its process runs.
+        operated = {"max-epsilon", "ledger-path"} & set(context.node_config)
+        simulated = in_simulation() and not operated
         seed = self._seed(context) if callable(self._seed) else self._seed
         if seed is not None and not simulated:
             raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")

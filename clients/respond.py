@@ -141,9 +141,9 @@ def _values(
     A value that cannot be computed becomes NaN, which the randomizer takes for the
     centre of its domain: the reply looks like any other, and the log tells the operator.
     """
-    users = node.users.take(slots, node.policy.max_rows)
     logger = logging.getLogger(__name__)
     try:
+        users = node.users.take(slots, node.policy.max_rows)
         with np.errstate(all="ignore"):
             values = statistic.compute(users, query.arrays, query.params)
     except Exception:

@@ -34,8 +34,15 @@ def mean_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
 
 
 def _dot(rows: NDArray[Any], vector: Floats) -> Floats:
-    """Return ``rows @ vector``; unlike BLAS, each row's sum ignores the other rows."""
-    return np.asarray(np.einsum("ij,j->i", rows, vector, dtype=np.float64))
+    """Return ``rows @ vector``, column by column where the vector is not zero.
+
+    Elementwise operations only: in BLAS and einsum the order in which one row is
+    added up can depend on how many rows there are, which is another user's secret.
+    """
+    total = np.zeros(len(rows))
+    for column in np.flatnonzero(vector):
+        total += rows[:, column] * vector[column]
+    return total
 
 
 def gradient(users: Users, arrays: Arrays, params: Params) -> Floats:
@@ -52,9 +59,8 @@ def gradient(users: Users, arrays: Arrays, params: Params) -> Floats:
     residual = _dot(features, arrays["theta"]) - users.targets
     if "residual_bound" in params:
         residual = np.clip(residual, -params["residual_bound"], params["residual_bound"])
-    if "coordinates" in arrays:
-        features = features[:, arrays["coordinates"]]
-    return mean_over_rows(users, residual, features)
+    mean = mean_over_rows(users, residual, features)
+    return mean[:, arrays["coordinates"]] if "coordinates" in arrays else mean
 
 
 def gradient_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
@@ -119,6 +125,8 @@ def _checked_coordinates(coordinates: NDArray[Any], num_features: int) -> NDArra
         raise MessageError("Expected a list of coordinates.")
     if coordinates.min() < 0 or coordinates.max() >= num_features:
         raise MessageError(f"Expected coordinates from 0 to {num_features - 1}.")
+    if len(np.unique(coordinates)) != len(coordinates):
+        raise MessageError("Expected distinct coordinates.")
     return coordinates
 
 

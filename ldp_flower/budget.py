@@ -90,6 +90,8 @@ class PrivacyPolicy:
         }
         if "max_epsilon" not in given:
             return None
+        if given["max_epsilon"] == math.inf:
+            raise ValueError("Expected max_epsilon finite, got inf.")
         for name in ("max_epsilon", "max_delta"):
             if name in given and not isinstance(given[name], int | float):
                 raise ValueError(f"Expected a number for {name}, got {given[name]!r}.")

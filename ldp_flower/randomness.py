@@ -71,12 +71,12 @@ class RandomSource(ABC):
         """Draw uniform 64-bit words of the given shape."""
 
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
-        """Draw uniforms of 53 bits from the open interval (0, 1)."""
+        """Draw uniforms of 52 bits from the open interval (0, 1): odd multiples of 2**-53."""
         words = self.words(shape)
-        words >>= np.uint64(11)
+        words >>= np.uint64(12)
         uniforms = words.astype(np.float64)
         uniforms += 0.5
-        uniforms *= 2.0**-53
+        uniforms *= 2.0**-52
         return uniforms
 
     def normals(self, shape: tuple[int, ...]) -> Floats:
@@ -137,10 +137,6 @@ class NumpyRandom(RandomSource):
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words of the given shape."""
         return self._generator.integers(0, _MASK, shape, np.uint64, endpoint=True)
-
-    def uniforms(self, shape: tuple[int, ...]) -> Floats:
-        """Draw uniforms from the open interval (0, 1)."""
-        return self._generator.random(shape) + 2.0**-54
 
     def normals(self, shape: tuple[int, ...]) -> Floats:
         """Draw standard normals."""

@@ -60,9 +60,14 @@ class Users:
         if (np.diff(ends) < 0).any():
             raise ValueError("Expected offsets that do not decrease.")
         if self.ids is not None and (
-            self.ids.shape != (len(self),) or len(np.unique(self.ids)) != len(self)
+            self.ids.dtype.kind != "U"
+            or self.ids.shape != (len(self),)
+            or len(np.unique(self.ids)) != len(self)
         ):
-            raise ValueError(f"Expected {len(self)} distinct ids, got {self.ids.shape}.")
+            raise ValueError(
+                f"Expected {len(self)} distinct ids of type str, "
+                f"got {self.ids.dtype} of shape {self.ids.shape}."
+            )
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -92,7 +97,7 @@ class Users:
             One row per record.
         targets : array_like, shape (rows,)
             One number per record.
-        groups : array_like, shape (rows,), optional
+        groups : array_like of str or int, shape (rows,), optional
             The user of each row, as ``groups`` in scikit-learn; becomes the ids.
             By default each row is a user of its own.
 
@@ -100,12 +105,23 @@ class Users:
         -------
         Users
             In the sorted order of ``groups``; rows keep their order within a user.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree or groups are neither strings nor integers.
         """
         features = _as_floats(features)
         targets = _as_floats(targets)
         if groups is None:
             return cls(features, targets, np.arange(len(features) + 1))
-        names, user, counts = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+        groups = np.asarray(groups)
+        if groups.dtype.kind == "O" and all(isinstance(name, str) for name in groups.flat):
+            groups = groups.astype(np.str_)
+        if groups.dtype.kind not in "iuU":
+            # 7 and 7.0 would be two accounts of one person on the ledger.
+            raise ValueError(f"Expected groups to be strings or integers, got {groups.dtype}.")
+        names, user, counts = np.unique(groups, return_inverse=True, return_counts=True)
         if user.shape != (len(features),):
             raise ValueError(f"Expected {len(features)} groups, one a row, got {user.shape}.")
         order = np.argsort(user, kind="stable")

@@ -238,6 +238,10 @@ class LdpStrategy(Strategy):
         self._result = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
+        if self.num_users < self.min_reports:
+            raise TooFewReports(
+                f"{self.num_users} users are fewer than the {self.min_reports} that a step needs."
+            )
         self._running = self.protocol()
         self._advance(None)
 

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from ldp_flower.keys import NodeKeys
+from ldp_flower.keys import NodeKeys, Slots
 from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
 from ldp_flower.randomizers import Randomizer, Summary
 
@@ -95,7 +96,7 @@ class Exchange:
                 content = _census_content(reply.content)
             else:
                 content = Report.from_record_dict(reply.content).to_bytes()
-        except (MessageError, KeyError, TypeError, ValueError):
+        except (MessageError, KeyError, TypeError, ValueError, OverflowError):
             content = b""
         self._store.add_reply(step, node, content, None)
 
@@ -124,7 +125,7 @@ class Exchange:
             content, _ = replies.get(node, (None, None))
             if content is None:
                 continue
-            if (facts := _facts(content)) is None:
+            if (facts := _facts(content, node)) is None:
                 rejected += 1
             else:
                 nodes[node], seeded = facts[0], seeded or facts[1]
@@ -171,7 +172,7 @@ class Exchange:
                 silent += 1
             else:
                 keys = population.nodes[node]
-                summary = _checked(content, number, ask, keys, population.salt, slots.tolist())
+                summary = _checked(content, number, ask, keys, population.salt, slots)
                 if summary is None:
                     rejected += 1
                 else:
@@ -219,7 +220,7 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[in
 
 
 def _checked(
-    content: bytes, number: int, ask: Ask, keys: NodeKeys, salt: int, slots: list[int]
+    content: bytes, number: int, ask: Ask, keys: NodeKeys, salt: int, slots: Slots
 ) -> Summary | None:
     """Return a node's sums, or None if they cannot come from the users who were asked."""
     try:
@@ -232,10 +233,12 @@ def _checked(
         if count.shape != (1,) or not 1 <= count[0] <= len(slots):
             return None
         summary = Summary(int(count[0]), arrays["sum"], arrays["sum_of_squares"])
-        return summary if randomizer.accepts(summary) else None
-    answered, reports = arrays["slots"].astype("int64"), arrays["reports"]
-    distinct = set(answered.tolist())
-    if answered.ndim != 1 or len(distinct) != len(answered) or not distinct <= set(slots):
+        return summary if randomizer.accepts(summary, keys.coins(salt, number, slots)) else None
+    answered, reports = arrays["slots"], arrays["reports"]
+    if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():
+        return None
+    answered = answered.astype(np.int64)
+    if len(np.unique(answered)) != len(answered):
         return None
     if not randomizer.well_formed(reports, len(answered)):
         return None
@@ -248,11 +251,14 @@ def _census_content(content: RecordDict) -> bytes:
     return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
 
 
-def _facts(content: bytes) -> tuple[NodeKeys, bool] | None:
+def _facts(content: bytes, node: int) -> tuple[NodeKeys, bool] | None:
     """Return a node's keys and whether it is seeded, or None if they cannot be true."""
     try:
         group, first, users, seeded = (int(number) for number in content.split())
     except ValueError:
         return None
-    limits = 0 <= group < 1 << 64 and 0 <= first < 1 << 62 and 0 <= users <= _MAX_USERS_PER_NODE
-    return (NodeKeys(group, first, users), bool(seeded)) if limits else None
+    # In a simulation keys have group 0, anywhere else the node's own id.
+    possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
+    if not possible or not 0 <= users <= _MAX_USERS_PER_NODE:
+        return None
+    return NodeKeys(group, first, users), bool(seeded)

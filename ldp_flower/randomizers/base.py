@@ -137,6 +137,11 @@ class Randomizer(ABC):
     def bound(self) -> float:
         """Largest absolute value of a coordinate of a debiased report."""
 
+    @property
+    def length(self) -> float:
+        """Largest Euclidean length of a debiased report."""
+        return self.bound * math.sqrt(self.size)
+
     @abstractmethod
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         """Randomise finite values of shape (users, width)."""
@@ -181,7 +186,10 @@ class Randomizer(ABC):
         if values.ndim != 2 or values.shape[1] != self.width:
             raise ValueError(f"Expected values of shape (users, {self.width}), got {values.shape}.")
         values[~np.isfinite(values).all(axis=1)] = self.centre
-        return self._randomize(values, as_source(rng), _coins(len(values), coins))
+        # Overflow is harmless (what overflows is clipped) unless it is made an error,
+        # which would say that it happened.
+        with np.errstate(all="ignore"):
+            return self._randomize(values, as_source(rng), _coins(len(values), coins))
 
     def debias(self, reports: Reports, coins: Words | None = None) -> Floats:
         """Turn reports into unbiased estimates of the users' values, (users, size)."""
@@ -202,18 +210,23 @@ class Randomizer(ABC):
             return Estimate(np.zeros(self.size), np.full(self.size, np.inf), 0)
         mean = summary.sum / count
         spread = np.maximum(summary.sum_of_squares / count - mean**2, 0.0)
-        return Estimate(mean, np.sqrt(spread / max(1, count - 1)), count)
+        std_error = np.sqrt(spread / (count - 1)) if count > 1 else np.full(self.size, np.inf)
+        return Estimate(mean, std_error, count)
 
     def mean(self, reports: Reports, coins: Words | None = None) -> Floats:
         """Return the unbiased estimate of the mean of the users' values."""
         return self.estimate(self.summarize(reports, coins)).mean
 
-    def accepts(self, summary: Summary) -> bool:
-        """Whether a summary can be one of ``count`` reports of this mechanism."""
+    def accepts(self, summary: Summary, coins: Words) -> bool:
+        """Whether a summary can be one of ``count`` reports of users with these coins.
+
+        Some of the users may be missing from it.
+        """
         count, total, squares = summary.count, summary.sum, summary.sum_of_squares
         slack = 1 + 1e-9
         return bool(
-            count >= 0
+            0 <= count <= len(coins)
+            and total.dtype == squares.dtype == np.float64
             and total.shape == squares.shape == (self.size,)
             and np.isfinite(total).all()
             and np.isfinite(squares).all()
@@ -221,6 +234,8 @@ class Randomizer(ABC):
             and (np.abs(total) <= count * self.bound * slack).all()
             and (squares <= count * self.bound**2 * slack).all()
             and (total**2 <= count * squares * slack).all()
+            and np.linalg.norm(total) <= count * self.length * slack
+            and squares.sum() <= count * self.length**2 * slack
         )
 
     def well_formed(self, reports: Reports, num_users: int) -> bool:

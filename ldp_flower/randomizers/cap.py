@@ -81,7 +81,7 @@ class Cap:
         the ratio of the densities is at most e^eps.
         """
         odds = (1 - self.mass) / self.mass * math.exp(-self.epsilon)
-        return math.ceil(odds / (1 + odds) * (1 + 1e-12) * 2**53) * 2.0**-53
+        return math.ceil(odds / (1 + odds) * (1 + 1e-12) * 2**52) * 2.0**-52
 
     @cached_property
     def scale(self) -> float:

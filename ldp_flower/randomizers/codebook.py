@@ -1,11 +1,14 @@
 """Codebook: PrivUnit with finitely many outputs, at one or two bytes a report."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, betaln
 
 from ..randomness import KeyedRandom, RandomSource, Words
@@ -14,6 +17,7 @@ from .ball import lift, norms
 from .base import Floats, Randomizer, Reports
 from .two_level import TwoLevel
 
+_MAX_CODEWORDS = 4096  # what a client computes grows with it, and a message can ask for it
 _CHUNK_ENTRIES = 1 << 21  # codebook entries held in memory at a time
 
 
@@ -61,7 +65,7 @@ class Codebook(Randomizer):
     radius : float (default: 1.0)
         The domain is the ball of this radius; longer vectors are shortened to it.
     num_codewords : int (default: 256)
-        Size of each user's codebook, 2 to 65,536; up to 256 a report is one byte.
+        Size of each user's codebook, 2 to 4,096; up to 256 a report is one byte.
 
     Notes
     -----
@@ -93,7 +97,7 @@ class Codebook(Randomizer):
         super().__post_init__()
         check_integer("dim", self.dim, 1)
         check_positive("radius", self.radius)
-        check_integer("num_codewords", self.num_codewords, 2, 1 << 16)
+        check_integer("num_codewords", self.num_codewords, 2, _MAX_CODEWORDS)
 
     @cached_property
     def _design(self) -> tuple[TwoLevel, float, float]:
@@ -143,6 +147,11 @@ class Codebook(Randomizer):
         """``radius / scale``."""
         return self.radius / self.scale
 
+    @property
+    def length(self) -> float:
+        """``bound``."""
+        return self.bound
+
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         users = len(values)
         likely, index = self._design[0].draw(rng, users)
@@ -152,14 +161,28 @@ class Codebook(Randomizer):
         step = max(1, _CHUNK_ENTRIES // (self.num_codewords * (self.dim + 1)))
         for start in range(0, users, step):
             chunk = slice(start, start + step)
-            shape = (len(coins[chunk]), self.num_codewords, self.dim + 1)
-            words = KeyedRandom(coins[chunk]).normals(shape)
-            product = np.einsum("ukd,ud->uk", words, lifted[chunk])
-            product /= np.sqrt(np.einsum("ukd,ukd->uk", words, words))
-            order = np.argsort(-product, axis=1, kind="stable")
+            order = self._order(lifted[chunk], coins[chunk])
             chosen = np.take_along_axis(order, rank[chunk, None], axis=1)
             reports[chunk] = chosen[:, 0]
         return reports
+
+    def _order(self, lifted: Floats, coins: Words) -> NDArray[np.int64]:
+        """Return the indices of each user's codewords, the closest to its vector first."""
+        shape = (len(coins), self.num_codewords, self.dim + 1)
+        words = KeyedRandom(coins).normals(shape)
+        product = np.einsum("ukd,ud->uk", words, lifted)
+        product /= np.sqrt(np.einsum("ukd,ukd->uk", words, words))
+        return np.argsort(-product, axis=1, kind="stable")
+
+    def rankings(
+        self, value: Floats, coin: Words
+    ) -> tuple[TwoLevel, Iterable[tuple[Fraction, Reports]]]:
+        """Return the choice and, for each rounding of one value, its chance and reports by rank.
+
+        The likely reports come first; for the audit, which enumerates them.
+        """
+        order = self._order(lift(value[None], self.radius), coin)[0]
+        return self._design[0], [(Fraction(1), order.astype(self.report_dtype))]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         first = reports.astype(np.uint64) * np.uint64(self.dim + 1)

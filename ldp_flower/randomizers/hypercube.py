@@ -1,9 +1,11 @@
 """Subset-hypercube: a few coordinates of a box, as bits."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,16 +146,39 @@ class SubsetHypercube(Randomizer):
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         users = len(values)
-        chosen = np.take_along_axis(values, self.assigned(coins), axis=1) / self.radius
-        positive = rng.uniforms((users, self.subset)) < (1 + np.clip(chosen, -1, 1)) / 2
+        positive = rng.uniforms((users, self.subset)) < self._chances(values, coins)
         weights = np.uint32(1) << np.arange(self.subset, dtype=np.uint32)
         signs = positive @ weights
         choice = self._design[1]
         likely, index = choice.draw(rng, users)
         index[~likely] += np.uint64(choice.num_likely)
-        agreement = self._patterns[index]
+        return self._agreeing(signs, self._patterns[index])
+
+    def _chances(self, values: Floats, coins: Words) -> Floats:
+        """Return the probabilities with which assigned coordinates become positive signs."""
+        chosen = np.take_along_axis(values, self.assigned(coins), axis=1) / self.radius
+        return np.asarray((1 + np.clip(chosen, -1, 1)) / 2)
+
+    def _agreeing(self, signs: NDArray[Any], agreement: NDArray[np.uint32]) -> Reports:
+        """Return the reports that agree with the signs where ``agreement`` has ones."""
         everything = np.uint32(2**self.subset - 1)
         return np.asarray((signs ^ agreement ^ everything).astype(self.report_dtype))
+
+    def rankings(
+        self, value: Floats, coin: Words
+    ) -> tuple[TwoLevel, Iterable[tuple[Fraction, Reports]]]:
+        """Return the choice and, for each rounding of one value, its chance and reports by rank.
+
+        The likely reports come first; for the audit, which enumerates them.
+        """
+        roundings = [(Fraction(1), 0)]
+        for bit, chance in enumerate(self._chances(value[None], coin)[0].tolist()):
+            ways = ((Fraction(chance), 1 << bit), (1 - Fraction(chance), 0))
+            roundings = [(p * q, s | b) for p, s in roundings for q, b in ways if q]
+        return self._design[1], (
+            (chance, self._agreeing(np.uint32(signs), self._patterns))
+            for chance, signs in roundings
+        )
 
     def _signs(self, reports: Reports) -> Floats:
         bits = reports.astype(np.uint32)[:, None] >> np.arange(self.subset, dtype=np.uint32)
@@ -178,15 +203,22 @@ class SubsetHypercube(Randomizer):
         users = summary.sum_of_squares / self.bound**2
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(users > 0, summary.sum / users, 0.0)
-            spread = np.maximum(self.bound**2 - mean**2, 0.0)
-            std_error = np.where(users > 0, np.sqrt(spread / users), np.inf)
+            # The known noise: few signs may agree by chance and show no spread.
+            std_error = np.where(users > 0, self.bound / np.sqrt(users), np.inf)
         return Estimate(mean, std_error, summary.count)
 
-    def accepts(self, summary: Summary) -> bool:
-        """Whether a summary can be one of ``count`` reports: their signs are counted."""
-        signs = summary.sum_of_squares.sum() / self.bound**2
-        return super().accepts(summary) and bool(
-            np.isclose(signs, summary.count * self.subset, rtol=1e-9, atol=1e-6)
+    def accepts(self, summary: Summary, coins: Words) -> bool:
+        """Whether a summary can be one of ``count`` reports: the signs are counted."""
+        if not super().accepts(summary, coins):
+            return False
+        users, signs = summary.sum_of_squares / self.bound**2, summary.sum / self.bound
+        assigned = np.bincount(self.assigned(coins).ravel(), minlength=self.dim)
+        missing = assigned - users
+        return bool(
+            np.allclose(users, np.rint(users), rtol=1e-9, atol=1e-6)
+            and (np.abs(signs) <= users * (1 + 1e-9) + 1e-6).all()
+            and (missing >= -1e-6).all()
+            and abs(missing.sum() - (len(coins) - summary.count) * self.subset) < 1e-3
         )
 
     def contains(self, reports: Reports) -> bool:

@@ -58,6 +58,11 @@ class _BallSampler(Randomizer):
         """``radius / m``, the length of a report."""
         return self.radius / self.cap.scale
 
+    @property
+    def length(self) -> float:
+        """``bound`` (to float32 rounding)."""
+        return self.bound * (1 + 1e-6)
+
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         # A vector inside the ball takes its own direction or the opposite one; reports
         # have one length, so that this randomness costs no variance.

@@ -1,6 +1,8 @@
 """Randomized response: a number in an interval, as one bit."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
 
@@ -73,10 +75,24 @@ class RandomizedResponse(Randomizer):
         return self.radius / (2 * self._choice.probability - 1)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        mean = np.clip(values[:, 0] / self.radius, -1, 1)
-        positive = rng.uniforms((len(values), 1))[:, 0] < (1 + mean) / 2
+        positive = rng.uniforms((len(values), 1)) < self._chance(values)
         kept, _ = self._choice.draw(rng, len(values))
-        return np.asarray((positive == kept).astype(np.uint8))
+        return np.asarray((positive[:, 0] == kept).astype(np.uint8))
+
+    def _chance(self, values: Floats) -> Floats:
+        """Return the probabilities with which values are rounded to positive signs."""
+        return np.asarray((1 + np.clip(values / self.radius, -1, 1)) / 2)
+
+    def rankings(
+        self, value: Floats, coin: Words
+    ) -> tuple[TwoLevel, Iterable[tuple[Fraction, Reports]]]:
+        """Return the choice and, for each rounding of one value, its chance and reports by rank.
+
+        The likely reports come first; for the audit, which enumerates them.
+        """
+        positive = Fraction(float(self._chance(value)[0]))
+        bits = np.array([1, 0], np.uint8)
+        return self._choice, [(positive, bits), (1 - positive, bits[::-1])]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return (reports.astype(np.float64) * 2 - 1)[:, None] * self.bound

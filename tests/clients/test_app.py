@@ -277,6 +277,14 @@ def test_the_operators_cap_on_rows_is_kept():
     assert ask(capped, sent).content == ask(first, sent).content
 
 
+@pytest.mark.parametrize("key", ["max-epsilon", "ledger-path"])
+def test_an_operators_settings_mean_a_deployment_wherever_it_runs(key):
+    app = app_of(records([1, 1, 1], 0.5, 5))
+    grid = InProcessGrid(app, 1)
+    grid.contexts[1].node_config[key] = 1.0
+    assert ask(app, query(), grid).error.code == 103
+
+
 def test_census_tells_public_facts_only():
     grid = InProcessGrid(app_of(records([1, 1, 1], 0.5, 5), seed=2), 1)
     (reply,) = grid.send_and_receive([Message(RecordDict(), 1, "query.census")])

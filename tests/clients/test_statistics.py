@@ -111,6 +111,7 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("gradient", {"theta": np.zeros(DIM)}, {"residual_bound": -1.0}, DIM),
         ("gradient", {"theta": np.zeros(DIM)}, {"cap": 1.0}, DIM),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([DIM])}, {}, 1),
+        ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([1, 1])}, {}, 2),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([-1])}, {}, 1),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([], np.int64)}, {}, 0),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([1.0])}, {}, 1),
@@ -122,3 +123,22 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
 def test_queries_that_do_not_fit_are_refused(name, arrays, params, width):
     with pytest.raises(MessageError):
         STATISTICS[name].check(DIM, arrays, params, width)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+@pytest.mark.parametrize("dim", [200, 9000])
+def test_wide_rows_do_not_mix_users_either(dim, rows):
+    """Two users: how many rows the first holds must not move the second's last bit.
+
+    Libraries add up one long row in another order than several.
+    """
+    rng = np.random.default_rng(dim)
+    theta = rng.standard_normal(dim) * 10.0 ** rng.integers(-9, 9, dim)
+    own = rng.standard_normal((1, dim))
+
+    def second(first_rows):
+        x = np.concatenate([np.ones((first_rows, dim)), own])
+        users = Users(x, np.zeros(len(x)), np.array([0, first_rows, first_rows + 1]))
+        return STATISTICS["gradient"].compute(users, {"theta": theta}, {})[1]
+
+    np.testing.assert_array_equal(second(rows), second(3))

@@ -31,6 +31,8 @@ def test_the_operators_policy_is_read_from_the_node():
     assert PrivacyPolicy.from_node_config({"partition-id": 0}) is None
     with pytest.raises(ValueError, match="Expected a number for max_epsilon, got '2'"):
         PrivacyPolicy.from_node_config({"max-epsilon": "2"})
+    with pytest.raises(ValueError, match="Expected max_epsilon finite, got inf"):
+        PrivacyPolicy.from_node_config({"max-epsilon": math.inf})
     with pytest.raises(ValueError, match=r"Expected an integer for max_rows, got 2\.0"):
         PrivacyPolicy.from_node_config({"max-epsilon": 2, "max-rows": 2.0})
 

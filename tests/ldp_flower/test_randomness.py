@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_flower.randomness import KeyedRandom, NumpyRandom, SystemRandom, derive
+from ldp_flower.randomness import (
+    KeyedRandom,
+    NumpyRandom,
+    RandomSource,
+    SystemRandom,
+    derive,
+)
 
 STATES = derive(7, np.arange(5000, dtype=np.uint64))
 SOURCES = [KeyedRandom(STATES), SystemRandom(), NumpyRandom(np.random.default_rng(0))]
@@ -55,3 +61,21 @@ def test_streams_of_neighbouring_users_are_uncorrelated():
 def test_wrong_number_of_users_is_refused():
     with pytest.raises(ValueError, match=r"Expected shape\[0\] = 4 users, got 3"):
         KeyedRandom(STATES[:4]).words((3, 2))
+
+
+def test_uniforms_are_open_at_both_ends():
+    class Ends(RandomSource):
+        def words(self, shape):
+            return np.array([0, 2**64 - 1], np.uint64).reshape(shape)
+
+    for source in (Ends(), NumpyRandom(FixedBits())):
+        low, high = source.uniforms((2,))
+        assert 0 < low < high < 1
+    assert np.isfinite(Ends().normals((2,))).all()
+
+
+class FixedBits:
+    """Stands in for a NumPy generator."""
+
+    def integers(self, low, high, size, dtype, endpoint):
+        return np.array([low, high], dtype)

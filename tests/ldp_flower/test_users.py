@@ -64,8 +64,21 @@ def test_users_may_hold_no_rows():
             (np.zeros((2, 1)), np.zeros(2), np.array([0, 1, 2]), np.array(["a", "a"])),
             "Expected 2 distinct ids",
         ),
+        (
+            (np.zeros((1, 1)), np.zeros(1), np.array([0, 1]), np.array([1])),
+            "Expected 1 distinct ids of type str",
+        ),
     ],
 )
 def test_inconsistent_users_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Users(*arguments)
+
+
+def test_ids_are_the_same_for_integers_and_their_texts_and_floats_are_refused():
+    x, y = np.zeros((3, 1)), np.zeros(3)
+    assert Users.from_rows(x, y, [101, 7, 101]).ids.tolist() == ["7", "101"]
+    assert Users.from_rows(x, y, np.array(["7", "a", "7"], object)).ids.tolist() == ["7", "a"]
+    for groups in ([101.0, 7.0, 101.0], np.array([101, "a", None], object), [True, False, True]):
+        with pytest.raises(ValueError, match="Expected groups to be strings or integers"):
+            Users.from_rows(x, y, groups)

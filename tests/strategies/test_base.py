@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp
+from ldp_flower.keys import NodeKeys
 from ldp_flower.messages import Report
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
 from ldp_flower.strategies import Ask, Fit, LdpIht, LdpStrategy, TooFewReports
@@ -279,8 +280,96 @@ def test_flowers_own_methods_carry_the_protocol_too():
     np.testing.assert_allclose(result.predict(np.eye(DIM)), result.coef)
 
 
-def test_summaries_of_hypercube_count_their_signs():
+def test_summaries_of_hypercube_count_the_signs_of_the_users_asked():
     mechanism = SubsetHypercube(4.0, DIM)
-    squares = np.full(DIM, mechanism.bound**2)
-    assert mechanism.accepts(Summary(2, np.zeros(DIM), squares))
-    assert not mechanism.accepts(Summary(3, np.zeros(DIM), squares))
+    coins = NodeKeys(0, 0, 60).coins(1, 1, np.arange(60))
+    reports = mechanism.randomize(np.zeros((60, DIM)), np.random.default_rng(0), coins)
+    good = mechanism.summarize(reports, coins)
+    assert mechanism.accepts(good, coins)
+    unit = np.eye(DIM)[0] * mechanism.bound
+    # a sum larger than its signs allow, signs of users that nobody assigned, half a sign
+    for total, squares in (
+        (good.sum + 61 * unit, good.sum_of_squares),
+        (good.sum, good.sum_of_squares + (unit - np.roll(unit, 1)) * mechanism.bound),
+        (good.sum, good.sum_of_squares + (unit - np.roll(unit, 1)) * mechanism.bound / 2),
+    ):
+        assert not mechanism.accepts(Summary(60, total, squares), coins)
+    fewer = mechanism.summarize(reports[:50], coins[:50])
+    assert mechanism.accepts(fewer, coins)
+    assert not mechanism.accepts(Summary(51, fewer.sum, fewer.sum_of_squares), coins)
+
+
+def raw(header):
+    """Return a message whose one array is the given bytes instead of NumPy's format."""
+    honest = ArrayRecord([np.zeros(4, np.uint8)])
+    (name,) = honest
+    forgery = Array(dtype="uint8", shape=(4,), stype="numpy.ndarray", data=header)
+    config = ConfigRecord({"version": 1, "layout": "[]"})
+    return RecordDict({"config": config, "arrays": ArrayRecord({name: forgery})})
+
+
+def npy(shape):
+    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        raw(b""),
+        raw(b"PK\x03\x04 no archive"),
+        raw(npy((2**60,))),
+        raw(npy((2**80,))),
+        raw(npy("((")),
+        *(
+            Report({"slots": slots, "reports": np.zeros(1, np.uint8)}).to_record_dict()
+            for slots in (np.zeros((1, 1), np.uint32), np.array(0, np.uint32), np.zeros(1))
+        ),
+        RecordDict(),
+    ],
+)
+def test_forged_replies_are_rejected_and_stop_nobody(content, tmp_path):
+    users, _ = make_users(4000)
+
+    def behave(node, message, reply):
+        forge = node == 1 and not is_census(message)
+        return Message(content, reply_to=message) if forge else reply
+
+    grid = Grid(users, 2, behave, seed=1)
+    store = tmp_path / "run.db"
+    result = iht().start(grid, timeout=1, num_nodes=2, seed=1, store=store)
+    assert all(step.rejected == 1 for step in result.steps[1:])
+    again = iht().start(grid, store=store)  # nor does it stop whoever reads the store
+    np.testing.assert_array_equal(result.coef, again.coef)
+
+
+@pytest.mark.parametrize("users", [float("inf"), -1, 2**40, 1.5e300])
+def test_an_impossible_census_is_rejected(users):
+    everyone, _ = make_users(1000)
+
+    def behave(node, message, reply):
+        if not is_census(message) or node != 1:
+            return reply
+        facts = {"group": 0, "first": 0, "users": users, "seeded": 0}
+        return Message(RecordDict({"census": MetricRecord(facts)}), reply_to=message)
+
+    result = iht().start(Grid(everyone, 2, behave, seed=1), timeout=1, num_nodes=2, seed=1)
+    assert result.steps[0].rejected == 1 and result.num_users == 500
+
+
+def test_a_node_cannot_claim_the_keys_of_another():
+    everyone, _ = make_users(1000)
+
+    def behave(node, message, reply):
+        if is_census(message) and node == 1:
+            reply.content["census"]["group"] = 2
+        return reply
+
+    result = iht().start(Grid(everyone, 2, behave, seed=1), timeout=1, num_nodes=2, seed=1)
+    assert result.steps[0].rejected == 1
+
+
+def test_nodes_without_users_are_not_enough():
+    nobody = Users(np.zeros((0, DIM)), np.zeros(0), np.zeros(1, np.int64))
+    with pytest.raises(TooFewReports, match="0 users are fewer than the 20"):
+        iht().start(Grid(nobody, 2), timeout=1, num_nodes=2)

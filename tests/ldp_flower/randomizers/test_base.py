@@ -1,6 +1,8 @@
 """What holds for every mechanism in the registry."""
 
 import math
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +67,17 @@ def test_values_outside_the_domain_report_like_its_border(mechanism):
 
 
 @each
+def test_overflow_says_nothing_even_where_it_is_an_error(mechanism):
+    # A radius chosen by a hostile server can make a division overflow for some values only.
+    hostile = replace(mechanism, radius=1e-300)
+    values = np.full((2, mechanism.width), 1e20)
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reports = hostile.randomize(values, keyed(2))
+    assert reports.shape == (2, *mechanism.report_shape)
+
+
+@each
 def test_a_users_report_does_not_depend_on_the_others(mechanism):
     rng = np.random.default_rng(1)
     values = rng.standard_normal((50, mechanism.width))
@@ -83,14 +96,17 @@ def test_summaries_of_parts_add_up_and_are_accepted(mechanism):
     both = first + mechanism.summarize(reports[15:], coins[15:])
     assert both.count == whole.count == 40
     np.testing.assert_allclose(both.sum, whole.sum, rtol=1e-12, atol=1e-12)
-    assert mechanism.accepts(whole)
+    assert mechanism.accepts(whole, coins)
+    assert mechanism.accepts(both, np.concatenate([coins, coins]))  # some did not answer
+    assert not mechanism.accepts(whole, coins[:39])
     np.testing.assert_array_equal(mechanism.mean(reports), mechanism.estimate(whole).mean)
 
 
 @each
 def test_summaries_that_no_reports_can_have_are_refused(mechanism):
     reports = mechanism.randomize(np.ones((40, mechanism.width)), keyed(40))
-    good = mechanism.summarize(reports)
+    coins = derive(np.arange(40, dtype=np.uint64))
+    good = mechanism.summarize(reports, coins)
     bound = mechanism.bound
     for total, squares in (
         (good.sum + 41 * bound, good.sum_of_squares),
@@ -99,9 +115,10 @@ def test_summaries_that_no_reports_can_have_are_refused(mechanism):
         (good.sum, good.sum_of_squares * np.inf),
         (good.sum, good.sum_of_squares + 41 * bound**2),
         (good.sum[:-1], good.sum_of_squares),
+        (good.sum.astype(np.uint8), good.sum_of_squares.astype(np.uint8)),
         (np.full_like(good.sum, bound * 39), good.sum_of_squares * 1e-3),
     ):
-        assert not mechanism.accepts(Summary(40, total, squares))
+        assert not mechanism.accepts(Summary(40, total, squares), coins)
 
 
 @each
