@@ -5,21 +5,43 @@ share is in :mod:`.two_level`; what a message may name is in :mod:`.registry`.
 """
 
 from .base import Estimate, Randomizer, Summary
+from .choice import best_frequency_oracle
 from .codebook import Codebook
+from .direct import KRandomizedResponse
+from .frequency import FrequencyOracle
+from .gaussian import GaussianMechanism
+from .hadamard import HadamardResponse
+from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
-from .privunit import PrivUnit
+from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .registry import randomizer_from_config
 from .response import RandomizedResponse
+from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
+from .subset import SubsetSelection
 from .two_level import TwoLevel
+from .unary import OptimizedUnaryEncoding
 
 __all__ = [
     "Codebook",
+    "DuchiBall",
     "Estimate",
+    "FrequencyOracle",
+    "GaussianMechanism",
+    "HadamardResponse",
+    "HybridMechanism",
+    "KRandomizedResponse",
+    "LaplaceMechanism",
+    "LiftedPrivUnit",
+    "OptimizedLocalHashing",
+    "OptimizedUnaryEncoding",
+    "PiecewiseMechanism",
     "PrivUnit",
     "RandomizedResponse",
     "Randomizer",
     "SubsetHypercube",
+    "SubsetSelection",
     "Summary",
     "TwoLevel",
+    "best_frequency_oracle",
     "randomizer_from_config",
 ]

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaln
+from scipy.special import betainc, betaln, roots_legendre
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_integer, check_positive
@@ -19,6 +19,12 @@ from .two_level import TwoLevel
 
 _MAX_CODEWORDS = 4096  # what a client computes grows with it, and a message can ask for it
 _CHUNK_ENTRIES = 1 << 21  # codebook entries held in memory at a time
+
+
+@lru_cache(maxsize=1)
+def _quadrature(num_nodes: int) -> tuple[Floats, Floats]:
+    nodes, weights = roots_legendre(num_nodes)
+    return nodes, weights
 
 
 @lru_cache(maxsize=64)
@@ -31,7 +37,7 @@ def _order_statistics(dim: int, num_codewords: int) -> tuple[Floats, Floats]:
     quadrature in the angle w = sin(a), where the density is cos(a)**(dim - 2).
     """
     limit = min(math.pi / 2, 14 / math.sqrt(dim))
-    nodes, weights = np.polynomial.legendre.leggauss(1500)
+    nodes, weights = _quadrature(1500)
     angle, weights = limit * nodes, limit * weights
     w = np.sin(angle)
     log_density = (dim - 2) * np.log(np.cos(angle)) - betaln((dim - 1) / 2, 0.5)

@@ -176,7 +176,7 @@ class SubsetHypercube(Randomizer):
             ways = ((Fraction(chance), 1 << bit), (1 - Fraction(chance), 0))
             roundings = [(p * q, s | b) for p, s in roundings for q, b in ways if q]
         return self._design[1], (
-            (chance, self._agreeing(np.uint32(signs), self._patterns))
+            (chance, self._agreeing(np.array(signs, np.uint32), self._patterns))
             for chance, signs in roundings
         )
 

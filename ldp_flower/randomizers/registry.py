@@ -4,12 +4,36 @@ from collections.abc import Mapping
 
 from .base import Randomizer
 from .codebook import Codebook
+from .direct import KRandomizedResponse
+from .gaussian import GaussianMechanism
+from .hadamard import HadamardResponse
+from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
-from .privunit import PrivUnit
+from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .response import RandomizedResponse
+from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
+from .subset import SubsetSelection
+from .unary import OptimizedUnaryEncoding
 
 _REGISTRY: dict[str, type[Randomizer]] = {
-    cls.__name__: cls for cls in (Codebook, PrivUnit, RandomizedResponse, SubsetHypercube)
+    cls.__name__: cls
+    for cls in (
+        Codebook,
+        DuchiBall,
+        GaussianMechanism,
+        HadamardResponse,
+        HybridMechanism,
+        KRandomizedResponse,
+        LaplaceMechanism,
+        LiftedPrivUnit,
+        OptimizedLocalHashing,
+        OptimizedUnaryEncoding,
+        PiecewiseMechanism,
+        PrivUnit,
+        RandomizedResponse,
+        SubsetHypercube,
+        SubsetSelection,
+    )
 }
 
 
