@@ -56,7 +56,9 @@ def draw(path: Path) -> None:
     figure, axes = plt.subplots(1, 4, figsize=(17, 4.6), layout="constrained")
     for panel, (title, curves) in zip(axes, PANELS.items(), strict=True):
         # Dashes of different lengths, because several curves lie on top of each other.
-        for (name, variance), dash in zip(curves.items(), ("-", "--", "-.", ":", "-"), strict=False):
+        for (name, variance), dash in zip(
+            curves.items(), ("-", "--", "-.", ":", "-"), strict=False
+        ):
             panel.plot(EPSILONS, [variance(float(e)) for e in EPSILONS], dash, label=name, lw=2)
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
