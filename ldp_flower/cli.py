@@ -5,21 +5,28 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from .audit import Audit, audit_handler, extreme_users, recorded_queries
 from .flower_run import FlowerError, Scalar, declared_config, override, private_superlink
 from .ledger import LedgerError, SqliteLedger
 from .processes import TimeIsUp, ended_by_signals
+from .randomness import KeyedRandom, derive
+from .users import Users
+
+if TYPE_CHECKING:
+    from .strategies import LdpStrategy
 
 FAILED, USAGE, TIMED_OUT, INTERRUPTED = 1, 2, 124, 130
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
@@ -281,6 +288,90 @@ def protocols() -> None:
     for protocol in PROTOCOLS:
         table.add_row(*astuple(protocol))
     console.print(table)
+
+
+# ----------------------------------------------------------------------------- audit
+
+
+def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy, Users]]":
+    """Yield the variants for one and for several records per user, each with a population."""
+    from .strategies import LdpIht
+
+    for rows in (1, 5):
+        user = np.repeat(np.arange(3000), rows)
+        features = KeyedRandom(derive(0, np.arange(len(user), dtype=np.uint64))).normals(
+            (len(user), dim)
+        )
+        strategy = LdpIht(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows)
+        yield strategy, Users.from_rows(np.sign(features), np.sign(features[:, 0]), user)
+
+
+AUDITED = {"ldp-iht": _audited_ldp_iht}
+
+
+@app.command()
+def audit(
+    protocol: Annotated[str, typer.Argument(help=f"One of: {', '.join(AUDITED)}.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
+    dim: Annotated[int, typer.Option(min=2, help="Number of features.")] = 8,
+    reports: Annotated[
+        int, typer.Option(min=100, help="Reports of either user that confirm a finding.")
+    ] = 4000,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the reports.", show_default="the system's")
+    ] = None,
+) -> None:
+    """Try to break the client's promise on every query that PROTOCOL sends.
+
+    Prints the claimed epsilon, the largest that was measured (at 99.9 % confidence), the exact
+    one where outputs can be enumerated, and whether one user's data ever moved another's
+    report. The exit code is 1 if anything contradicts the claim.
+    """
+    if protocol not in AUDITED:
+        _fail(f"Expected a protocol in {sorted(AUDITED)}, got {protocol!r}.", USAGE)
+    audits: list[Audit] = []
+    try:
+        runs = list(AUDITED[protocol](dim, epsilon))
+        with console.status("Recording the protocol's queries") as status:
+            queries = [query for run in runs for query in recorded_queries(*run)]
+            for number, query in enumerate(queries, 1):
+                status.update(f"Auditing query {number} of {len(queries)}: {query.statistic}")
+                found = audit_handler(query, extreme_users(dim), num_reports=reports, seed=seed)
+                audits.append(found)
+    except ValueError as error:
+        _fail(str(error), USAGE)
+    except RuntimeError as error:
+        _fail(str(error), FAILED)
+    table = Table("statistic")
+    table.add_column("mechanism", no_wrap=True)
+    for name in ("claimed", "measured", "exact"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("worst pair")
+    table.add_column("passed", no_wrap=True)
+    for found in audits:
+        table.add_row(
+            found.query.statistic,
+            type(found.query.randomizer).__name__,
+            f"{found.claimed:g}",
+            f"{found.measured:.3f}",
+            "" if found.exact is None else f"{found.exact:.6f}",
+            " / ".join(found.worst_pair),
+            _verdict(found),
+        )
+    console.print(table)
+    failed = sum(not found.passed for found in audits)
+    if failed:
+        _fail(f"{failed} of {len(audits)} queries break their promise.", FAILED)
+    console.print(f"{len(audits)} queries, nothing found.", style="green")
+
+
+def _verdict(found: Audit) -> str:
+    reasons = {
+        "loss": max(found.measured, found.exact or 0.0) <= found.claimed,
+        "isolation": found.isolated,
+        "replay": found.replayed,
+    }
+    return "yes" if found.passed else f"no: {', '.join(k for k, ok in reasons.items() if not ok)}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,245 @@
+"""Accounting: what several reports of one user cost together, for people who read results.
+
+Nothing here is on a client's path: the ledger adds epsilons and deltas (basic
+composition), which is always valid. The bounds below are valid too, and smaller.
+Everywhere the neighbouring relation is that of the local model: one user's value
+against any other value of that user.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from .randomizers.gaussian import gaussian_delta, surely_at_most
+from .validation import check_fraction, check_integer, check_positive
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+_PLD_INTERVAL = 1e-4
+_PLD_POINTS = 1e6  # so many points of a privacy loss distribution fit in time and memory
+
+# ------------------------------------------------------------------ Gaussian mechanism
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest epsilon with ``gaussian_delta(epsilon, mu) <= delta``, rounded up."""
+    check_positive("mu", mu)
+    check_fraction("delta", delta)
+    if surely_at_most(0.0, mu, delta):
+        return 0.0
+    high = 1.0
+    while not surely_at_most(high, mu, delta):
+        high *= 2
+    epsilon = float(brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-12))
+    while not surely_at_most(epsilon, mu, delta):
+        epsilon += 1e-9 * (1 + epsilon)
+    return epsilon
+
+
+# -------------------------------------------------------------------------------- zCDP
+
+# Any order gives a valid bound; a grid this fine is within 1e-4 of the best.
+_ORDERS_LESS_ONE = np.exp(np.linspace(-6.0, 25.0, 20_000))
+
+
+def _zcdp_offsets(delta: float) -> NDArray[np.float64]:
+    excess = _ORDERS_LESS_ONE
+    log_factor = (1 + excess) * np.log(excess / (1 + excess)) - np.log(excess)
+    return np.asarray((log_factor - math.log(delta)) / excess)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Return an epsilon for which rho-zCDP implies (epsilon, delta).
+
+    Notes
+    -----
+    Source: Canonne, Kamath & Steinke (2020), Proposition 12: for every order a > 1,
+    delta = exp((a - 1) (a rho - epsilon)) / (a - 1) * (1 - 1/a)**a, solved for epsilon.
+    """
+    check_positive("rho", rho)
+    check_fraction("delta", delta)
+    return max(0.0, float(np.min((1 + _ORDERS_LESS_ONE) * rho + _zcdp_offsets(delta))))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho for which :func:`zcdp_epsilon` is at most ``epsilon``."""
+    check_positive("epsilon", epsilon)
+    check_fraction("delta", delta)
+    rho = float(np.max((epsilon - _zcdp_offsets(delta)) / (1 + _ORDERS_LESS_ONE)))
+    if rho <= 0:
+        raise ValueError(f"Expected a larger epsilon or delta, got {epsilon} and {delta}.")
+    return rho * (1 - 1e-12)
+
+
+# -------------------------------------------------------------------------- composition
+
+
+@dataclass(frozen=True)
+class RandomizedResponseEvent:
+    """Reports of any pure mechanism about the same user.
+
+    Every pure mechanism loses at most what randomized response of its epsilon loses
+    (Kairouz, Oh & Viswanath 2015), also when it is chosen adaptively.
+
+    Attributes
+    ----------
+    epsilon : float
+        Epsilon of one report.
+    count : int (default: 1)
+        Number of reports.
+    """
+
+    epsilon: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_integer("count", self.count, 1)
+
+
+@dataclass(frozen=True)
+class GaussianEvent:
+    """Reports of a Gaussian mechanism about the same user.
+
+    Attributes
+    ----------
+    mu : float
+        Sensitivity over the noise's standard deviation, of one report.
+    count : int (default: 1)
+        Number of reports.
+    """
+
+    mu: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        check_positive("mu", self.mu)
+        check_integer("count", self.count, 1)
+
+
+Event = RandomizedResponseEvent | GaussianEvent
+
+
+def total_mu(events: Sequence[GaussianEvent]) -> float:
+    """Return the mu of several Gaussian reports, exact: the root of the sum of squares."""
+    return math.sqrt(sum(event.count * event.mu**2 for event in events))
+
+
+def total_epsilon(
+    events: Sequence[Event], delta: float, method: Literal["best", "basic", "pld"] = "best"
+) -> float:
+    """Return an epsilon that holds, at ``delta``, for all these reports of one user together.
+
+    Parameters
+    ----------
+    events : sequence of RandomizedResponseEvent or GaussianEvent
+        What the user answers, adaptively or not.
+    delta : float
+        Delta of the whole, in [0, 1).
+    method : {"best", "basic", "pld"} (default: "best")
+        ``basic`` adds the pure epsilons to that of the Gaussian reports, which are
+        composed exactly. ``pld`` convolves privacy loss distributions with Google's
+        dp-accounting (in the ``sim`` extra), rounded to the safe side. ``best`` is the
+        smaller of the two; at delta 0 that is ``basic``.
+
+    Raises
+    ------
+    ImportError
+        If the method needs dp-accounting and it is not installed.
+    """
+    if not 0 <= delta < 1:
+        raise ValueError(f"Expected delta in [0, 1), got {delta}.")
+    if method not in ("best", "basic", "pld"):
+        raise ValueError(f"Expected method 'best', 'basic' or 'pld', got {method!r}.")
+    if not events:
+        return 0.0
+    basic = _basic(events, delta)
+    if method == "basic" or (method == "best" and delta == 0):
+        return basic
+    epsilon = float(_privacy_loss(events).get_epsilon_for_delta(delta))
+    return min(basic, epsilon) if method == "best" else epsilon
+
+
+def total_over_cohorts(cohorts: Sequence[Sequence[Event]], delta: float) -> float:
+    """Return the epsilon of a run: the largest over cohorts that share no user.
+
+    ``cohorts`` holds, for every cohort, what each of its users answers.
+    """
+    return max((total_epsilon(events, delta) for events in cohorts), default=0.0)
+
+
+def _basic(events: Sequence[Event], delta: float) -> float:
+    gaussian = [event for event in events if isinstance(event, GaussianEvent)]
+    pure = [event for event in events if isinstance(event, RandomizedResponseEvent)]
+    total = math.fsum(event.epsilon * event.count for event in pure)
+    if not gaussian:
+        return total
+    return total + gaussian_epsilon(total_mu(gaussian), delta) if delta > 0 else math.inf
+
+
+def _privacy_loss(events: Sequence[Event]) -> "PrivacyLossDistribution":
+    """Compose without PLDAccountant, which prices any count of randomized response as one."""
+    try:
+        from dp_accounting.pld import privacy_loss_distribution as pld
+    except ImportError as error:
+        raise ImportError(
+            'Privacy loss distributions need dp-accounting: pip install "ldp-flower[sim]"'
+        ) from error
+
+    # Losses are rounded up to a grid: fine against the smallest, coarse enough for the sum.
+    pure = [event for event in events if isinstance(event, RandomizedResponseEvent)]
+    finest = min((event.epsilon / 100 for event in pure), default=_PLD_INTERVAL)
+    coarsest = sum(event.epsilon * event.count for event in pure) / _PLD_POINTS
+    interval = max(min(_PLD_INTERVAL, finest), coarsest)
+
+    def of(event: Event) -> "PrivacyLossDistribution":
+        if isinstance(event, GaussianEvent):
+            sigma = 1 / (event.mu * math.sqrt(event.count))
+            return pld.from_gaussian_mechanism(sigma, value_discretization_interval=interval)
+        # dp-accounting's p: the answer is replaced by a fair coin with probability p.
+        one = pld.from_randomized_response(
+            2 / (1 + math.exp(event.epsilon)), 2, value_discretization_interval=interval
+        )
+        return one if event.count == 1 else one.self_compose(event.count)
+
+    total = of(events[0])
+    for event in events[1:]:
+        total = total.compose(of(event))
+    return total
+
+
+# ---------------------------------------------------------------------------- shuffling
+
+
+def shuffled_epsilon(epsilon: float, delta: float, num_reports: int) -> float:
+    """Return the epsilon, at ``delta``, of ``num_reports`` epsilon-LDP reports once shuffled.
+
+    For information only: ldp-flower's server sees who sent what, and against it the
+    guarantee is ``epsilon``. The bound is about those who see nothing but the
+    reports of all ``num_reports`` users in a uniformly random order, with no name,
+    time or address; a public coin must then travel with its report.
+
+    Notes
+    -----
+    Source: Feldman, McMillan & Talwar, "Hiding Among the Clones" (FOCS 2021),
+    Theorem 3.1. If every user reports once through an epsilon-DP local randomizer
+    (the i-th may depend on the reports before it) in uniformly random order, the
+    reports of n users are (e, delta)-DP with respect to replacing one user's value,
+    e = log(1 + tanh(epsilon / 2) (8 sqrt(e^epsilon log(4 / delta) / n) + 8 e^epsilon / n)),
+    for every delta in (0, 1] with epsilon <= log(n / (16 log(2 / delta))). Otherwise, or
+    where it is smaller, ``epsilon`` itself is returned.
+    """
+    check_positive("epsilon", epsilon)
+    check_fraction("delta", delta)
+    check_integer("num_reports", num_reports, 1)
+    if epsilon > math.log(num_reports / (16 * math.log(2 / delta))):
+        return epsilon
+    density = math.exp(epsilon) / num_reports
+    gain = 8 * math.sqrt(density * math.log(4 / delta)) + 8 * density
+    return min(epsilon, math.log1p(math.tanh(epsilon / 2) * gain))

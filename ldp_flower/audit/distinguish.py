@@ -1,0 +1,129 @@
+"""Telling two users apart: a lower bound on the privacy loss from samples of their reports."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
+
+from ..randomness import Words
+
+Floats = NDArray[np.float64]
+
+_BINS = 20  # intervals of a score
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Independent reports about one user.
+
+    Attributes
+    ----------
+    codes : ndarray of uint64, shape (reports,)
+        A number for every output (with its public coin, if there is one).
+    values : ndarray of float64, shape (reports, size)
+        The debiased reports, finite.
+    """
+
+    codes: Words
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """A set of outputs that is likelier for the first user of a pair than for the second.
+
+    Attributes
+    ----------
+    pair : tuple of str
+        The two users.
+    direction, edges : ndarray or None
+        Outputs are told apart by the interval that their value's product with the
+        direction lies in, or, without them, by their codes.
+    cells : ndarray of uint64
+        The intervals, or the codes, in the set.
+    """
+
+    pair: tuple[str, str]
+    direction: Floats | None
+    edges: Floats | None
+    cells: Words
+
+    def bound(self, samples: Mapping[str, Sample], delta: float, alpha: float) -> float:
+        """Return a number that the privacy loss exceeds, but for a probability of ``alpha``."""
+        first, second = (
+            np.isin(_cells(samples[name], self.direction, self.edges), self.cells)
+            for name in self.pair
+        )
+        counts = (float(first.sum()), len(first), float(second.sum()), len(second))
+        return float(_log_ratio(*counts, delta, alpha))
+
+
+def likeliest_events(
+    samples: Mapping[str, Sample], how_many: int, delta: float, alpha: float
+) -> list[Event]:
+    """Return the events, each of another pair, that promise the largest bounds.
+
+    For every ordered pair, outputs are sorted by how much more often the first user
+    sent them, and the first k with the largest bound are taken. The same
+    is done for intervals of a linear score, the direction between the mean reports,
+    since outputs may be too many to be seen twice.
+    """
+    found = []
+    for pair in permutations(samples, 2):
+        first, second = samples[pair[0]], samples[pair[1]]
+        direction = first.values.mean(axis=0) - second.values.mean(axis=0)
+        direction /= max(float(np.abs(direction).max()), 1e-300)
+        scores = np.concatenate([first.values @ direction, second.values @ direction])
+        edges = np.unique(np.quantile(scores, np.arange(1, _BINS) / _BINS))
+        ways: list[tuple[Floats | None, Floats | None]] = [(None, None), (direction, edges)]
+        options = []
+        for way in ways:
+            bound, cells = _best_set(_cells(first, *way), _cells(second, *way), delta, alpha)
+            options.append((bound, Event(pair, *way, cells)))
+        found.append(max(options, key=lambda option: option[0]))
+    found.sort(key=lambda option: -option[0])
+    return [event for _, event in found[:how_many]]
+
+
+def _cells(sample: Sample, direction: Floats | None, edges: Floats | None) -> Words:
+    if direction is None or edges is None:
+        return sample.codes
+    # "right": a score equal to an edge lies above it, so that atoms can be told apart
+    scores = sample.values @ direction
+    return np.searchsorted(edges, scores, side="right").astype(np.uint64)
+
+
+def _best_set(first: Words, second: Words, delta: float, alpha: float) -> tuple[float, Words]:
+    """Return the largest bound of a set of cells, and the set.
+
+    Cells are sorted by one half of the reports and sets judged by the other; judged by
+    the same, many rare cells look better than they are.
+    """
+    cells = np.unique(np.concatenate([first, second]))
+
+    def halves(sample: Words) -> tuple[Floats, Floats]:
+        where, half = np.searchsorted(cells, sample), len(sample) // 2
+        counts = (np.bincount(part, minlength=len(cells)) for part in np.split(where, [half]))
+        one, two = (count.astype(np.float64) for count in counts)
+        return one, two
+
+    (ours, hits), (theirs, other_hits) = halves(first), halves(second)
+    order = np.argsort(-(ours + 0.5) / (theirs + 0.5), kind="stable")
+    sums = np.cumsum(hits[order]), hits.sum(), np.cumsum(other_hits[order]), other_hits.sum()
+    bounds = _log_ratio(*sums, delta, alpha)
+    best = int(np.argmax(bounds))
+    return float(bounds[best]), cells[order[: best + 1]]
+
+
+def _log_ratio(
+    hits: ArrayLike, n: float, other_hits: ArrayLike, m: float, delta: float, alpha: float
+) -> Floats:
+    """Bound log((p - delta) / q) from below, p and q by Clopper & Pearson (1934)."""
+    k, j = np.asarray(hits, float), np.asarray(other_hits, float)
+    lower = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha / 2), 0.0)
+    upper = np.where(j < m, betaincinv(j + 1, np.maximum(m - j, 1), 1 - alpha / 2), 1.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(lower - delta, 0.0) / upper))

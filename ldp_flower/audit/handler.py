@@ -1,0 +1,254 @@
+"""Audit: try to break what a protocol's clients promise, and report how far one gets.
+
+The attacks are on the whole client, called with messages as a server would:
+
+* distinguishing: a lower bound on the privacy loss of reports of extreme users;
+* isolation: one user's data must not move another user's report on the same node;
+* replay: the same query must get the same bytes again, not a second draw;
+* enumeration, where a mechanism has few outputs: its largest log-ratio, exactly.
+
+An audit cannot prove privacy; what it finds is wrong with a stated probability only.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+
+from ..keys import HASH_END, NodeKeys
+from ..messages import Query
+from ..randomizers import Randomizer
+from ..randomness import KeyedRandom, derive
+from ..users import Users
+from ..validation import check_fraction, check_integer
+from .distinguish import Sample, likeliest_events
+from .enumeration import Enumerable, exact_epsilon
+from .probe import Client, MakeApp, RecordingGrid, together
+
+if TYPE_CHECKING:
+    from ..strategies import LdpStrategy
+
+_CONFIRMED = 5  # events that are tested on fresh reports
+_REPLAYED = 20  # nodes that are asked twice
+_NEIGHBOURS = 12  # users on the node whose isolation is tested
+_CHANGES = 3  # of the data of each of them
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit of one query found.
+
+    Attributes
+    ----------
+    query : Query
+        The query.
+    claimed : float
+        Epsilon that its mechanism claims.
+    measured : float
+        The privacy loss is at least this, with probability ``confidence``.
+    confidence : float
+        Probability with which ``measured`` is a lower bound.
+    worst_pair : tuple of str
+        The two users whom the reports tell apart best.
+    exact : float or None
+        The largest log-ratio by enumeration, if the mechanism allows it.
+    isolated : bool
+        Whether every user's report ignored everybody else's data.
+    replayed : bool
+        Whether the same query got the same bytes again.
+    """
+
+    query: Query
+    claimed: float
+    measured: float
+    confidence: float
+    worst_pair: tuple[str, str]
+    exact: float | None
+    isolated: bool
+    replayed: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing contradicts the claim."""
+        within = max(self.measured, self.exact or 0.0) <= self.claimed
+        return within and self.isolated and self.replayed
+
+
+def extreme_users(num_features: int) -> dict[str, Users]:
+    """Return single users as far apart as data can make them."""
+    ones, alternating = np.ones(num_features), 1.0 - 2 * (np.arange(num_features) % 2)
+    rows = {
+        "ones": (ones, 1e9),
+        "ones, minus": (ones, -1e9),
+        "alternating": (alternating, 1e9),
+        "alternating, minus": (alternating, -1e9),
+        "huge features": (1e9 * ones, 0.0),
+        "zeros": (0 * ones, 0.0),
+        "NaN": (np.nan * ones, np.nan),
+        "infinite": (np.inf * alternating, -np.inf),
+    }
+    users = {name: Users.from_rows(x[None], [y]) for name, (x, y) in rows.items()}
+    users["20 rows"] = Users(np.ones((20, num_features)), np.full(20, 1e9), np.array([0, 20]))
+    users["no rows"] = users["ones"].take(np.zeros(1, np.int64), max_rows=0)
+    return users
+
+
+def recorded_queries(strategy: "LdpStrategy", users: Users, seed: int = 0) -> list[Query]:
+    """Run a protocol on users in this process and return the queries that it sent."""
+    from ..clients import LdpClientApp
+
+    grid = RecordingGrid(LdpClientApp(lambda _: replace(users, first=0), seed=seed))
+    with _quiet("flwr"):
+        strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
+    return grid.queries
+
+
+def audit_handler(
+    query: Query,
+    candidates: Mapping[str, Users],
+    *,
+    make_app: MakeApp | None = None,
+    num_reports: int = 4000,
+    confidence: float = 0.999,
+    seed: int | None = None,
+) -> Audit:
+    """Audit a whole client handler on one query.
+
+    Parameters
+    ----------
+    query : Query
+        The query; it is put to all users of a node.
+    candidates : mapping of str to Users
+        Single users, of which the worst pair is searched; see :func:`extreme_users`.
+    make_app : callable, optional
+        Function from ``load_users`` and ``seed`` to the ClientApp under audit; by
+        default :class:`ldp_flower.clients.LdpClientApp`.
+    num_reports : int (default: 4000)
+        Number of reports of either user that confirm a finding. The search for it
+        spends a quarter of that on each candidate.
+    confidence : float (default: 0.999)
+        Probability with which the measured bound is below the true privacy loss.
+    seed : int, optional
+        Makes the audit reproducible; by default the system's randomness.
+
+    Notes
+    -----
+    The most promising events are tested on fresh reports with Clopper-Pearson bounds
+    and Bonferroni's correction for their number. Reports with different coins are
+    pooled, for which these bounds stay valid (Hoeffding 1956). The mechanism's
+    delta is taken off the larger probability first.
+
+    Raises
+    ------
+    ValueError
+        If there is no pair of candidates, or a number is out of its range.
+    RuntimeError
+        If the client refuses to answer.
+    """
+    check_integer("num_reports", num_reports, 100)
+    check_fraction("confidence", confidence)
+    if len(candidates) < 2:
+        raise ValueError(f"Expected at least 2 candidates, got {len(candidates)}.")
+    client = Client(replace(query, low=0, high=HASH_END), make_app or _ldp_client_app)
+    mechanism, names = query.randomizer, list(candidates)
+
+    def sample(phase: int, name: str, size: int) -> Sample:
+        nodes = np.arange(-(-size // copies), dtype=np.uint64)
+        seeds: list[int | None] = [None] * len(nodes)
+        if seed is not None:
+            seeds = [int(word) for word in derive(seed, phase, names.index(name), nodes)]
+        return client.sample(candidates[name], copies, seeds)
+
+    with _quiet("ldp_flower"):  # the data are bad on purpose
+        copies = client.copies(candidates[names[0]])
+        searched = {name: sample(1, name, num_reports // 4) for name in names}
+        alpha = (1 - confidence) / _CONFIRMED
+        events = likeliest_events(searched, _CONFIRMED, mechanism.delta, alpha)
+        needed = {name: None for event in events for name in event.pair}
+        fresh = {name: sample(2, name, num_reports) for name in needed}
+        bounds = [event.bound(fresh, mechanism.delta, alpha) for event in events]
+        isolated = _isolated(client, copies, list(candidates.values()))
+        replayed = _replayed(client, candidates[names[0]], seed)
+    best = int(np.argmax(bounds))
+    return Audit(
+        query=query,
+        claimed=mechanism.epsilon,
+        measured=max(bounds[best], 0.0),
+        confidence=confidence,
+        worst_pair=events[best].pair,
+        exact=_enumerated(mechanism),
+        isolated=isolated,
+        replayed=replayed,
+    )
+
+
+def _ldp_client_app(
+    load_users: Callable[[Context], Users], seed: Callable[[Context], int | None]
+) -> ClientApp:
+    from ..clients import LdpClientApp
+
+    return LdpClientApp(load_users, seed=seed)
+
+
+def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
+    """Whether changing each user of a node in turn leaves all other reports as they are."""
+    query = client.query
+    cuts = np.sort(NodeKeys(0, 0, _NEIGHBOURS).hashes(query.salt)).tolist()
+    bounds = [0, *cuts[copies::copies], HASH_END]  # cohorts small enough for single reports
+    cohorts = [replace(query, low=low, high=high) for low, high in pairwise(bounds)]
+
+    def reports(people: Sequence[Users]) -> dict[int, bytes]:
+        arrays = [answer.arrays for answer in client.answers(together(people), [0], cohorts)]
+        return {
+            int(slot): report.tobytes()
+            for part in arrays
+            for slot, report in zip(part["slots"], part["reports"], strict=True)
+        }
+
+    # Ordinary people: among extreme ones a change could drown.
+    draws = KeyedRandom(derive(np.arange(_NEIGHBOURS, dtype=np.uint64)))
+    features = draws.normals((_NEIGHBOURS, candidates[0].num_features))
+    crowd = Users.from_rows(features, draws.normals((_NEIGHBOURS, 1))[:, 0])
+    people = [crowd[i : i + 1] for i in range(_NEIGHBOURS)]
+    before = reports(people)
+    for i in range(_NEIGHBOURS):
+        for shift in range(_CHANGES):
+            other = candidates[(i + shift) % len(candidates)]
+            after = reports([*people[:i], other, *people[i + 1 :]])
+            if after | {i: b""} != before | {i: b""}:
+                return False
+    return True
+
+
+def _replayed(client: Client, user: Users, seed: int | None) -> bool:
+    """Whether nodes that are asked the same twice answer the same."""
+    seeds = [None if seed is None else seed + node for node in range(_REPLAYED)]
+    answers = client.answers(user, seeds, [client.query] * 2)
+    first, second = answers[:_REPLAYED], answers[_REPLAYED:]
+    return [a.to_bytes() for a in first] == [a.to_bytes() for a in second]
+
+
+def _enumerated(mechanism: Randomizer) -> float | None:
+    """Return the exact epsilon at the corners of the mechanism's domain, if it can be had."""
+    if not isinstance(mechanism, Enumerable):
+        return None
+    alternating = 1.0 - 2 * (np.arange(mechanism.width) % 2)
+    corners = 1e9 * np.array([np.ones(mechanism.width), alternating])
+    return exact_epsilon(mechanism, np.concatenate([corners, -corners]))
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,114 @@
+"""Calling a client as a server would, for the audit."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from ..grid import InProcessGrid
+from ..keys import NodeKeys
+from ..messages import QUERY, Query, Report
+from ..randomness import derive
+from ..users import Users
+from .distinguish import Sample
+
+MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
+
+_MAX_COPIES = 16  # of a user on one node; each has a coin of its own
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client under audit, and the query that it is asked.
+
+    Attributes
+    ----------
+    query : Query
+        The query, to all users of a node.
+    make_app : callable
+        Function from ``load_users`` and ``seed`` to the ClientApp.
+    """
+
+    query: Query
+    make_app: MakeApp
+
+    def answers(
+        self, users: Users, seeds: Sequence[int | None], queries: Iterable[Query] = ()
+    ) -> list[Report]:
+        """Ask one node per seed, all with the same users, and return what they answer.
+
+        With several ``queries``, every node is asked one after the other.
+
+        Raises
+        ------
+        RuntimeError
+            If a node refuses: then there is nothing to audit, or refusing tells users apart.
+        """
+        users = replace(users, first=0)  # the same keys on every node, hence the same coins
+        app = self.make_app(lambda _: users, lambda context: seeds[context.node_id - 1])
+        grid = InProcessGrid(app, len(seeds))
+        reports = []
+        for query in queries or [self.query]:
+            content = query.to_record_dict()
+            asked = [Message(content, node, f"query.{QUERY}") for node in grid.get_node_ids()]
+            replies = list(grid.send_and_receive(asked))
+            errors = {str(reply.error.reason) for reply in replies if reply.has_error()}
+            if errors or len(replies) != len(seeds):
+                raise RuntimeError(f"The client did not answer: {'; '.join(errors) or 'lost'}.")
+            reports += [Report.from_record_dict(reply.content) for reply in replies]
+        return reports
+
+    def copies(self, user: Users) -> int:
+        """Return how many copies of a user a node can hold and still send single reports."""
+        copies = _MAX_COPIES
+        while "reports" not in self.answers(_copied(user, copies), [0])[0].arrays:
+            if copies == 1:
+                raise RuntimeError("The client sends no single reports, even of one user.")
+            copies //= 2
+        return copies
+
+    def sample(self, user: Users, copies: int, seeds: Sequence[int | None]) -> Sample:
+        """Return the single reports of copies of a user, on one node per seed."""
+        answers = [answer.arrays for answer in self.answers(_copied(user, copies), seeds)]
+        slots = np.concatenate([arrays["slots"] for arrays in answers]).astype(np.int64)
+        reports = np.concatenate([arrays["reports"] for arrays in answers])
+        flat = np.ascontiguousarray(reports).reshape(len(slots), -1).view(np.uint8)
+        codes = derive(slots.astype(np.uint64), *flat.T.astype(np.uint64))
+        coins = NodeKeys(0, 0, copies).coins(self.query.salt, self.query.step, slots)
+        with np.errstate(all="ignore"):
+            values = self.query.randomizer.debias(reports, coins)
+        return Sample(codes, np.clip(np.nan_to_num(values), -1e100, 1e100))
+
+
+def _copied(user: Users, copies: int) -> Users:
+    return replace(user, ids=None).take(np.zeros(copies, np.int64))
+
+
+def together(people: Sequence[Users]) -> Users:
+    """Return single users as the users of one node."""
+    rows = np.concatenate([user.num_rows for user in people])
+    return Users(
+        np.concatenate([user.features for user in people]),
+        np.concatenate([user.targets for user in people]),
+        np.concatenate([[0], np.cumsum(rows)]),
+    )
+
+
+class RecordingGrid(InProcessGrid):
+    """A grid of one node that keeps the queries that pass through it."""
+
+    def __init__(self, client_app: ClientApp) -> None:
+        super().__init__(client_app, num_nodes=1)
+        self.queries: list[Query] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Let every addressed node handle its message at once."""
+        messages = list(messages)
+        self.queries += [
+            Query.from_record_dict(message.content)
+            for message in messages
+            if message.metadata.message_type == f"query.{QUERY}"
+        ]
+        return super().push_messages(messages)

@@ -1,0 +1,284 @@
+"""The audit passes the real mechanisms and catches planted faults.
+
+Every bound below is wrong with a probability of at most 1e-3; seeds are fixed.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import pytest
+from flwr.app import RecordDict
+from typer.testing import CliRunner
+
+from ldp_flower import cli
+from ldp_flower.audit import audit_handler, exact_epsilon, extreme_users, recorded_queries
+from ldp_flower.clients import LdpClientApp
+from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.keys import HASH_END
+from ldp_flower.messages import Query
+from ldp_flower.randomizers import (
+    Codebook,
+    PrivUnit,
+    RandomizedResponse,
+    SubsetHypercube,
+    registry,
+    two_level,
+)
+from ldp_flower.randomizers.two_level import TwoLevel
+from ldp_flower.randomness import derive
+from ldp_flower.strategies import LdpIht
+from ldp_flower.users import Users
+
+EXACT = [
+    RandomizedResponse(1.0),
+    SubsetHypercube(2.0, 3),
+    SubsetHypercube(4.0, 6),
+    Codebook(2.0, 3, num_codewords=16),
+]
+
+
+def gradient_query(mechanism, bounded=True):
+    params = {"residual_bound": 1.0, "feature_bound": 1.0} if bounded else {}
+    arrays = {"theta": np.zeros(mechanism.width)}
+    return Query("gradient", mechanism, 1, 0, HASH_END, 1, arrays, params)
+
+
+def audited(mechanism, reports=2000, names=("ones", "ones, minus", "NaN", "no rows"), **arguments):
+    people = extreme_users(mechanism.width)
+    query = gradient_query(mechanism, isinstance(mechanism, SubsetHypercube))
+    people = {name: people[name] for name in names}
+    return audit_handler(query, people, num_reports=reports, seed=1, **arguments)
+
+
+# ------------------------------------------------------------------------- enumeration
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        RandomizedResponse(1.0),
+        *(SubsetHypercube(1.0, dim) for dim in (1, 2, 4, 12)),
+        Codebook(1.0, 3, num_codewords=16),
+    ],
+    ids=repr,
+)
+def test_exact_epsilon_is_the_claimed_one(mechanism, epsilon):
+    mechanism = replace(mechanism, epsilon=epsilon)
+    signs = np.array(list(product([-1.0, 1.0], repeat=2)))
+    corners = np.tile(signs, (1, mechanism.width))[:, : mechanism.width]
+    found = exact_epsilon(mechanism, corners, derive(np.arange(3, dtype=np.uint64)))
+    assert epsilon - 1e-9 <= found <= epsilon
+
+
+def test_exact_epsilon_of_values_between_the_corners_is_smaller():
+    mechanism = SubsetHypercube(2.0, 3)
+    inside = np.array([[0.0, 0.0, 0.0], [0.5, -0.5, 0.25]])
+    assert 0.1 < exact_epsilon(mechanism, inside) < 1.5
+    assert exact_epsilon(mechanism, inside[:1]) == 0
+
+
+@pytest.mark.parametrize("mechanism", EXACT, ids=repr)
+def test_the_sampler_has_the_enumerated_law(mechanism):
+    """Compare 40,000 draws with the law, output by output: 6 standard errors."""
+    from ldp_flower.audit.enumeration import _law
+
+    draws, coin = 40_000, derive(5)
+    value = np.linspace(-0.6, 1.0, mechanism.width)
+    law = np.array([float(weight) for weight in _law(mechanism, value, coin)]) / 2.0**128
+    assert sum(_law(mechanism, value, coin)) == 2**128
+    rng = np.random.default_rng(7)
+    reports = mechanism.randomize(np.tile(value, (draws, 1)), rng, np.repeat(coin, draws))
+    observed = np.bincount(reports, minlength=len(law)) / draws
+    assert (np.abs(observed - law) <= 6 * np.sqrt(law * (1 - law) / draws)).all()
+
+
+def test_too_long_an_enumeration_is_refused():
+    with pytest.raises(ValueError, match="Expected at most 1048576 outputs"):
+        exact_epsilon(SubsetHypercube(6.0, 16), np.zeros((1, 16)))
+
+
+# --------------------------------------------------------------- what is right passes
+
+
+@pytest.mark.parametrize("mechanism", [*EXACT, PrivUnit(2.0, 3)], ids=repr)
+def test_real_mechanisms_pass_and_are_measured_well(mechanism):
+    found = audited(mechanism, 1200)
+    assert found.passed and found.isolated and found.replayed
+    assert 0.6 * mechanism.epsilon < found.measured <= found.claimed == mechanism.epsilon
+    assert (found.exact is None) == isinstance(mechanism, PrivUnit)
+
+
+def test_an_unseeded_audit_works():
+    mechanism = RandomizedResponse(2.0)
+    people = {name: extreme_users(1)[name] for name in ("ones", "ones, minus")}
+    assert audit_handler(gradient_query(mechanism), people, num_reports=800).passed
+
+
+def test_a_client_that_refuses_cannot_be_audited():
+    query = replace(gradient_query(SubsetHypercube(2.0, 3)), statistic="rows")
+    with pytest.raises(RuntimeError, match="Unknown statistic 'rows'"):
+        audit_handler(query, extreme_users(3))
+    with pytest.raises(ValueError, match="Expected at least 2 candidates, got 0"):
+        audit_handler(query, {})
+
+
+def test_every_query_of_a_run_is_recorded():
+    rng = np.random.default_rng(0)
+    features = rng.choice([-1.0, 1.0], (2000, 3))
+    strategy = LdpIht(3, sparsity=1, epsilon=4.0)
+    queries = recorded_queries(strategy, Users.from_rows(features, features[:, 0]))
+    assert len(queries) >= 3 and [query.step for query in queries] == [*range(1, len(queries) + 1)]
+    assert {query.randomizer.epsilon for query in queries} == {4.0}
+
+
+# -------------------------------------------------------------- what is wrong does not
+
+
+@dataclass(frozen=True)
+class HalfTheNoise(RandomizedResponse):
+    """Forgets that the sensitivity is the diameter, twice the radius."""
+
+    @property
+    def _choice(self):
+        return TwoLevel(2 * self.epsilon, 1, 1)
+
+
+@dataclass(frozen=True)
+class Unclipped(RandomizedResponse):
+    """Adds Laplace noise for values in the interval to whatever the value is."""
+
+    report_dtype = np.dtype(np.float64)
+
+    def _randomize(self, values, rng, coins):
+        uniforms = rng.uniforms((len(values), 1))[:, 0] - 0.5
+        noise = -np.sign(uniforms) * np.log1p(-2 * np.abs(uniforms))
+        return values[:, 0] + 2 * self.radius / self.epsilon * noise
+
+    def _debias(self, reports, coins):
+        return reports[:, None]
+
+
+@dataclass(frozen=True)
+class Twice(RandomizedResponse):
+    """Draws two reports from the same data at the price of one."""
+
+    report_shape = (2,)
+
+    def _randomize(self, values, rng, coins):
+        first, second = (super(Twice, self)._randomize(values, rng, coins) for _ in range(2))
+        return np.stack([first, second], axis=1)
+
+    def _debias(self, reports, coins):
+        return (reports.astype(float).mean(axis=1) * 2 - 1)[:, None] * self.bound
+
+
+@dataclass(frozen=True)
+class ClosedHalfSpaces(SubsetHypercube):
+    """The textbook sampler: patterns with half of the signs in agreement are in both sets."""
+
+    subset = 2
+    rankings = None  # the inherited ones are not of this sampler
+
+    def _randomize(self, values, rng, coins):
+        positive = np.take_along_axis(values, self.assigned(coins), axis=1) > 0
+        uniforms = rng.uniforms((len(values), 2))
+        likely = uniforms[:, 0] < 1 / (1 + math.exp(-self.epsilon))
+        # Three patterns each: the signs (or their opposites) and the two ties.
+        which = np.minimum((3 * uniforms[:, 1]).astype(int), 2)
+        flipped = np.where(likely, np.array([0, 1, 2])[which], np.array([3, 1, 2])[which])
+        return (positive @ np.array([1, 2]) ^ flipped).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "reports", "at_least"),
+    [
+        (HalfTheNoise(1.0), 1200, 1.4),
+        (Unclipped(1.0), 1000, 4.0),
+        (Twice(1.0), 1600, 1.3),
+        (ClosedHalfSpaces(1.0, 2), 8000, 1.1),  # truly log(1 + e) = 1.313
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_mechanisms_that_lose_more_than_they_claim_are_caught(
+    mechanism, reports, at_least, monkeypatch
+):
+    monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
+    names = ("ones", "ones, minus", "alternating")
+    found = audited(mechanism, reports, names)
+    assert found.measured > at_least and not found.passed
+    assert found.isolated and found.replayed
+
+
+HONEST_GRADIENT = STATISTICS["gradient"]
+
+
+def averaging(users, arrays, params):
+    """Average over the node's users, so that noise is added to what is not one user's."""
+    values = HONEST_GRADIENT.compute(users, arrays, params)
+    return np.tile(values.mean(axis=0), (len(values), 1))
+
+
+def test_noise_added_after_averaging_is_caught(monkeypatch):
+    monkeypatch.setitem(STATISTICS, "gradient", replace(HONEST_GRADIENT, compute=averaging))
+    found = audited(SubsetHypercube(2.0, 3), 400)
+    assert not found.isolated and not found.passed
+    assert found.measured <= found.claimed  # identical users average to themselves
+
+
+class Forgetful(LdpClientApp):
+    """Keeps no ledger: the same query gets a second draw."""
+
+    def __call__(self, message, context):
+        context.state = RecordDict()
+        return super().__call__(message, context)
+
+
+def test_a_second_draw_for_the_same_query_is_caught():
+    found = audited(
+        SubsetHypercube(2.0, 3), 400, make_app=lambda load_users, seed: Forgetful(load_users)
+    )
+    assert not found.replayed and not found.passed
+
+
+# ------------------------------------------------------------------------ command line
+
+
+def command(*arguments):
+    return CliRunner().invoke(cli.app, ["audit", *arguments])
+
+
+def only_the_first_variant(monkeypatch, epsilon):
+    run = next(cli.AUDITED["ldp-iht"](2, epsilon))
+    monkeypatch.setitem(cli.AUDITED, "ldp-iht", lambda dim, epsilon: [run])
+
+
+def test_command_audits_every_mechanism_of_the_protocol():
+    runs = cli.AUDITED["ldp-iht"](2, 2.0)
+    mechanisms = [{type(q.randomizer) for q in recorded_queries(*run)} for run in runs]
+    assert mechanisms == [{SubsetHypercube}, {RandomizedResponse, Codebook}]
+
+
+def test_command_prints_claimed_and_measured(monkeypatch):
+    only_the_first_variant(monkeypatch, 2.0)
+    outcome = command("ldp-iht", "--dim", "2", "--reports", "100", "--seed", "1")
+    assert outcome.exit_code == 0, outcome.output
+    for text in ("claimed", "measured", "SubsetHypercube", "nothing found"):
+        assert text in outcome.stdout
+
+
+def test_command_fails_if_the_promise_is_broken(monkeypatch):
+    exp = two_level._exp_rounded_down
+    monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
+    only_the_first_variant(monkeypatch, 1.0)
+    outcome = command("ldp-iht", "--dim", "2", "--epsilon", "1", "--reports", "400", "--seed", "1")
+    assert outcome.exit_code == 1
+    assert "break their promise" in outcome.stderr and "no: loss" in outcome.stdout
+
+
+def test_command_refuses_what_it_does_not_know():
+    outcome = command("fedavg")
+    assert outcome.exit_code == 2 and "Expected a protocol in ['ldp-iht']" in outcome.stderr
+    assert command("ldp-iht", "--epsilon", "-1").exit_code == 2
