@@ -165,3 +165,19 @@ def test_the_registry_is_closed(change, message):
 def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match=r"Expected values of shape \(users, 5\), got \(5,\)"):
         PrivUnit(1.0, 5).randomize(np.ones(5), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.7, 7.0, 50.0])
+@pytest.mark.parametrize("dim", [1, 2, 17, 1000, 65_536])
+@pytest.mark.parametrize(
+    "cls", [Codebook, DuchiBall, GaussianMechanism, LiftedPrivUnit, PrivUnit, SubsetHypercube]
+)
+def test_no_parameter_overflows_or_loses_the_signal(cls, dim, epsilon):
+    mechanism = cls(epsilon, dim)
+    reports = mechanism.randomize(np.ones((2, dim)), keyed(2))
+    assert mechanism.well_formed(reports, 2)
+    debiased = mechanism.debias(reports)
+    assert np.isfinite(debiased).all() and np.abs(debiased).max() > 0
+    assert np.isfinite(mechanism.variance) and mechanism.variance > 0
+    # Noise in the whole vector shrinks with epsilon and never below the value itself.
+    assert mechanism.variance < cls(epsilon / 2, dim).variance
