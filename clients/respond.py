@@ -115,9 +115,11 @@ def _checked(node: Node, query: Query) -> Statistic:
 def _randomised(node: Node, query: Query, statistic: Statistic, slots: NDArray[np.int64]) -> Report:
     """Return single reports, or their sums where those are shorter: post-processing."""
     randomizer = query.randomizer
-    summarised = len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8
+    summarised = randomizer.summable and (
+        len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8
+    )
     parts = []
-    summary = Summary.empty(randomizer.size)
+    summary = Summary.empty(randomizer.size if summarised else 0)
     for start in range(0, len(slots), _CHUNK):
         chunk = slots[start : start + _CHUNK]
         coins = node.keys.coins(query.salt, query.step, chunk)

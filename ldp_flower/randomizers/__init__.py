@@ -13,11 +13,13 @@ from .gaussian import GaussianMechanism
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
+from .pem import PrefixExtending
 from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .registry import randomizer_from_config
 from .response import RandomizedResponse
 from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
 from .subset import SubsetSelection
+from .treehist import TreeHist
 from .two_level import TwoLevel
 from .unary import OptimizedUnaryEncoding
 
@@ -35,12 +37,14 @@ __all__ = [
     "OptimizedLocalHashing",
     "OptimizedUnaryEncoding",
     "PiecewiseMechanism",
+    "PrefixExtending",
     "PrivUnit",
     "RandomizedResponse",
     "Randomizer",
     "SubsetHypercube",
     "SubsetSelection",
     "Summary",
+    "TreeHist",
     "TwoLevel",
     "best_frequency_oracle",
     "randomizer_from_config",

@@ -84,6 +84,8 @@ class Randomizer(ABC):
     #: Whether the outputs are finite and drawn by integer thresholds, so that the
     #: guarantee is free of floating-point caveats.
     exact: ClassVar[bool]
+    #: Whether sums of debiased reports replace the reports.
+    summable: ClassVar[bool] = True
     #: What a row that is not finite is taken for.
     centre: ClassVar[float] = 0.0
     #: The neighbouring relation.
@@ -182,14 +184,24 @@ class Randomizer(ABC):
         ValueError
             If the shape of ``values`` is wrong.
         """
-        values = np.array(values, np.float64)
+        values = np.asarray(values, np.float64)
         if values.ndim != 2 or values.shape[1] != self.width:
             raise ValueError(f"Expected values of shape (users, {self.width}), got {values.shape}.")
-        values[~np.isfinite(values).all(axis=1)] = self.centre
         # Overflow is harmless (what overflows is clipped) unless it is made an error,
         # which would say that it happened.
         with np.errstate(all="ignore"):
+            values = self._with_centres(values)
             return self._randomize(values, as_source(rng), _coins(len(values), coins))
+
+    def _with_centres(self, values: Floats) -> Floats:
+        """Replace rows that are not finite, copying only if there are any."""
+        # One sum a row finds all candidates: what is not finite stays so in a sum.
+        suspects = np.flatnonzero(~np.isfinite(np.einsum("ij->i", values)))
+        bad = suspects[~np.isfinite(values[suspects]).all(axis=1)]
+        if len(bad):
+            values = values.copy()
+            values[bad] = self.centre
+        return values
 
     def debias(self, reports: Reports, coins: Words | None = None) -> Floats:
         """Turn reports into unbiased estimates of the users' values, (users, size)."""

@@ -9,10 +9,12 @@ from .gaussian import GaussianMechanism
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
+from .pem import PrefixExtending
 from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .response import RandomizedResponse
 from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
 from .subset import SubsetSelection
+from .treehist import TreeHist
 from .unary import OptimizedUnaryEncoding
 
 _REGISTRY: dict[str, type[Randomizer]] = {
@@ -29,10 +31,12 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         OptimizedLocalHashing,
         OptimizedUnaryEncoding,
         PiecewiseMechanism,
+        PrefixExtending,
         PrivUnit,
         RandomizedResponse,
         SubsetHypercube,
         SubsetSelection,
+        TreeHist,
     )
 }
 

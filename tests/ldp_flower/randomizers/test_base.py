@@ -79,6 +79,17 @@ def test_values_outside_the_domain_report_like_its_border(mechanism):
 
 
 @each
+def test_the_callers_values_are_left_as_they_are(mechanism):
+    values = np.full((5, mechanism.width), 1e200)
+    values[1], values[2, 0] = -1e308, np.nan
+    values.flags.writeable = False  # writing to them would raise
+    before = values.copy()
+    mechanism.randomize(values, keyed(5))
+    mechanism.randomize(values[3:], keyed(2))
+    np.testing.assert_array_equal(values, before)
+
+
+@each
 def test_overflow_says_nothing_even_where_it_is_an_error(mechanism):
     # A radius chosen by a hostile server can make a division overflow for some values only.
     hostile = replace(mechanism, radius=1e-300)
