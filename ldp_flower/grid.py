@@ -44,8 +44,6 @@ class InProcessGrid(Grid):
     ----------
     contexts : dict of int to Context
         Every node's context.
-    num_messages, num_bytes : int
-        Replies received so far, and the bytes of their arrays.
     """
 
     def __init__(
@@ -55,8 +53,6 @@ class InProcessGrid(Grid):
         run_config: dict[str, bool | float | int | str] | None = None,
     ) -> None:
         self._client_app = client_app
-        self.num_messages = 0
-        self.num_bytes = 0
         self.contexts = {
             node_id: Context(
                 run_id=1,
@@ -108,10 +104,7 @@ class InProcessGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the replies to these messages that have not been pulled yet."""
-        found = [self._replies.pop(i) for i in list(message_ids) if i in self._replies]
-        self.num_messages += len(found)
-        self.num_bytes += sum(_size(reply) for reply in found)
-        return found
+        return [self._replies.pop(i) for i in list(message_ids) if i in self._replies]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -148,10 +141,3 @@ def _copied(content: RecordDict) -> RecordDict:
     for name, record in content.items():
         records[name] = record.copy()
     return RecordDict(records)
-
-
-def _size(message: Message) -> int:
-    if message.has_error():
-        return 0
-    arrays = message.content.array_records.values()
-    return sum(len(array.data) for record in arrays for array in record.values())

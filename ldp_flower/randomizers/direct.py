@@ -67,11 +67,8 @@ class KRandomizedResponse(FrequencyOracle):
         return report_type(self.domain_size)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        items = self._items(values, rng)
-        likely, index = self._choice.draw(rng, len(items))
-        others = index.astype(np.int64)
-        others += others >= items
-        return np.where(likely, items, others).astype(self.report_dtype)
+        items = self._choice.keep_or_replace(self._items(values, rng), rng)
+        return items.astype(self.report_dtype)
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         return np.asarray(reports[:, None] == np.arange(self.domain_size))

@@ -61,10 +61,7 @@ class LocalHashing(Randomizer):
 
     def _noisy(self, buckets: Integers, rng: RandomSource) -> Reports:
         """Return each user's bucket or, where so drawn, one of the others."""
-        likely, index = self._choice.draw(rng, len(buckets))
-        others = index.astype(np.int64)
-        others += others >= buckets
-        return np.where(likely, buckets, others).astype(self.report_dtype)
+        return self._choice.keep_or_replace(buckets, rng).astype(self.report_dtype)
 
     def _edge(self, buckets: Words) -> Words:
         """Return the smallest upper half of a hash in each bucket."""

@@ -90,3 +90,10 @@ class TwoLevel:
         likely = words[:, 0] < np.uint64(self.threshold)
         size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))
         return likely, words[:, 1] % size
+
+    def keep_or_replace(self, own: NDArray[np.int64], rng: RandomSource) -> NDArray[np.int64]:
+        """Return each user's own output, the only likely one, or where so drawn another."""
+        likely, index = self.draw(rng, len(own))
+        others = index.astype(np.int64)
+        others += others >= own
+        return np.where(likely, own, others)
