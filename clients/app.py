@@ -9,6 +9,7 @@ from flwr.clientapp import ClientApp
 
 from ldp_flower.budget import PrivacyPolicy
 from ldp_flower.environment import in_simulation
+from ldp_flower.generated import GeneratedUsers
 from ldp_flower.keys import NodeKeys
 from ldp_flower.ledger import Accounts, Ledger, LedgerError, SqliteLedger, StateLedger
 from ldp_flower.messages import CENSUS, QUERY, MessageError, Query
@@ -16,7 +17,7 @@ from ldp_flower.users import Users
 
 from .respond import Node, Refusal, respond
 
-LoadUsers = Callable[[Context], Users]
+LoadUsers = Callable[[Context], Users | GeneratedUsers]
 Seed = int | Callable[[Context], int | None] | None
 
 _UNLIMITED = PrivacyPolicy(float("inf"), max_delta=0.5, allow_inexact=True)
@@ -44,7 +45,8 @@ class LdpClientApp(ClientApp):
     Parameters
     ----------
     load_users : callable
-        Function from the Flower ``Context`` of a node to its :class:`Users`. A
+        Function from the Flower ``Context`` of a node to its :class:`Users` (in a
+        simulation also :class:`~ldp_flower.GeneratedUsers`). A
         deployment's users need ``ids``.
     policy : PrivacyPolicy, optional
         The app's own limits. In a deployment the operator's policy in
@@ -149,13 +151,15 @@ def _policy(context: Context, simulated: bool, own: PrivacyPolicy | None) -> Pri
     return operators.tightened_by(own)
 
 
-def _keys(context: Context, simulated: bool, users: Users) -> NodeKeys:
+def _keys(context: Context, simulated: bool, users: Users | GeneratedUsers) -> NodeKeys:
     if simulated and users.first is not None:
         return NodeKeys(0, users.first, len(users))
     return NodeKeys(context.node_id & (1 << 64) - 1, 0, len(users))
 
 
-def _ledger(context: Context, simulated: bool, users: Users) -> tuple[Ledger, Accounts]:
+def _ledger(
+    context: Context, simulated: bool, users: Users | GeneratedUsers
+) -> tuple[Ledger, Accounts]:
     if simulated:
         return StateLedger(context.state, len(users)), np.arange(len(users))
     path = context.node_config.get("ledger-path")

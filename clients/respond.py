@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.budget import Cost, PrivacyPolicy
+from ldp_flower.generated import GeneratedUsers
 from ldp_flower.keys import NodeKeys
 from ldp_flower.ledger import Ledger
 from ldp_flower.messages import MessageError, Query, Report
@@ -41,7 +42,7 @@ class Node:
 
     Attributes
     ----------
-    users : Users
+    users : Users or GeneratedUsers
         The users of the node.
     keys : NodeKeys
         Their keys.
@@ -55,7 +56,7 @@ class Node:
         Seed of private randomness, in simulation only; None: the system's.
     """
 
-    users: Users
+    users: Users | GeneratedUsers
     keys: NodeKeys
     policy: PrivacyPolicy
     ledger: Ledger

@@ -5,8 +5,9 @@ This package holds what clients and strategies agree on. The private half is
 """
 
 from .budget import PrivacyPolicy
+from .generated import GeneratedUsers
 from .grid import InProcessGrid
 from .simulation import simulate
 from .users import Users
 
-__all__ = ["InProcessGrid", "PrivacyPolicy", "Users", "simulate"]
+__all__ = ["GeneratedUsers", "InProcessGrid", "PrivacyPolicy", "Users", "simulate"]

@@ -16,6 +16,7 @@ row: row ``i`` of whatever is drawn belongs to user ``i`` alone.
 
 import os
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +43,12 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def derive(*parts: int | Words) -> Words:
+def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     """Hash integers (or arrays of them, broadcast together) to 64-bit states.
 
     Parameters
     ----------
-    *parts : int or ndarray of uint64
+    *parts : int or ndarray of integers
         What the state depends on, in order; integers are taken modulo 2**64.
 
     Returns
@@ -59,7 +60,7 @@ def derive(*parts: int | Words) -> Words:
     for part in parts:
         if isinstance(part, int):
             part = np.array([part & _MASK], np.uint64)
-        state = _mix(_mix(state + _GOLDEN) ^ part)
+        state = _mix(_mix(state + _GOLDEN) ^ part.astype(np.uint64, copy=False))
     return _mix(state + _GOLDEN)
 
 

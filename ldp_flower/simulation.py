@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Context
 
 from .budget import PrivacyPolicy
+from .generated import GeneratedUsers
 from .grid import InProcessGrid
 from .users import Users
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def simulate(
     strategy: "LdpStrategy",
-    users: Users,
+    users: Users | GeneratedUsers,
     *,
     seed: int | None = None,
     num_nodes: int = 1,
@@ -30,7 +31,7 @@ def simulate(
     ----------
     strategy : LdpStrategy
         The protocol.
-    users : Users
+    users : Users or GeneratedUsers
         All users; they are split over the nodes in order.
     seed : int, optional
         Makes the run reproducible, whatever the number of nodes. By default the
@@ -47,7 +48,7 @@ def simulate(
     """
     from .clients import LdpClientApp
 
-    def load_users(context: Context) -> Users:
+    def load_users(context: Context) -> Users | GeneratedUsers:
         return users.partition(int(context.node_config["partition-id"]), num_nodes)
 
     client_app = LdpClientApp(load_users, policy, seed)

@@ -156,12 +156,24 @@ class Users:
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
-        if not 0 <= index < num_partitions:
-            raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")
-        size, extra = divmod(len(self), num_partitions)
-        start = index * size + min(index, extra)
+        start, stop = share(len(self), index, num_partitions)
         whole = type(self)(self.features, self.targets, self.offsets, self.ids, self.first or 0)
-        return whole[start : start + size + (index < extra)]
+        return whole[start:stop]
+
+
+def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
+    """Return the first user of part ``index`` and the one after its last.
+
+    Raises
+    ------
+    ValueError
+        If there is no such part.
+    """
+    if not 0 <= index < num_partitions:
+        raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")
+    size, extra = divmod(num_users, num_partitions)
+    start = index * size + min(index, extra)
+    return start, start + size + (index < extra)
 
 
 def _as_floats(values: ArrayLike) -> NDArray[np.floating[Any]]:

@@ -1,7 +1,8 @@
 """LdpStrategy: a Flower strategy whose protocol is written as a generator.
 
 A subclass writes its protocol the way the paper prints it: it yields a question
-to a cohort and gets the estimate of the answers' mean back. All else that Flower
+to a cohort and gets the estimate of the answers' mean back (or, from randomizers
+whose reports do not add up, the single reports). All else that Flower
 needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
@@ -10,7 +11,9 @@ import secrets
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, ClassVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -20,14 +23,15 @@ from ldp_flower.keys import HASH_END
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer
 
-from .exchange import Ask, Exchange, wait_for_nodes
+from .exchange import Answers, Ask, Exchange, wait_for_nodes
 from .population import Cohort, Population
 from .result import Fit, PrivacySpent, Result
 from .store import RunStore
 
 logger = logging.getLogger("flwr")
 
-Protocol = Generator[Ask, Estimate, Fit]
+#: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
+Protocol = Generator[Ask, Any, Fit]
 
 
 class TooFewReports(RuntimeError):
@@ -48,6 +52,9 @@ class LdpStrategy(Strategy):
     clients check every query by themselves.
     """
 
+    #: What :meth:`start` returns.
+    result_type: ClassVar[type[Result]] = Result
+
     _exchange: Exchange
     _population: Population
     _running: Protocol
@@ -58,7 +65,7 @@ class LdpStrategy(Strategy):
         self._ask: Ask | None = None
         self._fit: Fit | None = None
         self._asked: list[Ask] = []
-        self._result = Result()
+        self._result = self.result_type()
 
     @abstractmethod
     def protocol(self) -> Protocol:
@@ -98,19 +105,19 @@ class LdpStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Hand the mean over whoever answered to the protocol."""
+        """Hand what came back to the protocol."""
         for reply in replies:
             self._exchange.receive(server_round, reply.metadata.src_node_id, reply)
         ask = self._current_ask()
-        summary, step = self._exchange.add_up(server_round, ask, self._population)
+        answer, step = self._exchange.answer(server_round, ask, self._population)
         self._result.steps.append(step)
         self._result.num_reports += step.reports
         self._asked.append(ask)
         logger.info("\t└──> %s", step)
         if step.reports < self.min_reports:
             raise TooFewReports(f"{step}. At least {self.min_reports} reports are needed.")
-        self._advance(ask.randomizer.estimate(summary))
-        arrays = ArrayRecord([self._fit.coef]) if self._fit else None
+        self._advance(answer)
+        arrays = self._fit.arrays if self._fit else None
         return arrays, MetricRecord({**step.counts()})
 
     def configure_evaluate(
@@ -235,7 +242,7 @@ class LdpStrategy(Strategy):
         kept.put("seeded", seeded)
         self._population = Population(nodes, kept.get("salt"))
         self._asked, self._fit = [], None
-        self._result = Result(num_users=self.num_users, steps=[step])
+        self._result = self.result_type(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
         if self.num_users < self.min_reports:
@@ -253,17 +260,17 @@ class LdpStrategy(Strategy):
             raise RuntimeError("No protocol is running; call start.")
         return self._ask
 
-    def _advance(self, estimate: Estimate | None) -> None:
+    def _advance(self, answer: Estimate | Answers | None) -> None:
         try:
-            self._ask = self._running.send(estimate)  # type: ignore[arg-type]
+            self._ask = self._running.send(answer)
         except StopIteration as end:
             self._ask, self._fit = None, end.value
 
     def _finished(self, fit: Fit, seeded: bool) -> Result:
         result = self._result
-        result.coef, result.std_error = fit.coef, fit.std_error
-        result.notes += fit.notes
-        result.arrays = ArrayRecord([fit.coef])
+        for found in fields(fit):
+            setattr(result, found.name, getattr(fit, found.name))
+        result.arrays = fit.arrays
         # Costs add up where cohorts overlap; the sum is largest at the low end of one.
         places = {ask.cohort.low for ask in self._asked}
         costs = [[ask.randomizer for ask in self._asked if _meets(ask, at)] for at in places]

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from ldp_flower.keys import NodeKeys, Slots
 from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
-from ldp_flower.randomizers import Randomizer, Summary
+from ldp_flower.randomizers import Estimate, Randomizer, Summary
+from ldp_flower.randomness import Words
 
 from .population import Cohort, Population
 from .result import Step
@@ -47,6 +49,27 @@ class Ask:
     randomizer: Randomizer
     arrays: Arrays = field(default_factory=dict)
     params: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Single reports, from a randomizer whose reports do not add up.
+
+    Attributes
+    ----------
+    reports : ndarray, shape (users, *report_shape)
+        The reports.
+    coins : ndarray of uint64, shape (users,)
+        The public coins that they were made with.
+    """
+
+    reports: NDArray[np.generic]
+    coins: Words
+
+    @property
+    def count(self) -> int:
+        """Number of reports."""
+        return len(self.reports)
 
 
 class Exchange:
@@ -157,9 +180,20 @@ class Exchange:
             for node in self._waiting(step, population.addressed(cohort))
         ]
 
-    def add_up(self, number: int, ask: Ask, population: Population) -> tuple[Summary, Step]:
-        """Check and add up the stored replies of a step, node by node in a fixed order."""
-        total = Summary.empty(ask.randomizer.size)
+    def answer(
+        self, number: int, ask: Ask, population: Population
+    ) -> tuple[Estimate | Answers, Step]:
+        """Check and put together the stored replies of a step, node by node in a fixed order.
+
+        Returns
+        -------
+        answer : Estimate or Answers
+            The mean over whoever answered, or their reports where these do not add up.
+        step : Step
+            What became of the question.
+        """
+        randomizer = ask.randomizer
+        parts: list[Summary | Answers] = []
         errors = rejected = silent = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)
@@ -172,18 +206,19 @@ class Exchange:
                 silent += 1
             else:
                 keys = population.nodes[node]
-                summary = _checked(content, number, ask, keys, population.salt, slots)
-                if summary is None:
+                part = _checked(content, number, ask, keys, population.salt, slots)
+                if part is None:
                     rejected += 1
                 else:
-                    total += summary
-        return total, Step(
+                    parts.append(part)
+        answer = _together(randomizer, parts)
+        return answer, Step(
             number,
             ask.statistic,
-            type(ask.randomizer).__name__,
-            ask.randomizer.report_bytes,
+            type(randomizer).__name__,
+            randomizer.report_bytes,
             ask.cohort.size,
-            total.count,
+            answer.count,
             errors,
             rejected,
             silent,
@@ -221,14 +256,16 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[in
 
 def _checked(
     content: bytes, number: int, ask: Ask, keys: NodeKeys, salt: int, slots: Slots
-) -> Summary | None:
-    """Return a node's sums, or None if they cannot come from the users who were asked."""
+) -> Summary | Answers | None:
+    """Return a node's part, or None if it cannot come from the users who were asked."""
     try:
         arrays = Report.from_bytes(content).arrays
     except MessageError:
         return None
     randomizer = ask.randomizer
     if "reports" not in arrays:
+        if not randomizer.summable:
+            return None
         count = arrays["count"]
         if count.shape != (1,) or not 1 <= count[0] <= len(slots):
             return None
@@ -242,7 +279,18 @@ def _checked(
         return None
     if not randomizer.well_formed(reports, len(answered)):
         return None
-    return randomizer.summarize(reports, keys.coins(salt, number, answered))
+    coins = keys.coins(salt, number, answered)
+    return randomizer.summarize(reports, coins) if randomizer.summable else Answers(reports, coins)
+
+
+def _together(randomizer: Randomizer, parts: list[Summary | Answers]) -> Estimate | Answers:
+    if randomizer.summable:
+        summaries = [part for part in parts if isinstance(part, Summary)]
+        return randomizer.estimate(sum(summaries, Summary.empty(randomizer.size)))
+    single = [part for part in parts if isinstance(part, Answers)]
+    nothing = np.empty((0, *randomizer.report_shape), randomizer.report_dtype)
+    reports = np.concatenate([nothing, *(part.reports for part in single)])
+    return Answers(reports, np.concatenate([np.empty(0, np.uint64), *(p.coins for p in single)]))
 
 
 def _census_content(content: RecordDict) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any
 
 import flwr.serverapp.strategy as flower
 import numpy as np
+from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
@@ -95,7 +96,7 @@ class PrivacySpent:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a protocol computes.
+    """What a protocol computes; the result has fields of the same names.
 
     Attributes
     ----------
@@ -110,6 +111,11 @@ class Fit:
     coef: Floats
     std_error: Floats
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The estimate as Flower's record."""
+        return ArrayRecord([self.coef])
 
 
 @dataclass(repr=False)

@@ -1,0 +1,18 @@
+"""Statistics: what a query may ask about each user, computed for all users at once.
+
+A statistic is a pure function of the users and of the query's public arrays and
+numbers; row i of its result depends on user i's rows alone. It may be wrong about
+its own user without harm (the randomizer brings any value into its domain), but
+never mix users: rows are reduced by operations whose result for one user does not
+depend, to the last bit, on which other users are in the batch (see :mod:`.rows`).
+"""
+
+from collections.abc import Mapping
+
+from .regression import REGRESSION
+from .statistic import Statistic
+
+#: The closed registry: the only statistics that a query can name.
+STATISTICS: Mapping[str, Statistic] = {**REGRESSION}
+
+__all__ = ["STATISTICS", "Statistic"]

@@ -1,0 +1,69 @@
+"""Statistics of linear regression: gradients of the squared loss and what goes with them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.messages import Arrays
+from ldp_flower.users import Users
+
+from .rows import Floats, dot, mean_over_rows
+from .statistic import Params, Statistic, one, per_coordinate
+
+
+def gradient(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return each user's mean gradient of the squared loss at ``theta``.
+
+    ``arrays["theta"]``, shape (num_features,); ``arrays["coordinates"]`` (optional):
+    the coordinates wanted, by default all. ``params["feature_bound"]`` clips features
+    to ``[-bound, bound]``, ``params["residual_bound"]`` the residual ``<x, theta> - y``
+    (both optional).
+    """
+    features: NDArray[Any] = users.features
+    if "feature_bound" in params:
+        features = np.clip(features, -params["feature_bound"], params["feature_bound"])
+    residual = dot(features, arrays["theta"]) - users.targets
+    if "residual_bound" in params:
+        residual = np.clip(residual, -params["residual_bound"], params["residual_bound"])
+    mean = mean_over_rows(users, residual, features)
+    return mean[:, arrays["coordinates"]] if "coordinates" in arrays else mean
+
+
+def gradient_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return log(norm of the mean gradient / ``centre``) / ``log_range``, shape (users, 1)."""
+    gradients = gradient(users, arrays, {})
+    norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
+    tiny = np.finfo(np.float64).tiny
+    logs = np.log(np.maximum(norms, tiny) / params["centre"]) / params["log_range"]
+    return np.asarray(logs[:, None])
+
+
+def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return the mean of min(<x, direction>**2, ``cap``), moved to [-1, 1], shape (users, 1)."""
+    squares = np.minimum(dot(users.features, arrays["direction"]) ** 2, params["cap"])
+    return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (params["cap"] / 2) - 1
+
+
+REGRESSION: Mapping[str, Statistic] = {
+    "gradient": Statistic(
+        gradient,
+        per_coordinate,
+        vectors=frozenset({"theta"}),
+        optional_params=frozenset({"feature_bound", "residual_bound"}),
+        coordinates=True,
+    ),
+    "gradient_norm": Statistic(
+        gradient_norm,
+        one,
+        vectors=frozenset({"theta"}),
+        params=frozenset({"centre", "log_range"}),
+    ),
+    "curvature": Statistic(
+        curvature,
+        one,
+        vectors=frozenset({"direction"}),
+        params=frozenset({"cap"}),
+    ),
+}

@@ -1,0 +1,89 @@
+"""What a statistic is, and what a query for one must and may contain."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.messages import Arrays, MessageError
+from ldp_flower.users import Users
+
+from .rows import Floats
+
+Params = Mapping[str, float]
+
+
+def one(num_features: int, arrays: Arrays, params: Params) -> int:
+    """Return 1: a value is one number."""
+    return 1
+
+
+def per_coordinate(num_features: int, arrays: Arrays, params: Params) -> int:
+    """Return the number of wanted coordinates, by default of features."""
+    return len(arrays["coordinates"]) if "coordinates" in arrays else num_features
+
+
+def set_size(num_features: int, arrays: Arrays, params: Params) -> int:
+    """Return ``params["set_size"]``: a value is so many item numbers."""
+    return int(params["set_size"])
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A statistic and what a query for it must and may contain.
+
+    Attributes
+    ----------
+    compute : callable
+        The function ``(users, arrays, params) -> values``, values of shape (users, width).
+    width : callable
+        The function ``(num_features, arrays, params) -> width``.
+    vectors : frozenset of str
+        Required arrays with one number per feature.
+    weights : frozenset of str
+        Required arrays with one number per wanted coordinate.
+    params, optional_params : frozenset of str
+        Numbers, all positive.
+    coordinates : bool
+        Whether the query may name the coordinates that are wanted.
+    """
+
+    compute: Callable[[Users, Arrays, Params], Floats]
+    width: Callable[[int, Arrays, Params], int]
+    vectors: frozenset[str] = frozenset()
+    weights: frozenset[str] = frozenset()
+    params: frozenset[str] = frozenset()
+    optional_params: frozenset[str] = frozenset()
+    coordinates: bool = False
+
+    def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
+        """Raise MessageError unless arrays, params and the randomizer's width fit."""
+        required = self.vectors | self.weights
+        optional = {"coordinates"} if self.coordinates else set()
+        if set(arrays) - optional != required:
+            raise MessageError(f"Expected the arrays {sorted(required)}, got {sorted(arrays)}.")
+        if not self.params <= set(params) <= self.params | self.optional_params:
+            raise MessageError(f"Expected the numbers {sorted(self.params)}, got {sorted(params)}.")
+        if any(value <= 0 for value in params.values()):
+            raise MessageError("Expected positive numbers.")
+        if "coordinates" in arrays:
+            _check_coordinates(arrays["coordinates"], num_features)
+        wanted = per_coordinate(num_features, arrays, params)
+        for names, length in ((self.vectors, num_features), (self.weights, wanted)):
+            for name in names:
+                if arrays[name].shape != (length,) or arrays[name].dtype != np.float64:
+                    raise MessageError(f"Expected {length} floats in {name}.")
+        expected = self.width(num_features, arrays, params)
+        if width != expected:
+            raise MessageError(f"Expected a randomizer of {expected} coordinates, got {width}.")
+
+
+def _check_coordinates(coordinates: NDArray[Any], num_features: int) -> None:
+    if coordinates.ndim != 1 or coordinates.dtype != np.int64 or not len(coordinates):
+        raise MessageError("Expected a list of coordinates.")
+    if coordinates.min() < 0 or coordinates.max() >= num_features:
+        raise MessageError(f"Expected coordinates from 0 to {num_features - 1}.")
+    if len(np.unique(coordinates)) != len(coordinates):
+        raise MessageError("Expected distinct coordinates.")
