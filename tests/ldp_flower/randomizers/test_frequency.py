@@ -283,6 +283,14 @@ def test_a_users_report_does_not_depend_on_the_others(oracle):
 
 
 @each
+def test_how_many_users_are_randomised_at_a_time_does_not_matter(oracle, monkeypatch):
+    values = some_values(oracle, 50)
+    whole = oracle.randomize(values, keyed(50))
+    monkeypatch.setattr("ldp_flower.randomizers.base._BLOCK_ENTRIES", 35)
+    np.testing.assert_array_equal(oracle.randomize(values, keyed(50)), whole)
+
+
+@each
 def test_summaries_of_parts_add_up_and_are_accepted(oracle):
     reports = oracle.randomize(some_values(oracle, 40), keyed(40))
     coins = public_coins(40)

@@ -8,6 +8,7 @@ import pytest
 
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.randomizers.hypercube import _cap, best_subset
+from ldp_flower.randomness import KeyedRandom, derive
 
 
 def output_law(epsilon, subset, agreements, closed=False):
@@ -89,8 +90,6 @@ def test_the_sampler_has_the_enumerated_law(epsilon, dim):
 
 
 def _default_coins(users):
-    from ldp_flower.randomness import derive
-
     return derive(np.arange(users, dtype=np.uint64))
 
 
@@ -134,6 +133,19 @@ def test_every_coordinate_is_assigned_equally_often():
     counts = np.bincount(mechanism.assigned(_default_coins(100_000)).ravel(), minlength=10)
     expected = 100_000 * mechanism.subset / 10
     assert np.abs(counts - expected).max() < 5 * math.sqrt(expected)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_only_the_assigned_coordinates_are_read(bad):
+    mechanism, users = SubsetHypercube(4.0, 10), 400
+    values = np.tile(np.linspace(-1, 1, 10), (users, 1))
+    odd, states = values.copy(), _default_coins(users)
+    odd[:, 3] = bad
+    reads = (mechanism.assigned(states) == 3).any(axis=1)
+    values[reads] = 0.0
+    reports = [mechanism.randomize(rows, KeyedRandom(states)) for rows in (odd, values)]
+    assert 0 < reads.sum() < users
+    np.testing.assert_array_equal(*reports)
 
 
 def test_report_size_is_one_or_two_bytes():
