@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from word_sources import Fixed, Recorder
 
 from ldp_flower.randomizers import (
     HadamardResponse,
@@ -20,7 +21,7 @@ from ldp_flower.randomizers import (
     Summary,
     randomizer_from_config,
 )
-from ldp_flower.randomness import KeyedRandom, NumpyRandom, RandomSource, derive
+from ldp_flower.randomness import KeyedRandom, derive
 
 WORDS = 2**64
 SINGLE = (
@@ -49,18 +50,6 @@ def some_values(oracle, users, seed=0):
     rng = np.random.default_rng(seed)
     keys = rng.exponential(np.arange(1, oracle.domain_size + 1), (users, oracle.domain_size))
     return np.argsort(keys, axis=1)[:, : oracle.width].astype(float)
-
-
-class Fixed(RandomSource):
-    """Hands out given words, row by row, so that every path of a sampler can be tried."""
-
-    def __init__(self, words):
-        self._words = np.array(words, np.uint64)
-
-    def words(self, shape):
-        width = math.prod(shape[1:])
-        drawn, self._words = self._words[:, :width], self._words[:, width:]
-        return drawn.reshape(shape).copy()
 
 
 def residues(divisor):
@@ -236,18 +225,6 @@ def test_counts_of_a_population(oracle):
     np.testing.assert_allclose(dense.sum(axis=0), counts, rtol=1e-9)
     np.testing.assert_allclose((dense**2).sum(axis=0), oracle.summarize(reports).sum_of_squares)
     assert np.abs(dense).max() <= oracle.bound
-
-
-class Recorder(NumpyRandom):
-    """Remembers how many words were asked for."""
-
-    def __init__(self):
-        super().__init__(np.random.default_rng(3))
-        self.shapes = []
-
-    def words(self, shape):
-        self.shapes.append(shape)
-        return super().words(shape)
 
 
 @each
