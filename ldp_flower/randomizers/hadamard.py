@@ -19,9 +19,9 @@ _ONE = np.uint64(1)
 class HadamardResponse(FrequencyOracle):
     """Randomiser for one item: a column where the item's Hadamard row is positive.
 
-    The cheapest oracle to read, O(n + K log K) for n reports. For rare items
-    :class:`SubsetSelection` has less variance at every epsilon: as good as the same
-    for small epsilon, it is 1.3 times less at epsilon 1 and 14 times at 4.
+    The cheapest oracle to read, O(n + K log K) for n reports. For rare items its
+    variance exceeds that of :class:`SubsetSelection` at every epsilon: hardly if
+    epsilon is small, 1.3 times at epsilon 1 and 14 times at 4.
 
     Parameters
     ----------
