@@ -16,6 +16,7 @@ row: row ``i`` of whatever is drawn belongs to user ``i`` alone.
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,11 @@ class RandomSource(ABC):
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words of the given shape."""
 
+    def blocks(self, users: int, size: int) -> Iterator[tuple[slice, "RandomSource"]]:
+        """Yield runs of ``size`` users in turn, each with the source to draw for it from."""
+        for start in range(0, users, size):
+            yield slice(start, min(start + size, users)), self
+
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
         """Draw uniforms of 52 bits from the open interval (0, 1): odd multiples of 2**-53."""
         words = self.words(shape)
@@ -108,14 +114,27 @@ class KeyedRandom(RandomSource):
         self._states = states
         self._position = 0
 
+    def _check(self, users: int) -> None:
+        if users != len(self._states):
+            raise ValueError(f"Expected {len(self._states)} users, got {users}.")
+
     def skip(self, words: Words) -> "KeyedRandom":
         """Return these streams from ``words[i]`` words after the start of user i's."""
         return KeyedRandom(self._states + words * _GOLDEN)
 
+    def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
+        """Yield runs of users, each with the streams of its own, and go on behind them."""
+        self._check(users)
+        begin = self._position
+        for run, _ in super().blocks(users, size):
+            streams = KeyedRandom(self._states[run])
+            streams._position = begin
+            yield run, streams
+            self._position = streams._position
+
     def words(self, shape: tuple[int, ...]) -> Words:
         """Draw uniform 64-bit words; ``shape[0]`` must be the number of users."""
-        if shape[0] != len(self._states):
-            raise ValueError(f"Expected shape[0] = {len(self._states)} users, got {shape[0]}.")
+        self._check(shape[0])
         width = int(np.prod(shape[1:]))
         counters = np.arange(self._position + 1, self._position + width + 1, dtype=np.uint64)
         counters *= _GOLDEN

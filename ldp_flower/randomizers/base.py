@@ -13,10 +13,16 @@ from ..randomness import RandomSource, Words, as_source, derive
 Floats = NDArray[np.float64]
 Reports = NDArray[np.generic]
 
+_BLOCK_ENTRIES = 1 << 18  # elements of reports drawn at a time, so that they stay in the cache
+
 
 def _coins(num_users: int, coins: Words | None) -> Words:
     """Return the public coins, by default one 64-bit state per row from its index."""
-    return derive(np.arange(num_users, dtype=np.uint64)) if coins is None else coins
+    if coins is None:
+        return derive(np.arange(num_users, dtype=np.uint64))
+    if len(coins) != num_users:
+        raise ValueError(f"Expected {num_users} coins, one per user, got {len(coins)}.")
+    return coins
 
 
 @dataclass(frozen=True)
@@ -168,7 +174,8 @@ class Randomizer(ABC):
         ----------
         values : array_like, shape (users, width)
             The users' values. Whatever they are, they are brought into the
-            mechanism's domain: a row with a NaN or an infinity becomes its centre.
+            mechanism's domain: a row with a NaN or an infinity, in a coordinate that
+            the mechanism reads, becomes its centre.
         rng : RandomSource or numpy.random.Generator
             Private randomness.
         coins : ndarray of uint64, shape (users,), optional
@@ -184,14 +191,20 @@ class Randomizer(ABC):
         ValueError
             If the shape of ``values`` is wrong.
         """
-        values = np.asarray(values, np.float64)
+        values = np.asarray(values)
         if values.ndim != 2 or values.shape[1] != self.width:
             raise ValueError(f"Expected values of shape (users, {self.width}), got {values.shape}.")
+        users = len(values)
+        coins = _coins(users, coins)
+        reports = np.empty((users, *self.report_shape), self.report_dtype)
+        size = max(1, _BLOCK_ENTRIES // math.prod(self.report_shape))
         # Overflow is harmless (what overflows is clipped) unless it is made an error,
         # which would say that it happened.
         with np.errstate(all="ignore"):
-            values = self._with_centres(values)
-            return self._randomize(values, as_source(rng), _coins(len(values), coins))
+            for run, source in as_source(rng).blocks(users, size):
+                block = self._with_centres(np.asarray(values[run], np.float64))
+                reports[run] = self._randomize(block, source, coins[run])
+        return reports
 
     def _with_centres(self, values: Floats) -> Floats:
         """Replace rows that are not finite, copying only if there are any."""

@@ -141,12 +141,16 @@ class Codebook(Randomizer):
 
     @property
     def variance(self) -> float:
-        """``bound**2 (1 - (1 - E<V,u>**2) / dim) / dim``, exact on the sphere.
+        """The larger of the exact variances at the centre of the ball and on its sphere.
 
-        On the sphere the added coordinate of V is at right angles to u and takes
-        its share of V's unit length; nearer the centre it takes more.
+        V has unit length, less its added coordinate, whose square is E<V,u>**2 on
+        average at the centre and (1 - E<V,u>**2) / dim on the sphere. In between the
+        variance is linear in the square of the value's length.
         """
-        return self.bound**2 * (1 - (1 - self._design[2]) / self.dim) / self.dim
+        rest = 1 - self._design[2]
+        centre = self.bound**2 * rest
+        sphere = self.bound**2 * (1 - rest / self.dim) - self.radius**2
+        return max(centre, sphere) / self.dim
 
     @property
     def bound(self) -> float:

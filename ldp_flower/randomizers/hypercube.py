@@ -80,9 +80,9 @@ class SubsetHypercube(Randomizer):
        (the likely set) or fewer do. The sizes of the two sets depend on public
        parameters only, so any output's probabilities differ by at most exp(epsilon)
        for any two sign vectors.
-    3. The sign vector is a randomised function of the value, and mixing keeps the
-       bound; clipping happens first, and a row that is not finite becomes 0. The
-       guarantee therefore holds for every input.
+    3. The sign vector is a randomised function of the assigned coordinates, and mixing
+       keeps the bound; clipping happens first, and if one of them is not finite they
+       all become 0. The guarantee therefore holds for every input.
     4. The assigned coordinates are public and do not depend on data.
     """
 
@@ -154,9 +154,14 @@ class SubsetHypercube(Randomizer):
         index[~likely] += np.uint64(choice.num_likely)
         return self._agreeing(signs, self._patterns[index])
 
+    def _with_centres(self, values: Floats) -> Floats:
+        # Most coordinates are never read, and reading them all would cost more than the rest.
+        return values
+
     def _chances(self, values: Floats, coins: Words) -> Floats:
         """Return the probabilities with which assigned coordinates become positive signs."""
-        chosen = np.take_along_axis(values, self.assigned(coins), axis=1) / self.radius
+        chosen = np.take_along_axis(values, self.assigned(coins), axis=1)
+        chosen = super()._with_centres(chosen) / self.radius
         return np.asarray((1 + np.clip(chosen, -1, 1)) / 2)
 
     def _agreeing(self, signs: NDArray[Any], agreement: NDArray[np.uint32]) -> Reports:

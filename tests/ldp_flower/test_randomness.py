@@ -42,6 +42,16 @@ def test_large_and_small_draws_agree():
     np.testing.assert_array_equal(wide[:3], KeyedRandom(STATES[:3]).words((3, 40)))
 
 
+def test_runs_of_users_draw_what_all_would_draw_together():
+    source, together = KeyedRandom(STATES[:7]), KeyedRandom(STATES[:7])
+    for width in (2, 3):  # the second time the streams go on
+        blocks = source.blocks(7, 3)
+        drawn = [part.words((run.stop - run.start, width)) for run, part in blocks]
+        assert [len(words) for words in drawn] == [3, 3, 1]
+        np.testing.assert_array_equal(np.vstack(drawn), together.words((7, width)))
+    np.testing.assert_array_equal(source.words((7, 1)), together.words((7, 1)))
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
 def test_draws_have_their_laws(source):
     # Kolmogorov-Smirnov at level 1e-6 on each of two laws and three sources; the
@@ -59,8 +69,10 @@ def test_streams_of_neighbouring_users_are_uncorrelated():
 
 
 def test_wrong_number_of_users_is_refused():
-    with pytest.raises(ValueError, match=r"Expected shape\[0\] = 4 users, got 3"):
-        KeyedRandom(STATES[:4]).words((3, 2))
+    source = KeyedRandom(STATES[:4])
+    for draw in (lambda: source.words((3, 2)), lambda: next(source.blocks(3, 2))):
+        with pytest.raises(ValueError, match="Expected 4 users, got 3"):
+            draw()
 
 
 def test_uniforms_are_open_at_both_ends():

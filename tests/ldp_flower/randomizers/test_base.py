@@ -24,7 +24,7 @@ from ldp_flower.randomizers import (
     Summary,
     randomizer_from_config,
 )
-from ldp_flower.randomness import KeyedRandom, derive
+from ldp_flower.randomness import KeyedRandom, SystemRandom, derive
 
 MECHANISMS = [
     Codebook(1.0, 5, radius=2.0, num_codewords=16),
@@ -108,6 +108,20 @@ def test_a_users_report_does_not_depend_on_the_others(mechanism):
     values[20] = 1e9
     after = mechanism.randomize(values, keyed(50))
     np.testing.assert_array_equal(np.delete(after, 20, axis=0), np.delete(before, 20, axis=0))
+
+
+@each
+def test_how_many_users_are_randomised_at_a_time_does_not_matter(mechanism, monkeypatch):
+    rng = np.random.default_rng(2)
+    values = rng.standard_normal((50, mechanism.width))
+    values[[7, 30], -1] = np.nan
+    whole = mechanism.randomize(values, keyed(50))
+    monkeypatch.setattr("ldp_flower.randomizers.base._BLOCK_ENTRIES", 35)
+    np.testing.assert_array_equal(mechanism.randomize(values, keyed(50)), whole)
+    for source in (SystemRandom(), rng):
+        assert mechanism.well_formed(mechanism.randomize(values, source), 50)
+    with pytest.raises(ValueError, match="Expected 50 coins, one per user, got 51"):
+        mechanism.randomize(values, keyed(50), derive(np.arange(51, dtype=np.uint64)))
 
 
 @each

@@ -30,6 +30,22 @@ def test_sigma_over_sensitivity_is_that_of_the_published_table(epsilon, sigmas):
         assert 1 / gaussian_mu(epsilon, delta) == pytest.approx(sigma, abs=6e-4)
 
 
+@pytest.mark.parametrize(
+    ("dim", "delta", "moments"),
+    [
+        (8, 1e-5, (1582, 445, 127, 37, 11.5)),
+        (8, 1e-6, (2078, 571, 159, 46, 13.6)),
+        (64, 1e-5, (12658, 3563, 1018, 299, 92)),
+        (64, 1e-6, (16621, 4569, 1274, 365, 109)),
+        (256, 1e-5, (50633, 14252, 4071, 1197, 369)),
+        (1024, 1e-5, (202533, 57007, 16283, 4788, 1476)),
+    ],
+)
+def test_noise_of_a_vector_is_that_of_the_published_table(dim, delta, moments):
+    found = [GaussianMechanism(e, dim, delta=delta).variance * dim for e in (0.5, 1, 2, 4, 8)]
+    assert found == pytest.approx(moments, rel=0.02)
+
+
 def test_the_classical_formula_violates_its_delta():
     sigma = math.sqrt(2 * math.log(1.25 / 1e-2)) / 10
     assert gaussian_delta(10, 1 / sigma) == pytest.approx(0.0406, rel=0.01)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from ldp_flower.randomizers import HadamardResponse
+from ldp_flower.randomizers import HadamardResponse, SubsetSelection
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -14,6 +14,18 @@ def test_variance_is_that_of_the_literature(epsilon):
         oracle = HadamardResponse(epsilon, domain_size)
         assert oracle.variance == pytest.approx(((e + 1) / (e - 1)) ** 2, rel=1e-9)
         assert oracle.variance_at(1.0) == pytest.approx(oracle.variance - 1, rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
+@pytest.mark.parametrize("domain_size", [2, 3, 4, 8, 100, 1024])
+def test_subset_selection_has_less_variance_than_any_number_of_blocks(epsilon, domain_size):
+    chosen, e = SubsetSelection(epsilon, domain_size), math.exp(epsilon)
+    oracle = HadamardResponse(epsilon, domain_size)
+    assert chosen.variance_at(1 / domain_size) < oracle.variance_at(1 / domain_size)
+    # The block form, for blocks that are equally popular; one block is the form here
+    blocks = [(e + 2 * b - 1) ** 2 / b / (e - 1) ** 2 for b in 2 ** np.arange(11)]
+    assert blocks[0] == pytest.approx(oracle.variance)
+    assert chosen.variance < min(blocks)
 
 
 @pytest.mark.parametrize(("domain_size", "order"), [(2, 4), (3, 4), (4, 8), (7, 8), (1024, 2048)])

@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from ldp_flower.randomizers import SubsetHypercube
+from ldp_flower.randomizers import PrivUnit, SubsetHypercube
 from ldp_flower.randomizers.hypercube import _cap, best_subset
+from ldp_flower.randomness import KeyedRandom, derive
 
 
 def output_law(epsilon, subset, agreements, closed=False):
@@ -89,29 +90,51 @@ def test_the_sampler_has_the_enumerated_law(epsilon, dim):
 
 
 def _default_coins(users):
-    from ldp_flower.randomness import derive
-
     return derive(np.arange(users, dtype=np.uint64))
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "subset", "variance"),
+    ("epsilon", "subset", "variance", "in_ball"),
     [
-        (0.25, 1, 64.7),
-        (0.5, 1, 16.7),
-        (1, 1, 4.68),
-        (1.25, 1, 3.25),
-        (1.5, 2, 2.31),
-        (2, 2, 1.32),
-        (3, 3, 0.671),
-        (4, 4, 0.422),
-        (8, 15, 0.140),
+        (0.25, 1, 64.7, 100),
+        (0.5, 1, 16.7, 25.1),
+        (1, 1, 4.68, 6.32),
+        (1.25, 1, 3.25, 4.06),
+        (1.5, 2, 2.31, 2.84),
+        (2, 2, 1.32, 1.62),
+        (2.5, 2, 0.922, 1.05),
+        (3, 3, 0.671, 0.743),
+        (4, 4, 0.422, 0.436),
+        (5, 11, 0.294, 0.293),
+        (6, 15, 0.217, 0.215),
+        (8, 15, 0.140, 0.135),
     ],
 )
-def test_subset_size_and_variance_are_those_of_the_published_table(epsilon, subset, variance):
-    mechanism = SubsetHypercube(epsilon, 64)
+def test_subset_size_and_variance_are_those_of_the_published_table(
+    epsilon, subset, variance, in_ball
+):
+    mechanism = SubsetHypercube(epsilon, 256)
     assert mechanism.subset == subset
-    assert mechanism.variance / 64 == pytest.approx(variance, rel=0.005)
+    assert mechanism.variance / 256 == pytest.approx(variance, rel=0.005)
+    # What the ball around the box costs instead, also per coordinate and dimension
+    assert PrivUnit(epsilon, 256, radius=16.0).variance / 256 == pytest.approx(in_ball, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("dim", "variances"),
+    [
+        (8, {0.5: 133, 1: 37, 2: 11, 4: 3.4}),
+        (64, {0.5: 1067, 1: 300, 2: 85, 4: 27, 8: 9}),
+        # Published at epsilon 8: 34 and 138, of larger subsets than fit into two bytes
+        (256, {0.5: 4268, 1: 1199, 2: 338, 4: 108}),
+        (1024, {0.5: 17071, 1: 4795, 2: 1354, 4: 432}),
+    ],
+)
+def test_variance_grows_with_the_dimension_as_published(dim, variances):
+    for epsilon, variance in variances.items():
+        found = SubsetHypercube(epsilon, dim).variance
+        # 2 %, or half a unit of a number printed without decimals
+        assert found == pytest.approx(variance, rel=0.02, abs=0.5 if variance > 4 else 0.05)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
@@ -134,6 +157,19 @@ def test_every_coordinate_is_assigned_equally_often():
     counts = np.bincount(mechanism.assigned(_default_coins(100_000)).ravel(), minlength=10)
     expected = 100_000 * mechanism.subset / 10
     assert np.abs(counts - expected).max() < 5 * math.sqrt(expected)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_only_the_assigned_coordinates_are_read(bad):
+    mechanism, users = SubsetHypercube(4.0, 10), 400
+    values = np.tile(np.linspace(-1, 1, 10), (users, 1))
+    odd, states = values.copy(), _default_coins(users)
+    odd[:, 3] = bad
+    reads = (mechanism.assigned(states) == 3).any(axis=1)
+    values[reads] = 0.0
+    reports = [mechanism.randomize(rows, KeyedRandom(states)) for rows in (odd, values)]
+    assert 0 < reads.sum() < users
+    np.testing.assert_array_equal(*reports)
 
 
 def test_report_size_is_one_or_two_bytes():

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from word_sources import Fixed, Recorder
 
 from ldp_flower.randomizers import (
     OptimizedLocalHashing,
@@ -15,7 +16,7 @@ from ldp_flower.randomizers import (
     TreeHist,
     randomizer_from_config,
 )
-from ldp_flower.randomness import KeyedRandom, NumpyRandom, RandomSource, derive
+from ldp_flower.randomness import KeyedRandom, derive
 
 WORDS = 2**64
 TREES = [PrefixExtending(1.0, 20), PrefixExtending(4.0, 40), TreeHist(1.0, 20)]
@@ -29,18 +30,6 @@ def keyed(users, seed=0):
 
 def public_coins(users, salt=0):
     return derive(salt, np.arange(users, dtype=np.uint64))
-
-
-class Fixed(RandomSource):
-    """Hands out given words, row by row, so that every path of a sampler can be tried."""
-
-    def __init__(self, words):
-        self._words = np.array(words, np.uint64)
-
-    def words(self, shape):
-        width = math.prod(shape[1:])
-        drawn, self._words = self._words[:, :width], self._words[:, width:]
-        return drawn.reshape(shape).copy()
 
 
 def paths(tree):
@@ -104,18 +93,6 @@ def test_items_of_forty_bits_are_as_private(kind):
         assert set().union(*laws) == set(range(tree.num_buckets))
         found.append(log_ratio(laws))
     assert Decimal(2) - Decimal("1e-9") <= max(found) <= Decimal(2)
-
-
-class Recorder(NumpyRandom):
-    """Remembers how many words were asked for."""
-
-    def __init__(self):
-        super().__init__(np.random.default_rng(3))
-        self.shapes = []
-
-    def words(self, shape):
-        self.shapes.append(shape)
-        return super().words(shape)
 
 
 @each

@@ -61,24 +61,18 @@ def test_the_cosine_has_its_two_piece_law(dim):
 
 
 @pytest.mark.parametrize(
-    ("dim", "epsilon", "second_moment"),
+    ("dim", "optimised", "half_sphere"),
     [
-        (8, 0.5, 189.8),
-        (8, 4, 3.8),
-        (64, 1, 402),
-        (64, 8, 9.0),
-        (256, 2, 414),
-        (256, 8, 34.5),
-        (1024, 4, 446),
+        (8, (189.8, 48.1, 12.7, 3.8, 1.6), (196.8, 55.3, 20.4, 12.7, 11.8)),
+        (64, (1599, 402, 103, 28.1, 9.0), (1663, 467, 172, 107, 100)),
+        (256, (6434, 1618, 414, 112, 34.5), (6691, 1879, 692, 432, 402)),
+        (1024, (25772, 6479, 1655, 446, 137), (26802, 7528, 2772, 1730, 1610)),
     ],
 )
-def test_second_moments_are_those_of_the_published_table(dim, epsilon, second_moment):
-    assert PrivUnit(epsilon, dim).bound ** 2 == pytest.approx(second_moment, rel=0.01)
-
-
-def test_the_cap_beats_the_half_sphere():
-    assert PrivUnit(2.0, 64).bound ** 2 == pytest.approx(103.17, rel=1e-3)
-    assert DuchiBall(2.0, 64).bound ** 2 == pytest.approx(172.0, rel=1e-3)
+def test_second_moments_are_those_of_the_published_table(dim, optimised, half_sphere):
+    for cls, moments in ((PrivUnit, optimised), (DuchiBall, half_sphere)):
+        found = [cls(epsilon, dim).variance * dim for epsilon in (0.5, 1, 2, 4, 8)]
+        assert found == pytest.approx(moments, rel=0.02)
 
 
 @pytest.mark.parametrize("cls", [LiftedPrivUnit, DuchiBall])

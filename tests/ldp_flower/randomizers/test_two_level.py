@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from word_sources import Fixed
 
 from ldp_flower.randomizers import TwoLevel
-from ldp_flower.randomness import NumpyRandom, RandomSource
+from ldp_flower.randomness import NumpyRandom
 
 WORDS = 2**64
 
@@ -36,16 +37,6 @@ def test_the_reverse_ratios_are_covered_too(epsilon, likely, unlikely):
     assert most_unlikely <= bound * least_likely
     # within a set only the remainder of a division differs
     assert -(-WORDS // likely) <= bound * (WORDS // likely)
-
-
-class Fixed(RandomSource):
-    """Hands out given words: every word that decides can be tried."""
-
-    def __init__(self, words):
-        self._words = np.asarray(words, np.uint64)
-
-    def words(self, shape):
-        return self._words.reshape(shape).copy()
 
 
 def test_the_threshold_is_where_it_is_said_to_be():
