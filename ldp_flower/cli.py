@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -293,7 +293,7 @@ def protocols() -> None:
 # ----------------------------------------------------------------------------- audit
 
 
-def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy, Users]]":
+def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
     """Yield the variants for one and for several records per user, each with a population."""
     from .strategies import LdpIht
 

@@ -4,7 +4,7 @@ from .base import LdpStrategy, TooFewReports
 from .exchange import Ask
 from .ldp_iht import LdpIht
 from .population import Cohort
-from .result import Fit, PrivacySpent, Result, Step
+from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 
 __all__ = [
     "Ask",
@@ -12,6 +12,8 @@ __all__ = [
     "Fit",
     "LdpIht",
     "LdpStrategy",
+    "LinearResult",
+    "Outcome",
     "PrivacySpent",
     "Result",
     "Step",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Context
@@ -99,7 +99,7 @@ def extreme_users(num_features: int) -> dict[str, Users]:
     return users
 
 
-def recorded_queries(strategy: "LdpStrategy", users: Users, seed: int = 0) -> list[Query]:
+def recorded_queries(strategy: "LdpStrategy[Any]", users: Users, seed: int = 0) -> list[Query]:
     """Run a protocol on users in this process and return the queries that it sent."""
     from ..clients import LdpClientApp
 
