@@ -99,6 +99,25 @@ def extreme_users(num_features: int) -> dict[str, Users]:
     return users
 
 
+def extreme_holders(domain_size: int) -> dict[str, Users]:
+    """Return single users who hold items as unlike as can be, or what is no item."""
+    items = {
+        "first item": [0.0],
+        "last item": [domain_size - 1.0],
+        "both, and more rows": [0.0, domain_size - 1.0] * 10,
+        "no rows": [],
+        "NaN": [np.nan],
+        "infinite": [np.inf],
+        "negative": [-1.0],
+        "fraction": [0.5],
+        "outside": [1e300],
+    }
+    return {
+        name: Users(np.array(held)[:, None], np.zeros(len(held)), np.array([0, len(held)]))
+        for name, held in items.items()
+    }
+
+
 def recorded_queries(strategy: "LdpStrategy[Any]", users: Users, seed: int = 0) -> list[Query]:
     """Run a protocol on users in this process and return the queries that it sent."""
     from ..clients import LdpClientApp
