@@ -7,7 +7,8 @@ This package holds what clients and strategies agree on. The private half is
 from .budget import PrivacyPolicy
 from .generated import GeneratedUsers
 from .grid import InProcessGrid
+from .items import hash_items
 from .simulation import simulate
 from .users import Users
 
-__all__ = ["GeneratedUsers", "InProcessGrid", "PrivacyPolicy", "Users", "simulate"]
+__all__ = ["GeneratedUsers", "InProcessGrid", "PrivacyPolicy", "Users", "hash_items", "simulate"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -18,7 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from .audit import Audit, audit_handler, extreme_users, recorded_queries
+from .audit import Audit, audit_handler, extreme_holders, extreme_users, recorded_queries
 from .flower_run import FlowerError, Scalar, declared_config, override, private_superlink
 from .ledger import LedgerError, SqliteLedger
 from .processes import TimeIsUp, ended_by_signals
@@ -278,6 +278,13 @@ PROTOCOLS = [
         "1-2",
         "sparse linear regression, one or several records per user",
     ),
+    Protocol(
+        "HeavyHitters",
+        "user-level, pure epsilon",
+        "1",
+        "1-2, in small domains up to 64; more for sets of items",
+        "most frequent items and their counts, strings too; sparse distributions",
+    ),
 ]
 
 
@@ -293,7 +300,7 @@ def protocols() -> None:
 # ----------------------------------------------------------------------------- audit
 
 
-def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy, Users]]":
+def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
     """Yield the variants for one and for several records per user, each with a population."""
     from .strategies import LdpIht
 
@@ -306,14 +313,30 @@ def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy, U
         yield strategy, Users.from_rows(np.sign(features), np.sign(features[:, 0]), user)
 
 
-AUDITED = {"ldp-iht": _audited_ldp_iht}
+def _audited_heavy_hitters(
+    domain_size: int, epsilon: float
+) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield counts of items and of pairs of items, and the two ways through prefixes."""
+    from .strategies import HeavyHitters
+
+    users = Users.from_items(np.arange(3000) % domain_size, np.arange(3000) // 2)
+    yield HeavyHitters(domain_size, epsilon=epsilon), users
+    if domain_size > 2:
+        yield HeavyHitters(domain_size, epsilon=epsilon, set_size=2), users
+    for backend in ("prefix", "tree"):
+        yield HeavyHitters(domain_size, epsilon=epsilon, backend=backend), users
+
+
+AUDITED = {"ldp-iht": _audited_ldp_iht, "heavy-hitters": _audited_heavy_hitters}
+# The users whom an attack tries to tell apart, by default those of features and targets.
+CANDIDATES = {"heavy-hitters": extreme_holders}
 
 
 @app.command()
 def audit(
     protocol: Annotated[str, typer.Argument(help=f"One of: {', '.join(AUDITED)}.")],
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
-    dim: Annotated[int, typer.Option(min=2, help="Number of features.")] = 8,
+    dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
     reports: Annotated[
         int, typer.Option(min=100, help="Reports of either user that confirm a finding.")
     ] = 4000,
@@ -330,13 +353,14 @@ def audit(
     if protocol not in AUDITED:
         _fail(f"Expected a protocol in {sorted(AUDITED)}, got {protocol!r}.", USAGE)
     audits: list[Audit] = []
+    people = CANDIDATES.get(protocol, extreme_users)(dim)
     try:
         runs = list(AUDITED[protocol](dim, epsilon))
         with console.status("Recording the protocol's queries") as status:
             queries = [query for run in runs for query in recorded_queries(*run)]
             for number, query in enumerate(queries, 1):
                 status.update(f"Auditing query {number} of {len(queries)}: {query.statistic}")
-                found = audit_handler(query, extreme_users(dim), num_reports=reports, seed=seed)
+                found = audit_handler(query, people, num_reports=reports, seed=seed)
                 audits.append(found)
     except ValueError as error:
         _fail(str(error), USAGE)

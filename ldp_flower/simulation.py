@@ -4,7 +4,7 @@ The one module of this package that brings the two halves together.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from flwr.app import Context
 
@@ -16,15 +16,17 @@ from .users import Users
 if TYPE_CHECKING:
     from .strategies import LdpStrategy, Result
 
+R = TypeVar("R", bound="Result")
+
 
 def simulate(
-    strategy: "LdpStrategy",
+    strategy: "LdpStrategy[R]",
     users: Users | GeneratedUsers,
     *,
     seed: int | None = None,
     num_nodes: int = 1,
     policy: PrivacyPolicy | None = None,
-) -> "Result":
+) -> R:
     """Run a protocol on users in this process.
 
     Parameters
@@ -44,7 +46,7 @@ def simulate(
     Returns
     -------
     Result
-        See :class:`ldp_flower.strategies.Result`.
+        What the strategy returns, see :class:`ldp_flower.strategies.Result`.
     """
     from .clients import LdpClientApp
 

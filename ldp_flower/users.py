@@ -7,6 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .items import hash_items
+
 
 @dataclass(frozen=True, eq=False)
 class Users:
@@ -127,6 +129,49 @@ class Users:
         order = np.argsort(user, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(counts)])
         return cls(features[order], targets[order], offsets, names.astype(np.str_))
+
+    @classmethod
+    def from_items(
+        cls,
+        items: ArrayLike | Sequence[object],
+        groups: ArrayLike | Sequence[object] | None = None,
+        *,
+        num_bits: int = 40,
+    ) -> Self:
+        """Collect items into users: one item a row, in a single column of features.
+
+        Parameters
+        ----------
+        items : array_like of int or str, shape (rows,)
+            Item numbers, exact below 2**53, or strings, which become numbers below
+            ``2**num_bits`` by :func:`~ldp_flower.hash_items`.
+        groups : array_like of str or int, shape (rows,), optional
+            The user of each row, as in :meth:`from_rows`. By default each row is a
+            user of its own.
+        num_bits : int (default: 40)
+            Bits of the numbers of strings, 1 to 40.
+
+        Returns
+        -------
+        Users
+            Their targets are zero.
+
+        Raises
+        ------
+        ValueError
+            If items are neither integers nor strings, or shapes disagree.
+        """
+        numbers = np.asarray(items)
+        if numbers.dtype.kind == "O" and all(isinstance(name, str) for name in numbers.flat):
+            numbers = numbers.astype(np.str_)
+        if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iuU"):
+            raise ValueError(
+                "Expected items to be integers or strings of shape (rows,), "
+                f"got {numbers.dtype} of shape {numbers.shape}."
+            )
+        if numbers.dtype.kind == "U":
+            numbers = hash_items(numbers, num_bits)
+        return cls.from_rows(numbers.astype(np.float64)[:, None], np.zeros(len(numbers)), groups)
 
     def __getitem__(self, users: slice) -> Self:
         """Return a run of users, without copying their rows."""

@@ -2,16 +2,22 @@
 
 from .base import LdpStrategy, TooFewReports
 from .exchange import Ask
+from .heavy_hitters import HeavyHitters
+from .item_result import HeavyHittersResult
 from .ldp_iht import LdpIht
 from .population import Cohort
-from .result import Fit, PrivacySpent, Result, Step
+from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 
 __all__ = [
     "Ask",
     "Cohort",
     "Fit",
+    "HeavyHitters",
+    "HeavyHittersResult",
     "LdpIht",
     "LdpStrategy",
+    "LinearResult",
+    "Outcome",
     "PrivacySpent",
     "Result",
     "Step",

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Generic, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -25,21 +25,23 @@ from ldp_flower.validation import check_integer
 
 from .exchange import Answers, Ask, Exchange, wait_for_nodes
 from .population import Cohort, Population
-from .result import Fit, PrivacySpent, Result
+from .result import LinearResult, Outcome, PrivacySpent, Result
 from .store import RunStore
 
 logger = logging.getLogger("flwr")
 
 #: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
-Protocol = Generator[Ask, Any, Fit]
+Protocol = Generator[Ask, Any, Outcome]
+
+R = TypeVar("R", bound=Result)
 
 
 class TooFewReports(RuntimeError):
     """A step got, or would get, too few answers to go on."""
 
 
-class LdpStrategy(Strategy):
-    """Base class of all protocols.
+class LdpStrategy(Strategy, Generic[R]):
+    """Base class of all protocols, each with its type of result.
 
     Parameters
     ----------
@@ -53,17 +55,18 @@ class LdpStrategy(Strategy):
     """
 
     #: What :meth:`start` returns.
-    result_type: ClassVar[type[Result]] = Result
+    result_type: type[Any] = LinearResult
 
     _exchange: Exchange
     _population: Population
     _running: Protocol
+    _result: R
 
     def __init__(self, *, min_reports: int = 20) -> None:
         check_integer("min_reports", min_reports, 1)
         self.min_reports = min_reports
         self._ask: Ask | None = None
-        self._fit: Fit | None = None
+        self._fit: Outcome | None = None
         self._asked: list[Ask] = []
         self._result = self.result_type()
 
@@ -154,7 +157,7 @@ class LdpStrategy(Strategy):
         roster_timeout: float = 120.0,
         seed: int | None = None,
         store: str | Path | None = None,
-    ) -> Result:
+    ) -> R:
         """Run the protocol.
 
         Parameters
@@ -180,7 +183,7 @@ class LdpStrategy(Strategy):
         Returns
         -------
         Result
-            Estimate, support, standard errors, what each user spent, who answered.
+            The estimate with its standard errors, what each user spent, who answered.
 
         Raises
         ------
@@ -266,7 +269,7 @@ class LdpStrategy(Strategy):
         except StopIteration as end:
             self._ask, self._fit = None, end.value
 
-    def _finished(self, fit: Fit, seeded: bool) -> Result:
+    def _finished(self, fit: Outcome, seeded: bool) -> R:
         result = self._result
         for found in fields(fit):
             setattr(result, found.name, getattr(fit, found.name))

@@ -20,7 +20,7 @@ from ldp_flower.validation import check_integer, check_positive
 from .base import LdpStrategy, Protocol
 from .exchange import Ask
 from .population import Cohort
-from .result import Fit
+from .result import Fit, LinearResult
 from .thresholding import keep_above, keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ _FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its thre
 _SHRINKAGE = 0.7  # of the gradient bound from round to round
 
 
-class LdpIht(LdpStrategy):
+class LdpIht(LdpStrategy[LinearResult]):
     """Sparse linear regression from one randomised gradient per user.
 
     Users are cut into disjoint cohorts. Every step sends the current estimate to

@@ -1,5 +1,6 @@
 """What a protocol returns."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,8 +96,67 @@ class PrivacySpent:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """What a protocol computes; the result has fields of the same names.
+class Outcome(ABC):
+    """What a protocol computes; the result has fields of the same names."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> ArrayRecord:
+        """The estimate as Flower's record."""
+
+
+@dataclass(repr=False)
+class Result(flower.Result):
+    """A Flower ``Result`` with how it came about; subclasses add the estimate.
+
+    Attributes
+    ----------
+    privacy : PrivacySpent
+        What each user spent at most.
+    num_users : int
+        Users in the census.
+    num_reports : int
+        Reports that were used.
+    steps : list of Step
+        Who was asked and who answered.
+    notes : list of str
+        What a user of the estimate should know.
+    """
+
+    privacy: PrivacySpent | None = None
+    num_users: int = 0
+    num_reports: int = 0
+    steps: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def _findings(self) -> list[str]:
+        """Return the lines that tell the estimate."""
+        return []
+
+    def __repr__(self) -> str:
+        lines = [
+            *self._findings(),
+            f"{self.privacy}" + (" (seeded simulation)" if self.privacy.seeded else "")
+            if self.privacy
+            else "nothing spent",
+            f"{self.num_reports} reports of {self.num_users} users in {len(self.steps)} steps",
+        ]
+        return "\n".join(lines + self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        return {
+            "privacy": None if self.privacy is None else vars(self.privacy),
+            "num_users": self.num_users,
+            "num_reports": self.num_reports,
+            "steps": [vars(step) | {"reasons": dict(step.reasons)} for step in self.steps],
+            "notes": self.notes,
+        }
+
+
+@dataclass(frozen=True)
+class Fit(Outcome):
+    """A vector of coefficients.
 
     Attributes
     ----------
@@ -114,13 +174,13 @@ class Fit:
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The estimate as Flower's record."""
+        """The coefficients."""
         return ArrayRecord([self.coef])
 
 
 @dataclass(repr=False)
-class Result(flower.Result):
-    """A Flower ``Result`` with the estimate and how it came about.
+class LinearResult(Result):
+    """A result whose estimate is a vector of coefficients.
 
     Attributes
     ----------
@@ -130,25 +190,10 @@ class Result(flower.Result):
         Standard deviation of each coefficient given the support, from the
         randomizers' known noise or the spread of the reports; 0 outside the support.
         It leaves out the bias of clipping, thresholding and early stopping.
-    privacy : PrivacySpent
-        What each user spent at most.
-    num_users : int
-        Users in the census.
-    num_reports : int
-        Reports that were used.
-    steps : list of Step
-        Who was asked and who answered.
-    notes : list of str
-        What a user of the estimate should know.
     """
 
     coef: Floats = field(default_factory=lambda: np.zeros(0))
     std_error: Floats = field(default_factory=lambda: np.zeros(0))
-    privacy: PrivacySpent | None = None
-    num_users: int = 0
-    num_reports: int = 0
-    steps: list[Step] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     @property
     def support(self) -> NDArray[np.int64]:
@@ -165,15 +210,8 @@ class Result(flower.Result):
         """
         return np.asarray(np.asarray(features, np.float64) @ self.coef)
 
-    def __repr__(self) -> str:
-        lines = [
-            f"{len(self.support)} of {len(self.coef)} coefficients are not zero",
-            f"{self.privacy}" + (" (seeded simulation)" if self.privacy.seeded else "")
-            if self.privacy
-            else "nothing spent",
-            f"{self.num_reports} reports of {self.num_users} users in {len(self.steps)} steps",
-        ]
-        return "\n".join(lines + self.notes)
+    def _findings(self) -> list[str]:
+        return [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
@@ -181,9 +219,5 @@ class Result(flower.Result):
             "coef": self.coef.tolist(),
             "std_error": self.std_error.tolist(),
             "support": self.support.tolist(),
-            "privacy": None if self.privacy is None else vars(self.privacy),
-            "num_users": self.num_users,
-            "num_reports": self.num_reports,
-            "steps": [vars(step) | {"reasons": dict(step.reasons)} for step in self.steps],
-            "notes": self.notes,
+            **super().to_dict(),
         }

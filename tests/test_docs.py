@@ -18,6 +18,12 @@ def test_the_accounting_example():
     assert 1 < eval(lines[-1].split("#")[0], names) < 10
 
 
+def test_the_heavy_hitters_example(capsys):
+    example = re.search(r"```python\n(.*?)```", (DOCS / "heavy-hitters.md").read_text(), re.DOTALL)
+    exec(example[1], {})
+    assert capsys.readouterr().out.startswith("{'ATL': ")
+
+
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_links_and_pictures_exist(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):

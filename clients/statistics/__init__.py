@@ -9,10 +9,11 @@ depend, to the last bit, on which other users are in the batch (see :mod:`.rows`
 
 from collections.abc import Mapping
 
+from .items import ITEMS
 from .regression import REGRESSION
 from .statistic import Statistic
 
 #: The closed registry: the only statistics that a query can name.
-STATISTICS: Mapping[str, Statistic] = {**REGRESSION}
+STATISTICS: Mapping[str, Statistic] = {**REGRESSION, **ITEMS}
 
 __all__ = ["STATISTICS", "Statistic"]

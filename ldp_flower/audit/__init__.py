@@ -5,13 +5,14 @@ mechanisms with few outputs; ``probe`` calls clients, ``distinguish`` tells user
 """
 
 from .enumeration import Enumerable, exact_epsilon
-from .handler import Audit, audit_handler, extreme_users, recorded_queries
+from .handler import Audit, audit_handler, extreme_holders, extreme_users, recorded_queries
 
 __all__ = [
     "Audit",
     "Enumerable",
     "audit_handler",
     "exact_epsilon",
+    "extreme_holders",
     "extreme_users",
     "recorded_queries",
 ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Context
@@ -99,7 +99,26 @@ def extreme_users(num_features: int) -> dict[str, Users]:
     return users
 
 
-def recorded_queries(strategy: "LdpStrategy", users: Users, seed: int = 0) -> list[Query]:
+def extreme_holders(domain_size: int) -> dict[str, Users]:
+    """Return single users who hold items as unlike as can be, or what is no item."""
+    items = {
+        "first item": [0.0],
+        "last item": [domain_size - 1.0],
+        "both, and more rows": [0.0, domain_size - 1.0] * 10,
+        "no rows": [],
+        "NaN": [np.nan],
+        "infinite": [np.inf],
+        "negative": [-1.0],
+        "fraction": [0.5],
+        "outside": [1e300],
+    }
+    return {
+        name: Users(np.array(held)[:, None], np.zeros(len(held)), np.array([0, len(held)]))
+        for name, held in items.items()
+    }
+
+
+def recorded_queries(strategy: "LdpStrategy[Any]", users: Users, seed: int = 0) -> list[Query]:
     """Run a protocol on users in this process and return the queries that it sent."""
     from ..clients import LdpClientApp
 

@@ -77,8 +77,12 @@ class Client:
         flat = np.ascontiguousarray(reports).reshape(len(slots), -1).view(np.uint8)
         codes = derive(slots.astype(np.uint64), *flat.T.astype(np.uint64))
         coins = NodeKeys(0, 0, copies).coins(self.query.salt, self.query.step, slots)
-        with np.errstate(all="ignore"):
-            values = self.query.randomizer.debias(reports, coins)
+        mechanism = self.query.randomizer
+        if mechanism.summable:
+            with np.errstate(all="ignore"):
+                values = mechanism.debias(reports, coins)
+        else:  # has no debiased reports; the codes tell outputs apart
+            values = reports.reshape(len(slots), -1).astype(np.float64)
         return Sample(codes, np.clip(np.nan_to_num(values), -1e100, 1e100))
 
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,29 @@ _MAX_BITS = 40  # beyond, hashes are no longer pairwise independent in all usefu
 _MAX_ITEMS = 1 << 16
 _BLOCK = 1 << 16  # candidates counted at a time
 _HALF = np.uint64(32)
+
+
+class FrequentItems(NamedTuple):
+    """The items that :meth:`PrefixTree.heavy_hitters` found, the most frequent first.
+
+    Attributes
+    ----------
+    items : ndarray of int64
+        The items.
+    counts : ndarray of float64
+        Estimates of how many of the users hold each, unbiased for an item fixed in
+        advance; those just above the cut-off are high because they were selected.
+    std_errors : ndarray of float64
+        Their standard errors: randomisation and assignment to levels, the users'
+        items being fixed.
+    cutoff : float
+        The count that an item had to exceed at the last level.
+    """
+
+    items: Integers
+    counts: Floats
+    std_errors: Floats
+    cutoff: float
 
 
 @dataclass(frozen=True)
@@ -118,7 +141,7 @@ class PrefixTree(LocalHashing):
 
     def heavy_hitters(
         self, reports: Reports, coins: Words, max_items: int, false_alarm: float = 0.01
-    ) -> tuple[Integers, Floats, Floats]:
+    ) -> FrequentItems:
         """Find the items that many users hold; how many there are need not be known.
 
         Level by level, the candidates are the extensions of the prefixes that survived
@@ -143,14 +166,8 @@ class PrefixTree(LocalHashing):
 
         Returns
         -------
-        items : ndarray of int64
-            The items found, the most frequent first.
-        counts : ndarray of float64
-            Estimates of how many of the users hold each, unbiased for an item fixed in
-            advance; those just above the cut-off are high because they were selected.
-        std_errors : ndarray of float64
-            Their standard errors: randomisation and assignment to levels, the users'
-            items being fixed.
+        FrequentItems
+            Items, counts, standard errors and the cut-off.
 
         Raises
         ------
@@ -171,12 +188,14 @@ class PrefixTree(LocalHashing):
             num_users, length = int(mine.sum()), next_length
             support = self._supported(reports[mine], coins[mine], candidates)
             tail = (false_alarm if last else 1.0) / max(2, len(candidates))
-            kept = np.flatnonzero(support > binom.isf(tail, num_users, float(self.other)))
+            cut = binom.isf(tail, num_users, float(self.other))
+            kept = np.flatnonzero(support > cut)
             order = np.argsort(-support[kept], kind="stable")
             kept = kept[order[: max_items if last else 2 * max_items]]
             survivors, support = candidates[kept], support[kept]
         counts, std_errors = self._debiased(support, num_users, len(reports))
-        return survivors.astype(np.int64), counts, std_errors
+        cutoffs, _ = self._debiased(np.array([cut]), num_users, len(reports))
+        return FrequentItems(survivors.astype(np.int64), counts, std_errors, float(cutoffs[0]))
 
     def _supported(self, reports: Reports, coins: Words, candidates: Words) -> Integers:
         blocks = [
@@ -185,7 +204,7 @@ class PrefixTree(LocalHashing):
         ]
         return np.concatenate([np.zeros(0, np.int64), *blocks])
 
-    def _debiased(self, support: Integers, num_users: int, total: int) -> tuple[Floats, Floats]:
+    def _debiased(self, support: NDArray[Any], num_users: int, total: int) -> tuple[Floats, Floats]:
         """Return counts among all users, and their errors, from those of one level."""
         p, q = float(self.own), float(self.other)
         users = max(1, num_users)

@@ -1,5 +1,8 @@
 """Statistics against naive loops, and their isolation: row i is user i's alone."""
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,18 +34,31 @@ CASES = {
     ),
     "gradient_norm": ({"theta": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "curvature": ({"direction": THETA}, {"cap": 2.0}),
+    "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
 }
 each = pytest.mark.parametrize("case", CASES)
 
 
 def compute(case, users):
     arrays, params = CASES[case]
-    return STATISTICS[case.split()[0]].compute(users, arrays, params)
+    return STATISTICS[case.split()[0]].compute(as_items(case, users), arrays, params)
+
+
+def as_items(case, users):
+    """Make small integers of the first column where a statistic takes items."""
+    if case != "frequent_items":
+        return users
+    x = users.features.copy()
+    x[:, 0] = np.round(2 * x[:, 0])
+    return replace(users, features=x)
 
 
 def naive(case, x, y):
     """One user, one row at a time, as the docstrings say it."""
     arrays, params = CASES[case]
+    if case == "frequent_items":
+        held = Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4)
+        return [*sorted(held, key=lambda item: (-held[item], item)), 4, 5, 6][:3]
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
@@ -115,6 +131,10 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([-1])}, {}, 1),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([], np.int64)}, {}, 0),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([1.0])}, {}, 1),
+        ("frequent_items", {}, {"set_size": 2.0}, 2),
+        ("frequent_items", {}, {"set_size": 2.0, "domain_size": 8.0}, 1),
+        ("frequent_items", {}, {"set_size": 0.0, "domain_size": 8.0}, 0),
+        ("frequent_items", {"theta": np.zeros(DIM)}, {"set_size": 1.0, "domain_size": 8.0}, 1),
         ("curvature", {"direction": np.zeros(DIM)}, {}, 1),
         ("curvature", {"direction": np.zeros(DIM)}, {"cap": 1.0}, 2),
         ("curvature", {"direction": np.zeros(DIM), "coordinates": np.array([0])}, {"cap": 1.0}, 1),
@@ -123,6 +143,19 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
 def test_queries_that_do_not_fit_are_refused(name, arrays, params, width):
     with pytest.raises(MessageError):
         STATISTICS[name].check(DIM, arrays, params, width)
+
+
+def test_what_is_no_item_is_passed_over():
+    nothing = [np.nan, np.inf, -np.inf, -1.0, 2.5, 2.0**40, 1e300]
+    rows = [[], nothing, [*nothing, 0.0, 7.0, 7.0], [2.0**40 - 1], [3.0, 2.0, 1.0]]
+    x = np.concatenate([np.array(row, np.float64) for row in rows])[:, None]
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    users = Users(x, np.zeros(len(x)), offsets)
+    params = {"set_size": 2.0, "domain_size": 2.0**40}
+    end = 2.0**40
+    expected = [[end, end + 1], [end, end + 1], [7, 0], [end - 1, end], [1, 2]]
+    found = STATISTICS["frequent_items"].compute(users, {}, params)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])

@@ -269,6 +269,13 @@ def test_command_prints_claimed_and_measured(monkeypatch):
         assert text in outcome.stdout
 
 
+def test_command_audits_items_too():
+    """Counts, pairs of items and both ways through prefixes, whose reports do not add up."""
+    outcome = command("heavy-hitters", "--dim", "4", "--reports", "200", "--seed", "1")
+    assert outcome.exit_code == 0, outcome.output
+    assert "4 queries, nothing found" in outcome.stdout
+
+
 def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
@@ -280,5 +287,8 @@ def test_command_fails_if_the_promise_is_broken(monkeypatch):
 
 def test_command_refuses_what_it_does_not_know():
     outcome = command("fedavg")
-    assert outcome.exit_code == 2 and "Expected a protocol in ['ldp-iht']" in outcome.stderr
+    assert (
+        outcome.exit_code == 2
+        and "Expected a protocol in ['heavy-hitters', 'ldp-iht']" in outcome.stderr
+    )
     assert command("ldp-iht", "--epsilon", "-1").exit_code == 2

@@ -277,4 +277,4 @@ def test_ledger_errors_are_short(tmp_path):
 def test_protocols():
     outcome = invoke("protocols")
     assert outcome.exit_code == 0
-    assert "LdpIht" in outcome.stdout
+    assert "LdpIht" in outcome.stdout and "HeavyHitters" in outcome.stdout

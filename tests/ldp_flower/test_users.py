@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower import Users
+from ldp_flower import Users, hash_items
 
 
 def ragged():
@@ -82,3 +82,44 @@ def test_ids_are_the_same_for_integers_and_their_texts_and_floats_are_refused():
     for groups in ([101.0, 7.0, 101.0], np.array([101, "a", None], object), [True, False, True]):
         with pytest.raises(ValueError, match="Expected groups to be strings or integers"):
             Users.from_rows(x, y, groups)
+
+
+def test_items_become_one_column_exactly():
+    users = Users.from_items(np.array([2**53 - 1, 0, 7]), groups=["b", "a", "b"])
+    assert users.features.tolist() == [[0.0], [2.0**53 - 1], [7.0]]
+    assert users.ids.tolist() == ["a", "b"] and users.num_rows.tolist() == [1, 2]
+    assert not users.targets.any()
+    assert len(Users.from_items([])) == 0
+
+
+def test_strings_become_their_public_hashes():
+    names = ["JFK", "LGA", "JFK", "Zürich", ""]
+    users = Users.from_items(names)
+    assert users.features[:, 0].astype(np.int64).tolist() == hash_items(names).tolist()
+    assert users.features[0] == users.features[2]
+    objects = Users.from_items(np.array(names, object), num_bits=12)
+    assert (objects.features[:, 0] == hash_items(names) >> 28).all()
+    # What has once been reported must keep its number in every version.
+    assert hash_items(["JFK"]).tolist() == [891260837518]
+
+
+def test_hashes_are_spread_evenly():
+    """Chi-squared over 256 buckets: beyond 370 once in a million; and no pair of 40 bits."""
+    numbers = hash_items([f"item {i}" for i in range(20_000)])
+    counts = np.bincount(numbers >> 32, minlength=256)
+    assert ((counts - 20_000 / 256) ** 2 / (20_000 / 256)).sum() < 370
+    assert len(np.unique(numbers)) == 20_000 and numbers.min() >= 0 and numbers.max() < 2**40
+
+
+@pytest.mark.parametrize(
+    "items", [[1.5], [[1, 2]], np.array(["a", None], object), np.array([True]), [1.0, np.nan]]
+)
+def test_what_is_neither_integers_nor_strings_is_refused(items):
+    with pytest.raises(ValueError, match="Expected items to be integers or strings"):
+        Users.from_items(items)
+
+
+@pytest.mark.parametrize("num_bits", [0, 41])
+def test_hashes_of_too_few_or_many_bits_are_refused(num_bits):
+    with pytest.raises(ValueError, match="Expected an integer 1 <= num_bits <= 40"):
+        hash_items(["a"], num_bits)

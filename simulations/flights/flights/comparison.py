@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ldp_flower import simulate
-from ldp_flower.strategies import LdpIht, Result
+from ldp_flower.strategies import LdpIht, LinearResult
 
 from . import baselines
 from .data import judged, training_users
@@ -42,7 +42,7 @@ def r2(coef: Floats, seed: int, num_users: int) -> float:
 
 
 def table_rows(
-    result: Result, seconds: float, sparsity: int, seed: int, num_users: int
+    result: LinearResult, seconds: float, sparsity: int, seed: int, num_users: int
 ) -> list[Row]:
     """Judge the private model and the alternatives on the held-out aircraft."""
     everyone = training_users(seed, num_users)
@@ -119,7 +119,7 @@ def show(rows: list[Row], swept: Sweep) -> None:
 
 
 def compare(
-    result: Result,
+    result: LinearResult,
     seconds: float,
     protocol: Callable[[float], LdpIht],
     *,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import matplotlib
 import numpy as np
 
-from ldp_flower.strategies import Result
+from ldp_flower.strategies import LinearResult
 
 from .design import COLUMNS, Floats
 
@@ -20,7 +20,7 @@ _INK, _PRIVATE, _PLAIN = "#22313f", "#0b7a75", "#b0532c"
 
 
 def draw(
-    result: Result,
+    result: LinearResult,
     rows: "list[Row]",
     swept: "Sweep",
     predicted: Floats,
@@ -38,7 +38,7 @@ def draw(
     plt.close(figure)
 
 
-def _accuracy(axes: plt.Axes, result: Result, rows: "list[Row]", swept: "Sweep") -> None:
+def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "Sweep") -> None:
     ours = rows[0]
     lowest = -0.05
     for row in rows[1:]:
@@ -105,7 +105,7 @@ def _label_lines(axes: plt.Axes, rows: "list[Row]") -> None:
         )
 
 
-def _predictions(axes: plt.Axes, result: Result, predicted: Floats, actual: Floats) -> None:
+def _predictions(axes: plt.Axes, result: LinearResult, predicted: Floats, actual: Floats) -> None:
     low, high = -60, 240
     shown = axes.hexbin(
         predicted,

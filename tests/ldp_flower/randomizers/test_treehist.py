@@ -65,6 +65,6 @@ def test_all_frequent_items_are_found_and_no_other():
         items[:18_000] = np.repeat(heavy, 6000)
         coins = public_coins(users, salt=seed)
         reports = tree.randomize(items[:, None].astype(float), rng, coins)
-        found, counts, errors = tree.heavy_hitters(reports, coins, 16)
+        found, counts, errors, _ = tree.heavy_hitters(reports, coins, 16)
         assert set(found) == set(heavy)
         assert (np.abs(counts - 6000) < 5 * errors).all()

@@ -1,0 +1,52 @@
+"""Statistics of items: which ones a user holds most often."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ldp_flower.messages import Arrays
+from ldp_flower.users import Users
+
+from .rows import Floats
+from .statistic import Params, Statistic, set_size
+
+
+def frequent_items(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return each user's most frequent items, shape (users, ``set_size``).
+
+    Items are the first column of the features, integers below ``params["domain_size"]``;
+    what is none (NaN, a fraction, a number out of range) is passed over. They are in
+    order of their frequency among the user's rows, equally frequent ones in order of
+    their numbers. A user with fewer distinct items than ``params["set_size"]`` has
+    the numbers ``domain_size``, ``domain_size + 1``, ... in place of the rest. They stand
+    for no item, and one that is outside the randomizer's domain becomes a random item.
+    """
+    size, end = int(params["set_size"]), params["domain_size"]
+    items = users.features[:, 0].astype(np.float64)
+    user = np.repeat(np.arange(len(users)), users.num_rows)
+    valid = (items >= 0) & (items < end) & (items == np.floor(items))
+    user, items = user[valid], items[valid]
+    order = np.lexsort((items, user))
+    user, items = user[order], items[order]
+    differs = (np.diff(user, prepend=-1) != 0) | (np.diff(items, prepend=-1) != 0)
+    starts = np.flatnonzero(differs)
+    frequency = np.diff(starts, append=len(items))
+    user, items = user[starts], items[starts]
+    order = np.lexsort((items, -frequency, user))  # users stay where they are
+    items = items[order]
+    rank = np.arange(len(user)) - np.searchsorted(user, user)
+    kept = rank < size
+    user, items, rank = user[kept], items[kept], rank[kept]
+    held = np.bincount(user, minlength=len(users))
+    found = end + (np.arange(size) - held[:, None])
+    found[user, rank] = items
+    return np.asarray(found, np.float64)
+
+
+ITEMS: Mapping[str, Statistic] = {
+    "frequent_items": Statistic(
+        frequent_items,
+        set_size,
+        params=frozenset({"set_size", "domain_size"}),
+    ),
+}
