@@ -25,7 +25,7 @@ class Sample:
     codes : ndarray of uint64, shape (reports,)
         A number for every output (with its public coin, if there is one).
     values : ndarray of float64, shape (reports, size)
-        The debiased reports, finite; of size 0 if the mechanism has none.
+        The debiased reports, finite; of size 0 if there are none.
     complete : bool (default: True)
         Whether every user was answered for.
     """

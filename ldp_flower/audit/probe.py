@@ -18,7 +18,7 @@ from .distinguish import Sample
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
 _MAX_COPIES = 16  # of a user on one node; each has a coin of its own
-_MISSING = np.uint64(0)  # code of a user without a report; hashes are this once in 2**64
+_MAX_SIZE = 1 << 12  # of debiased reports; larger ones do not fit in memory by the thousand
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Client:
     def sample(self, user: Users, copies: int, seeds: Sequence[int | None]) -> Sample:
         """Return the single reports of copies of a user, on one node per seed.
 
-        Copies that were not answered for are a code of their own.
+        Copies that were not answered for have the code 0, which is a hash once in 2**64.
         """
         answers = [self.single_reports(a) for a in self.answers(_copied(user, copies), seeds)]
         slots = np.concatenate([slots for slots, _ in answers])
@@ -91,10 +91,10 @@ class Client:
         # int() for reports without dimensions, whose product is a float
         flat = np.ascontiguousarray(reports).reshape(len(slots), int(np.prod(reports.shape[1:])))
         columns = flat.view(np.uint8).T.astype(np.uint64)
-        missing = copies * len(seeds) - len(slots)
-        codes = np.append(derive(slots.astype(np.uint64), *columns), [_MISSING] * max(0, missing))
+        missing = np.zeros(max(0, copies * len(seeds) - len(slots)), np.uint64)
+        codes = np.concatenate([derive(slots.astype(np.uint64), *columns), missing])
         values = np.zeros((len(codes), 0))
-        if self.query.randomizer.summable:
+        if self.query.randomizer.summable and self.query.randomizer.size <= _MAX_SIZE:
             coins = NodeKeys(0, 0, copies).coins(self.query.salt, self.query.step, slots)
             with np.errstate(all="ignore"):
                 debiased = np.nan_to_num(self.query.randomizer.debias(reports, coins))
