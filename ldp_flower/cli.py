@@ -392,6 +392,7 @@ def audit(
 def _verdict(found: Audit) -> str:
     reasons = {
         "loss": max(found.measured, found.exact or 0.0) <= found.claimed,
+        "completeness": found.complete,
         "isolation": found.isolated,
         "replay": found.replayed,
     }

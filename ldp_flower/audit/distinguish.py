@@ -13,6 +13,7 @@ from ..randomness import Words
 Floats = NDArray[np.float64]
 
 _BINS = 20  # intervals of a score
+_STANDS_OUT = 4.0  # standard errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +25,14 @@ class Sample:
     codes : ndarray of uint64, shape (reports,)
         A number for every output (with its public coin, if there is one).
     values : ndarray of float64, shape (reports, size)
-        The debiased reports, finite.
+        The debiased reports, finite; of size 0 if there are none.
+    complete : bool (default: True)
+        Whether every user was answered for.
     """
 
     codes: Words
     values: Floats
+    complete: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +72,19 @@ def likeliest_events(
 
     For every ordered pair, outputs are sorted by how much more often the first user
     sent them, and the first k with the largest bound are taken. The same
-    is done for intervals of a linear score, the direction between the mean reports,
-    since outputs may be too many to be seen twice.
+    is done for intervals of linear scores, since outputs may be too many to be seen
+    twice: in the direction between the mean reports, and in its part along the
+    coordinates that stand out. Where a report is a set of items, the latter are
+    events such as "one user's item is in it and the other's is not".
     """
     found = []
     for pair in permutations(samples, 2):
         first, second = samples[pair[0]], samples[pair[1]]
-        direction = first.values.mean(axis=0) - second.values.mean(axis=0)
-        direction /= max(float(np.abs(direction).max()), 1e-300)
-        scores = np.concatenate([first.values @ direction, second.values @ direction])
-        edges = np.unique(np.quantile(scores, np.arange(1, _BINS) / _BINS))
-        ways: list[tuple[Floats | None, Floats | None]] = [(None, None), (direction, edges)]
+        ways: list[tuple[Floats | None, Floats | None]] = [(None, None)]
+        for direction in _directions(*(s.values[: len(s.values) // 2] for s in (first, second))):
+            scores = np.concatenate([first.values @ direction, second.values @ direction])
+            edges = np.unique(np.quantile(scores, np.arange(1, _BINS) / _BINS))
+            ways.append((direction, edges))
         options = []
         for way in ways:
             bound, cells = _best_set(_cells(first, *way), _cells(second, *way), delta, alpha)
@@ -86,6 +92,22 @@ def likeliest_events(
         found.append(max(options, key=lambda option: option[0]))
     found.sort(key=lambda option: -option[0])
     return [event for _, event in found[:how_many]]
+
+
+def _directions(first: Floats, second: Floats) -> list[Floats]:
+    """Return the direction between two samples' means, and what of it is no noise.
+
+    From the reports that sets of cells are not judged by: in many dimensions a direction
+    tells apart even noise that it was made from.
+    """
+    if not first.shape[1]:
+        return []
+    direction = first.mean(axis=0) - second.mean(axis=0)
+    direction /= max(float(np.abs(direction).max()), 1e-300)
+    spread = np.sqrt(first.var(axis=0) / len(first) + second.var(axis=0) / len(second))
+    surprise = np.abs(first.mean(axis=0) - second.mean(axis=0)) / np.maximum(spread, 1e-300)
+    stands_out = surprise >= min(_STANDS_OUT, float(surprise.max()))
+    return [direction, np.where(stands_out, direction, 0.0)]
 
 
 def _cells(sample: Sample, direction: Floats | None, edges: Floats | None) -> Words:

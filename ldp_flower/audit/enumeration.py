@@ -1,31 +1,20 @@
-"""Enumeration: the exact privacy loss of mechanisms with few outputs, from their thresholds."""
+"""Enumeration: the exact privacy loss of mechanisms, from the thresholds that they use."""
 
 import math
-from collections.abc import Iterable
-from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..randomizers import TwoLevel
+from ..randomizers import Composed, FrequencyOracle, Randomizer
+from ..randomizers.enumerable import Enumerable, TooManyOutputs
+from ..randomizers.prefix import PrefixTree
+from ..randomizers.two_level import log
 from ..randomness import Words, derive
 
 Floats = NDArray[np.float64]
 
-_WORDS = 1 << 64
-_MAX_TERMS = 1 << 20  # of an enumeration
-
-
-@runtime_checkable
-class Enumerable(Protocol):
-    """A mechanism whose outputs can be enumerated: one TwoLevel choice and a ranking."""
-
-    def rankings(
-        self, value: Floats, coin: Words
-    ) -> tuple[TwoLevel, Iterable[tuple[Fraction, NDArray[Any]]]]:
-        """Return the choice and, for each rounding of one value, its chance and ranking."""
+_FEW_ITEMS = 8  # what is no item is any of them, which multiplies the work by their number
 
 
 def exact_epsilon(mechanism: Enumerable, inputs: Floats, coins: Words | None = None) -> float:
@@ -34,7 +23,7 @@ def exact_epsilon(mechanism: Enumerable, inputs: Floats, coins: Words | None = N
     Parameters
     ----------
     mechanism : Enumerable
-        A mechanism with :meth:`Enumerable.rankings`.
+        A mechanism with :meth:`Enumerable.law`.
     inputs : ndarray of float64, shape (inputs, width)
         The values to compare, finite.
     coins : ndarray of uint64, optional
@@ -42,43 +31,62 @@ def exact_epsilon(mechanism: Enumerable, inputs: Floats, coins: Words | None = N
 
     Notes
     -----
-    Probabilities are integers over 2**128, from the thresholds on random words that
-    are used, so the result is exact up to its rounding to a float.
+    Probabilities are fractions, from the thresholds on random words that are used, so
+    the result is exact up to its rounding to a float.
 
     Raises
     ------
-    ValueError
+    TooManyOutputs
         If the enumeration would be too long.
     """
     largest = Fraction(1)
     for coin in derive(0) if coins is None else coins:
-        laws = [_law(mechanism, value, np.array([coin])) for value in inputs]
-        for chances in zip(*laws, strict=True):
+        laws = [mechanism.law(value, np.array([coin])) for value in inputs]
+        for report in set().union(*laws):
+            chances = [law.get(report, Fraction(0)) for law in laws]
             if min(chances) > 0:
-                largest = max(largest, Fraction(max(chances)) / Fraction(min(chances)))
+                largest = max(largest, max(chances) / min(chances))
             elif max(chances) > 0:
                 return math.inf
-    with localcontext() as context:
-        context.prec = 60
-        return float((Decimal(largest.numerator) / Decimal(largest.denominator)).ln())
+    return float(log(largest))
 
 
-def _law(mechanism: Enumerable, value: Floats, coin: Words) -> list[int | Fraction]:
-    """Return 2**128 times the probability of every output, 0 to their number."""
-    choice, rankings = mechanism.rankings(value, coin)
-    by_rank: list[int] = []
-    for words, size in (
-        (choice.threshold, choice.num_likely),
-        (_WORDS - choice.threshold, choice.num_unlikely),
-    ):
-        least, more = divmod(_WORDS, size)  # a word modulo size is below ``more`` once more
-        by_rank += [words * (least + (index < more)) for index in range(size)]
-    law: list[int | Fraction] = [0] * len(by_rank)
-    terms = 0
-    for chance, reports in rankings:
-        terms += len(by_rank)
-        if terms > _MAX_TERMS:
-            raise ValueError(f"Expected at most {_MAX_TERMS} outputs times roundings of a value.")
-        for report, weight in zip(reports.tolist(), by_rank, strict=True):
-            law[report] += weight if chance == 1 else chance * weight
-    return law
+def worst_epsilon(mechanism: Randomizer) -> float | None:
+    """Return the largest log-ratio of any report's probabilities, or None if it is unknown.
+
+    It is what follows from the mechanism's thresholds for any two values and, where the
+    reports are few, at least what the law of the reports shows for extreme ones.
+    """
+    if not (mechanism.exact and isinstance(mechanism, Enumerable)):
+        return None
+    epsilon = float(log(mechanism.worst_ratio()))
+    try:
+        return max(epsilon, exact_epsilon(mechanism, extreme_inputs(mechanism)))
+    except TooManyOutputs:
+        return epsilon
+
+
+def extreme_inputs(mechanism: Randomizer) -> Floats:
+    """Return values as far apart as they can be: corners, or sets of items, shape (4, width).
+
+    The last of the sets is none where the items are few; where they are many, it is left
+    to sampling (it is a mixture of the others and cannot be worse).
+    """
+    width = mechanism.width
+    if isinstance(mechanism, Composed):
+        parts = [extreme_inputs(part) for part in mechanism.parts]
+        return np.concatenate(parts, axis=1)
+    if isinstance(mechanism, FrequencyOracle | PrefixTree):
+        num_items = _num_items(mechanism)
+        first = np.arange(width, dtype=np.float64)
+        none = np.full(width, mechanism.centre) if num_items <= _FEW_ITEMS else first
+        return np.array([first, num_items - 1 - first, (first + 1) % num_items, none])
+    alternating = 1.0 - 2 * (np.arange(width) % 2)
+    corners = 1e9 * np.array([np.ones(width), alternating])
+    return np.concatenate([corners, -corners])
+
+
+def _num_items(mechanism: FrequencyOracle | PrefixTree) -> int:
+    if isinstance(mechanism, FrequencyOracle):
+        return mechanism.domain_size
+    return 1 << mechanism.num_bits

@@ -4,8 +4,11 @@ The attacks are on the whole client, called with messages as a server would:
 
 * distinguishing: a lower bound on the privacy loss of reports of extreme users;
 * isolation: one user's data must not move another user's report on the same node;
+* completeness: every user must be answered for, by a report of the mechanism's form;
 * replay: the same query must get the same bytes again, not a second draw;
-* enumeration, where a mechanism has few outputs: its largest log-ratio, exactly.
+* enumeration, where a mechanism is exact: its largest log-ratio, from its thresholds.
+
+A user who is left out because of its data is told apart like any other output.
 
 An audit cannot prove privacy; what it finds is wrong with a stated probability only.
 """
@@ -23,12 +26,11 @@ from flwr.clientapp import ClientApp
 
 from ..keys import HASH_END, NodeKeys
 from ..messages import Query
-from ..randomizers import Randomizer
 from ..randomness import KeyedRandom, derive
 from ..users import Users
 from ..validation import check_fraction, check_integer
 from .distinguish import Sample, likeliest_events
-from .enumeration import Enumerable, exact_epsilon
+from .enumeration import worst_epsilon
 from .probe import Client, MakeApp, RecordingGrid, together
 
 if TYPE_CHECKING:
@@ -57,7 +59,10 @@ class Audit:
     worst_pair : tuple of str
         The two users whom the reports tell apart best.
     exact : float or None
-        The largest log-ratio by enumeration, if the mechanism allows it.
+        The largest log-ratio from the mechanism's thresholds, if it is exact.
+    complete : bool
+        Whether every user of every candidate was answered for by one report of the
+        mechanism's form.
     isolated : bool
         Whether every user's report ignored everybody else's data.
     replayed : bool
@@ -70,6 +75,7 @@ class Audit:
     confidence: float
     worst_pair: tuple[str, str]
     exact: float | None
+    complete: bool
     isolated: bool
     replayed: bool
 
@@ -77,7 +83,7 @@ class Audit:
     def passed(self) -> bool:
         """Whether nothing contradicts the claim."""
         within = max(self.measured, self.exact or 0.0) <= self.claimed
-        return within and self.isolated and self.replayed
+        return within and self.complete and self.isolated and self.replayed
 
 
 def extreme_users(num_features: int) -> dict[str, Users]:
@@ -144,7 +150,8 @@ def audit_handler(
     query : Query
         The query; it is put to all users of a node.
     candidates : mapping of str to Users
-        Single users, of which the worst pair is searched; see :func:`extreme_users`.
+        Single users, of which the worst pair is searched: :func:`extreme_users`, or
+        users with extreme items where the statistic feeds a mechanism for items.
     make_app : callable, optional
         Function from ``load_users`` and ``seed`` to the ClientApp under audit; by
         default :class:`ldp_flower.clients.LdpClientApp`.
@@ -201,7 +208,8 @@ def audit_handler(
         measured=max(bounds[best], 0.0),
         confidence=confidence,
         worst_pair=events[best].pair,
-        exact=_enumerated(mechanism),
+        exact=worst_epsilon(mechanism),
+        complete=all(part.complete for part in [*searched.values(), *fresh.values()]),
         isolated=isolated,
         replayed=replayed,
     )
@@ -223,12 +231,11 @@ def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
     cohorts = [replace(query, low=low, high=high) for low, high in pairwise(bounds)]
 
     def reports(people: Sequence[Users]) -> dict[int, bytes]:
-        arrays = [answer.arrays for answer in client.answers(together(people), [0], cohorts)]
-        return {
-            int(slot): report.tobytes()
-            for part in arrays
-            for slot, report in zip(part["slots"], part["reports"], strict=True)
-        }
+        found: dict[int, bytes] = {}
+        for answer in client.answers(together(people), [0], cohorts):
+            slots, drawn = client.single_reports(answer)
+            found |= {int(s): r.tobytes() for s, r in zip(slots, drawn, strict=True)}
+        return found
 
     # Ordinary people: among extreme ones a change could drown.
     draws = KeyedRandom(derive(np.arange(_NEIGHBOURS, dtype=np.uint64)))
@@ -251,15 +258,6 @@ def _replayed(client: Client, user: Users, seed: int | None) -> bool:
     answers = client.answers(user, seeds, [client.query] * 2)
     first, second = answers[:_REPLAYED], answers[_REPLAYED:]
     return [a.to_bytes() for a in first] == [a.to_bytes() for a in second]
-
-
-def _enumerated(mechanism: Randomizer) -> float | None:
-    """Return the exact epsilon at the corners of the mechanism's domain, if it can be had."""
-    if not isinstance(mechanism, Enumerable):
-        return None
-    alternating = 1.0 - 2 * (np.arange(mechanism.width) % 2)
-    corners = 1e9 * np.array([np.ones(mechanism.width), alternating])
-    return exact_epsilon(mechanism, np.concatenate([corners, -corners]))
 
 
 @contextmanager

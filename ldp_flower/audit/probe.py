@@ -8,8 +8,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from ..grid import InProcessGrid
-from ..keys import NodeKeys
+from ..keys import NodeKeys, Slots
 from ..messages import QUERY, Query, Report
+from ..randomizers.base import Reports
 from ..randomness import derive
 from ..users import Users
 from .distinguish import Sample
@@ -17,6 +18,7 @@ from .distinguish import Sample
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
 _MAX_COPIES = 16  # of a user on one node; each has a coin of its own
+_MAX_SIZE = 1 << 12  # of debiased reports; larger ones do not fit in memory by the thousand
 
 
 @dataclass(frozen=True)
@@ -69,21 +71,37 @@ class Client:
             copies //= 2
         return copies
 
+    def single_reports(self, answer: Report) -> tuple[Slots, Reports]:
+        """Return slots and their reports, none if those are not of the mechanism's form."""
+        slots = answer.arrays.get("slots", np.zeros(0)).astype(np.int64)
+        reports = answer.arrays.get("reports", np.zeros(0))
+        dtype, shape = self.query.randomizer.report_dtype, self.query.randomizer.report_shape
+        if reports.dtype != dtype or reports.shape != (len(slots), *shape):
+            return np.zeros(0, np.int64), np.zeros((0, *shape), dtype)
+        return slots, reports
+
     def sample(self, user: Users, copies: int, seeds: Sequence[int | None]) -> Sample:
-        """Return the single reports of copies of a user, on one node per seed."""
-        answers = [answer.arrays for answer in self.answers(_copied(user, copies), seeds)]
-        slots = np.concatenate([arrays["slots"] for arrays in answers]).astype(np.int64)
-        reports = np.concatenate([arrays["reports"] for arrays in answers])
-        flat = np.ascontiguousarray(reports).reshape(len(slots), -1).view(np.uint8)
-        codes = derive(slots.astype(np.uint64), *flat.T.astype(np.uint64))
-        coins = NodeKeys(0, 0, copies).coins(self.query.salt, self.query.step, slots)
-        mechanism = self.query.randomizer
-        if mechanism.summable:
+        """Return the single reports of copies of a user, on one node per seed.
+
+        Copies that were not answered for have the code 0, which is a hash once in 2**64.
+        """
+        answers = [self.single_reports(a) for a in self.answers(_copied(user, copies), seeds)]
+        slots = np.concatenate([slots for slots, _ in answers])
+        reports = np.concatenate([reports for _, reports in answers])
+        # int() for reports without dimensions, whose product is a float
+        flat = np.ascontiguousarray(reports).reshape(len(slots), int(np.prod(reports.shape[1:])))
+        columns = flat.view(np.uint8).T.astype(np.uint64)
+        missing = np.zeros(max(0, copies * len(seeds) - len(slots)), np.uint64)
+        codes = np.concatenate([derive(slots.astype(np.uint64), *columns), missing])
+        values = np.zeros((len(codes), 0))
+        if self.query.randomizer.summable and self.query.randomizer.size <= _MAX_SIZE:
+            coins = NodeKeys(0, 0, copies).coins(self.query.salt, self.query.step, slots)
             with np.errstate(all="ignore"):
-                values = mechanism.debias(reports, coins)
-        else:  # has no debiased reports; the codes tell outputs apart
-            values = reports.reshape(len(slots), -1).astype(np.float64)
-        return Sample(codes, np.clip(np.nan_to_num(values), -1e100, 1e100))
+                debiased = np.nan_to_num(self.query.randomizer.debias(reports, coins))
+            values = np.zeros((len(codes), debiased.shape[1]))
+            values[: len(slots)] = np.clip(debiased, -1e100, 1e100)
+        expected = np.tile(np.arange(copies), len(seeds))
+        return Sample(codes, values, np.array_equal(slots, expected))
 
 
 def _copied(user: Users, copies: int) -> Users:

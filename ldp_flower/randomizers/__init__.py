@@ -7,6 +7,7 @@ share is in :mod:`.two_level`; what a message may name is in :mod:`.registry`.
 from .base import Estimate, Randomizer, Summary
 from .choice import best_frequency_oracle
 from .codebook import Codebook
+from .composed import Composed
 from .direct import KRandomizedResponse
 from .frequency import FrequencyOracle
 from .gaussian import GaussianMechanism
@@ -18,6 +19,7 @@ from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .registry import randomizer_from_config
 from .response import RandomizedResponse
 from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
+from .splitting import split_epsilon
 from .subset import SubsetSelection
 from .treehist import TreeHist
 from .two_level import TwoLevel
@@ -25,6 +27,7 @@ from .unary import OptimizedUnaryEncoding
 
 __all__ = [
     "Codebook",
+    "Composed",
     "DuchiBall",
     "Estimate",
     "FrequencyOracle",
@@ -48,4 +51,5 @@ __all__ = [
     "TwoLevel",
     "best_frequency_oracle",
     "randomizer_from_config",
+    "split_epsilon",
 ]

@@ -87,11 +87,6 @@ class Randomizer(ABC):
 
     epsilon: float
 
-    #: Whether the outputs are finite and drawn by integer thresholds, so that the
-    #: guarantee is free of floating-point caveats.
-    exact: ClassVar[bool]
-    #: Whether sums of debiased reports replace the reports.
-    summable: ClassVar[bool] = True
     #: What a row that is not finite is taken for.
     centre: ClassVar[float] = 0.0
     #: The neighbouring relation.
@@ -100,6 +95,16 @@ class Randomizer(ABC):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and 1e-6 <= self.epsilon <= 100):
             raise ValueError(f"Expected 1e-06 <= epsilon <= 100, got {self.epsilon}.")
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether outputs are finite and drawn by integer thresholds: no floating-point caveats."""
+
+    @property
+    def summable(self) -> bool:
+        """Whether sums of debiased reports replace the reports."""
+        return True
 
     @property
     def delta(self) -> float:

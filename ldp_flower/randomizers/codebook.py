@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,8 @@ from scipy.special import betainc, betaln, roots_legendre
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_integer, check_positive
 from .ball import lift, norms
-from .base import Floats, Randomizer, Reports
+from .base import Floats, Reports
+from .enumerable import OneChoice
 from .two_level import TwoLevel
 
 _MAX_CODEWORDS = 4096  # what a client computes grows with it, and a message can ask for it
@@ -52,7 +52,7 @@ def _order_statistics(dim: int, num_codewords: int) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Codebook(Randomizer):
+class Codebook(OneChoice):
     """Randomiser for vectors in an l2 ball: the index of one of K public directions.
 
     Every user has a codebook of its own, ``num_codewords`` random directions that
@@ -97,8 +97,6 @@ class Codebook(Randomizer):
     radius: float = 1.0
     num_codewords: int = 256
 
-    exact: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("dim", self.dim, 1)
@@ -120,9 +118,13 @@ class Codebook(Randomizer):
         return choice, float(first), float(second)
 
     @property
+    def _choice(self) -> TwoLevel:
+        return self._design[0]
+
+    @property
     def num_likely(self) -> int:
         """Number of indices that the user's vector makes likely."""
-        return self._design[0].num_likely
+        return self._choice.num_likely
 
     @property
     def scale(self) -> float:
@@ -164,7 +166,7 @@ class Codebook(Randomizer):
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         users = len(values)
-        likely, index = self._design[0].draw(rng, users)
+        likely, index = self._choice.draw(rng, users)
         rank = np.where(likely, index, index + np.uint64(self.num_likely)).astype(np.int64)
         lifted = lift(values, self.radius)
         reports = np.empty(users, self.report_dtype)
@@ -184,15 +186,10 @@ class Codebook(Randomizer):
         product /= np.sqrt(np.einsum("ukd,ukd->uk", words, words))
         return np.argsort(-product, axis=1, kind="stable")
 
-    def rankings(
-        self, value: Floats, coin: Words
-    ) -> tuple[TwoLevel, Iterable[tuple[Fraction, Reports]]]:
-        """Return the choice and, for each rounding of one value, its chance and reports by rank.
-
-        The likely reports come first; for the audit, which enumerates them.
-        """
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the only rounding of one value, its chance and the reports by rank."""
         order = self._order(lift(value[None], self.radius), coin)[0]
-        return self._design[0], [(Fraction(1), order.astype(self.report_dtype))]
+        return [(Fraction(1), order.astype(self.report_dtype))]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         first = reports.astype(np.uint64) * np.uint64(self.dim + 1)

@@ -1,5 +1,6 @@
 """k-ary randomized response: an item, as an item."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,12 +10,13 @@ from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words
 from .base import Floats, Reports
+from .enumerable import OneChoice
 from .frequency import FrequencyOracle, Integers, report_type
 from .two_level import TwoLevel
 
 
 @dataclass(frozen=True)
-class KRandomizedResponse(FrequencyOracle):
+class KRandomizedResponse(OneChoice, FrequencyOracle):
     """Randomiser for one item: the item itself or, less likely, another one.
 
     The best oracle for small domains (up to about ``3 exp(epsilon)`` items) and the
@@ -69,6 +71,11 @@ class KRandomizedResponse(FrequencyOracle):
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         items = self._choice.keep_or_replace(self._items(values, rng), rng)
         return items.astype(self.report_dtype)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with all reports by rank."""
+        for chance, item in self._roundings(value):
+            yield chance, self._choice.only_likely(item).astype(self.report_dtype)
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         return np.asarray(reports[:, None] == np.arange(self.domain_size))

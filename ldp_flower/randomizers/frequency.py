@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..randomness import RandomSource, Words
 from ..validation import check_integer
 from .base import Floats, Randomizer, Reports, Summary, _coins
+from .two_level import residue_shares
 
 Integers = NDArray[np.int64]
 
@@ -125,6 +126,13 @@ class FrequencyOracle(Randomizer):
         fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
         items = self._numbered(values)[:, 0]
         return np.where(items < self.domain_size, items, fallback.astype(np.int64))
+
+    def _roundings(self, value: Floats) -> list[tuple[Fraction, int]]:
+        """Return the items that :meth:`_items` may take one value for, with their chances."""
+        (item,) = self._numbered(value).tolist()
+        if item < self.domain_size:
+            return [(Fraction(1), item)]
+        return [(share, item) for item, share in enumerate(residue_shares(self.domain_size))]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return np.where(self._supports(reports, coins), *self._levels)

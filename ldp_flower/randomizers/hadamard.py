@@ -1,5 +1,6 @@
 """Hadamard response: an item, as a column of a Hadamard matrix."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words
 from .base import Floats, Reports
+from .enumerable import OneChoice
 from .frequency import FrequencyOracle, Integers, report_type
 from .two_level import TwoLevel
 
@@ -16,7 +18,7 @@ _ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
-class HadamardResponse(FrequencyOracle):
+class HadamardResponse(OneChoice, FrequencyOracle):
     """Randomiser for one item: a column where the item's Hadamard row is positive.
 
     The cheapest oracle to read, O(n + K log K) for n reports. For rare items its
@@ -74,15 +76,27 @@ class HadamardResponse(FrequencyOracle):
         return report_type(self.order)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        rows = self._items(values, rng).astype(np.uint64) + _ONE
-        likely, index = self._choice.draw(rng, len(rows))
+        items = self._items(values, rng)
+        likely, index = self._choice.draw(rng, len(items))
+        return self._columns(items, likely, index)
+
+    def _columns(self, items: Integers, positive: NDArray[np.bool_], index: Words) -> Reports:
+        """Return the ``index``-th columns of those where the items' rows have a given sign."""
         # The index gives all bits of the column but one, at the lowest bit of the
-        # row, which is then set so that the row's sign there is as drawn.
+        # row, which is then set so that the row's sign there is as wanted.
+        rows = items.astype(np.uint64) + _ONE
         bit = rows & (~rows + _ONE)
         below = index & (bit - _ONE)
         columns = ((index - below) << _ONE) | below
         negative = (np.bitwise_count(columns & rows) & 1).astype(np.bool_)
-        return np.where(negative == likely, columns | bit, columns).astype(self.report_dtype)
+        return np.where(negative == positive, columns | bit, columns).astype(self.report_dtype)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with all reports by rank."""
+        likely = np.repeat([True, False], self.order // 2)
+        index = np.tile(np.arange(self.order // 2, dtype=np.uint64), 2)
+        for chance, item in self._roundings(value):
+            yield chance, self._columns(np.full(self.order, item), likely, index)
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         rows = np.arange(1, self.domain_size + 1)

@@ -1,16 +1,17 @@
 """Local hashing: an item, as a noisy bucket of a public hash function."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, Words
-from .base import Floats, Randomizer, Reports
+from .base import Floats, Reports
+from .enumerable import OneChoice
 from .frequency import FrequencyOracle, Integers, report_type
 from .two_level import TwoLevel
 
@@ -19,15 +20,13 @@ _CHUNK_ENTRIES = 1 << 16  # hashes held in memory at a time: stay in the cache
 _HALF = np.uint64(32)
 
 
-class LocalHashing(Randomizer):
+class LocalHashing(OneChoice):
     """What mechanisms share that report a noisy bucket of a public hash function.
 
     Every user has a hash function of its own, which its public coin determines. A
     report supports the items of its bucket: those that its user holds with
     probability :attr:`own`, any other with probability :attr:`other` over the coin.
     """
-
-    exact: ClassVar[bool] = True
 
     @property
     def num_buckets(self) -> int:
@@ -52,6 +51,18 @@ class LocalHashing(Randomizer):
     def report_dtype(self) -> np.dtype[np.generic]:
         """One byte for up to 256 buckets, otherwise two."""
         return report_type(self.num_buckets)
+
+    def _hashed(self, items: Integers, coins: Words) -> Integers:
+        """Return the bucket of what each user's report is about, by default its item."""
+        return self._buckets(items, coins)
+
+    def _by_bucket(
+        self, roundings: Iterable[tuple[Fraction, int]], coin: Words
+    ) -> Iterable[tuple[Fraction, Reports]]:
+        """Return all reports by rank for each item that a value may be taken for."""
+        for chance, item in roundings:
+            (bucket,) = self._hashed(np.array([item]), coin).tolist()
+            yield chance, self._choice.only_likely(bucket).astype(self.report_dtype)
 
     def _buckets(self, items: Integers, coins: Words) -> Integers:
         """Return the bucket of one item per user."""
@@ -131,7 +142,11 @@ class OptimizedLocalHashing(LocalHashing, FrequencyOracle):
     """
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        return self._noisy(self._buckets(self._items(values, rng), coins), rng)
+        return self._noisy(self._hashed(self._items(values, rng), coins), rng)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with all reports by rank."""
+        return self._by_bucket(self._roundings(value), coin)
 
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         return self._matches(reports, coins, np.arange(self.domain_size, dtype=np.uint64))

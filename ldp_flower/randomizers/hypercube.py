@@ -5,14 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_integer, check_positive
-from .base import Estimate, Floats, Randomizer, Reports, Summary
+from .base import Estimate, Floats, Reports, Summary
+from .enumerable import OneChoice
 from .two_level import TwoLevel
 
 _MAX_SUBSET = 16
@@ -50,7 +51,7 @@ def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class SubsetHypercube(Randomizer):
+class SubsetHypercube(OneChoice):
     """Randomiser for vectors in a box, at one or two bytes a report.
 
     Each user looks at ``subset`` coordinates that its public coin assigns, rounds
@@ -89,8 +90,6 @@ class SubsetHypercube(Randomizer):
     dim: int
     radius: float = 1.0
 
-    exact: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("dim", self.dim, 1)
@@ -100,6 +99,10 @@ class SubsetHypercube(Randomizer):
     def _design(self) -> tuple[int, TwoLevel, float]:
         subset, agreements = best_subset(self.epsilon, min(_MAX_SUBSET, self.dim))
         return subset, *_cap(self.epsilon, subset, agreements)
+
+    @property
+    def _choice(self) -> TwoLevel:
+        return self._design[1]
 
     @property
     def subset(self) -> int:
@@ -149,9 +152,8 @@ class SubsetHypercube(Randomizer):
         positive = rng.uniforms((users, self.subset)) < self._chances(values, coins)
         weights = np.uint32(1) << np.arange(self.subset, dtype=np.uint32)
         signs = positive @ weights
-        choice = self._design[1]
-        likely, index = choice.draw(rng, users)
-        index[~likely] += np.uint64(choice.num_likely)
+        likely, index = self._choice.draw(rng, users)
+        index[~likely] += np.uint64(self._choice.num_likely)
         return self._agreeing(signs, self._patterns[index])
 
     def _with_centres(self, values: Floats) -> Floats:
@@ -169,18 +171,13 @@ class SubsetHypercube(Randomizer):
         everything = np.uint32(2**self.subset - 1)
         return np.asarray((signs ^ agreement ^ everything).astype(self.report_dtype))
 
-    def rankings(
-        self, value: Floats, coin: Words
-    ) -> tuple[TwoLevel, Iterable[tuple[Fraction, Reports]]]:
-        """Return the choice and, for each rounding of one value, its chance and reports by rank.
-
-        The likely reports come first; for the audit, which enumerates them.
-        """
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return, for each rounding of one value, its chance and the reports by rank."""
         roundings = [(Fraction(1), 0)]
         for bit, chance in enumerate(self._chances(value[None], coin)[0].tolist()):
             ways = ((Fraction(chance), 1 << bit), (1 - Fraction(chance), 0))
             roundings = [(p * q, s | b) for p, s in roundings for q, b in ways if q]
-        return self._design[1], (
+        return (
             (chance, self._agreeing(np.array(signs, np.uint32), self._patterns))
             for chance, signs in roundings
         )

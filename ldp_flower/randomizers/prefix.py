@@ -1,7 +1,9 @@
 """Prefix trees: what the mechanisms for heavy hitters in a huge domain share."""
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
@@ -133,11 +135,25 @@ class PrefixTree(LocalHashing):
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         fallback = rng.words((len(values), 1))[:, 0] >> np.uint64(64 - self.num_bits)
         numbers = values[:, 0]
-        valid = (numbers >= 0) & (numbers < 2.0**self.num_bits) & (numbers == np.floor(numbers))
+        valid = self._valid(numbers)
         items = np.where(valid, np.where(valid, numbers, 0).astype(np.uint64), fallback)
+        return self._noisy(self._hashed(items.astype(np.int64), coins), rng)
+
+    def _valid(self, numbers: Floats) -> NDArray[np.bool_]:
+        valid = (numbers >= 0) & (numbers < 2.0**self.num_bits) & (numbers == np.floor(numbers))
+        return np.asarray(valid)
+
+    def _hashed(self, items: Integers, coins: Words) -> Integers:
+        """Return the bucket of the prefix of each user's item."""
         dropped = (self.num_bits - np.array(self.lengths))[self._levels(coins)]
-        prefixes = (items >> dropped.astype(np.uint64)).astype(np.int64)
-        return self._noisy(self._buckets(prefixes, coins), rng)
+        return self._buckets(items >> dropped, coins)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with all reports by rank."""
+        if self._valid(value)[0]:
+            return self._by_bucket([(Fraction(1), int(value[0]))], coin)
+        share = Fraction(1, 1 << self.num_bits)
+        return self._by_bucket(((share, item) for item in range(1 << self.num_bits)), coin)
 
     def heavy_hitters(
         self, reports: Reports, coins: Words, max_items: int, false_alarm: float = 0.01

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from .base import Randomizer
 from .codebook import Codebook
+from .composed import Composed, configs_of_parts
 from .direct import KRandomizedResponse
 from .gaussian import GaussianMechanism
 from .hadamard import HadamardResponse
@@ -51,6 +52,13 @@ def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
         the wrong type or outside its range.
     """
     parameters = dict(config)
+    if parameters.get("name") == Composed.__name__:
+        del parameters["name"]
+        return Composed(tuple(_single(part) for part in configs_of_parts(parameters)))
+    return _single(parameters)
+
+
+def _single(parameters: dict[str, object]) -> Randomizer:
     name = parameters.pop("name", None)
     if not isinstance(name, str) or name not in _REGISTRY:
         raise ValueError(f"Expected a randomizer in {sorted(_REGISTRY)}, got {name!r}.")

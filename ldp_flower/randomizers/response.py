@@ -4,18 +4,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from ..randomness import RandomSource, Words
 from ..validation import check_positive
-from .base import Floats, Randomizer, Reports
+from .base import Floats, Reports
+from .enumerable import OneChoice
 from .two_level import TwoLevel
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(Randomizer):
+class RandomizedResponse(OneChoice):
     """Randomiser for one number, at one bit (sent as a byte).
 
     Parameters
@@ -43,8 +43,6 @@ class RandomizedResponse(Randomizer):
     """
 
     radius: float = 1.0
-
-    exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,16 +81,11 @@ class RandomizedResponse(Randomizer):
         """Return the probabilities with which values are rounded to positive signs."""
         return np.asarray((1 + np.clip(values / self.radius, -1, 1)) / 2)
 
-    def rankings(
-        self, value: Floats, coin: Words
-    ) -> tuple[TwoLevel, Iterable[tuple[Fraction, Reports]]]:
-        """Return the choice and, for each rounding of one value, its chance and reports by rank.
-
-        The likely reports come first; for the audit, which enumerates them.
-        """
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return, for each rounding of one value, its chance and the reports by rank."""
         positive = Fraction(float(self._chance(value)[0]))
         bits = np.array([1, 0], np.uint8)
-        return self._choice, [(positive, bits), (1 - positive, bits[::-1])]
+        return [(positive, bits), (1 - positive, bits[::-1])]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return (reports.astype(np.float64) * 2 - 1)[:, None] * self.bound

@@ -1,9 +1,12 @@
 """Subset selection and set vote: one item or a set of items, as a larger set of items."""
 
 import math
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,40 +14,12 @@ from numpy.typing import NDArray
 from ..randomness import RandomSource, Words
 from ..validation import check_integer
 from .base import Floats, Reports
+from .enumerable import Law, check_terms
 from .frequency import FrequencyOracle, Integers, report_type
-from .two_level import _WORDS, _exp_rounded_down
+from .report_size import best_report_size
+from .two_level import _WORDS, _exp_rounded_down, residue_shares
 
 _CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time: stay in the cache
-_VOTING_SHARE = 0.15  # of users that vote for an item worth finding
-_FOUND_WEIGHT = 0.6  # what the spread of its votes counts against that of the others
-
-
-@lru_cache(maxsize=256)
-def best_report_size(epsilon: float, domain_size: int, set_size: int) -> int:
-    """Return the number of items of a report that separates held from other items best.
-
-    For one item it minimises the total variance of the counts; for a set it
-    maximises the distance between an item that many users vote for and an item that
-    a random set holds, in units of the spread of both.
-    """
-    d, k = domain_size, set_size
-    w = np.arange(1, d - k + 1, dtype=np.float64)
-    miss, miss_by_rest = np.ones(len(w)), np.ones(len(w))
-    for i in range(k):
-        miss *= (d - i - w) / (d - i)
-        miss_by_rest *= (d - i - w) / (d - i - 1)  # without a given item of the report
-    raised = math.exp(epsilon)
-    level = 1 / (1 + (1 - miss) * math.expm1(epsilon))
-    own = np.minimum(level * raised * w / d, 1.0)
-    other = level * w / d * (raised * (1 - miss_by_rest) + miss_by_rest)
-    if k == 1:
-        score = (own - other) / np.sqrt(own * (1 - own) / d + other * (1 - other) * (1 - 1 / d))
-    else:
-        share = min(1.0, max(_VOTING_SHARE, 2 * k / d))
-        null, found = (f * own + (1 - f) * other for f in (k / d, share))
-        spread = np.sqrt(null * (1 - null)) + _FOUND_WEIGHT * np.sqrt(found * (1 - found))
-        score = (found - null) / spread
-    return int(np.argmax(score)) + 1
 
 
 @dataclass(frozen=True)
@@ -140,9 +115,25 @@ class SubsetSelection(FrequencyOracle):
         """Number of words, of 2**64, that select the reports that meet T."""
         selected = np.diff(np.array([0, *self._ends], object))
         most = max(Fraction(c) / w for c, w in zip(selected, self._meeting, strict=True)) / _WORDS
-        bias = 1 + Fraction(4 * self.report_items * self.domain_size, _WORDS)
-        odds = _exp_rounded_down(self.epsilon) / (most * self._missing * bias)
+        odds = _exp_rounded_down(self.epsilon) / (most * self._missing * self._bias)
         return int(_WORDS * odds / (1 + odds))
+
+    def worst_ratio(self) -> Fraction:
+        """Return a bound on the ratio of any report's probabilities for any two sets.
+
+        Exact but for the bias of the draws, see the guarantee.
+        """
+        selected = np.diff(np.array([0, *self._ends], object))
+        meets = Fraction(self.threshold, _WORDS)
+        shares = zip(selected, self._meeting, strict=True)
+        levels: list[Fraction] = [meets * c / _WORDS / n for c, n in shares]
+        levels.append((1 - meets) / self._missing)
+        return max(levels) / min(levels) * self._bias
+
+    @cached_property
+    def _bias(self) -> Fraction:
+        """Bound on the ratio of the probabilities of two subsets that should be equal."""
+        return 1 + Fraction(4 * self.report_items * self.domain_size, _WORDS)
 
     @cached_property
     def _law(self) -> tuple[Fraction, Fraction]:
@@ -189,9 +180,8 @@ class SubsetSelection(FrequencyOracle):
         """The report lists its items in ascending order."""
         return (self.report_items,)
 
-    def _sets(self, values: Floats, rng: RandomSource) -> Integers:
-        """Return sets of distinct items in descending order, filled up at random."""
-        words = rng.words(values.shape)
+    def _sets(self, values: Floats, words: Words) -> Integers:
+        """Return sets of distinct items in descending order, filled up by random words."""
         sets = np.sort(self._numbered(values), axis=1)
         sets[:, 1:][sets[:, 1:] == sets[:, :-1]] = self.domain_size
         sets.sort(axis=1)
@@ -206,7 +196,7 @@ class SubsetSelection(FrequencyOracle):
         return np.sort(sets, axis=1)[:, ::-1]
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        sets = self._sets(values, rng)
+        sets = self._sets(values, rng.words(values.shape))
         choice = rng.words((len(sets), 2))
         words = rng.words((len(sets), self.report_items))
         meets = choice[:, 0] < np.uint64(self.threshold)
@@ -245,6 +235,36 @@ class SubsetSelection(FrequencyOracle):
             chosen[item], chosen[last] = chosen[last], chosen[item]
         return np.flatnonzero(chosen).reshape(users, -1) - row[:, None]
 
+    def law(self, value: Floats, coin: Words) -> Law:
+        """Return the probability of every report for one finite value; the coin is not used."""
+        d, k, w = self.domain_size, self.set_size, self.report_items
+        num_paths = math.perm(d - k, w) + sum(math.perm(d - 1 - i, w - 1) for i in range(k))
+        numbers = self._numbered(value)
+        complete = len(np.unique(numbers)) == k and numbers.max() < d
+        check_terms(num_paths * (1 if complete else math.perm(d, k)))
+        columns = [1 if complete else d - column for column in range(k)]
+        words, chances = _residues(columns)
+        sets = self._sets(np.tile(value, (len(words), 1)), words)
+        law: dict[bytes, Fraction] = defaultdict(Fraction)
+        for items, chance in zip(sets, chances, strict=True):
+            for reports, path_chances in self._paths(items):
+                for report, path_chance in zip(reports, path_chances, strict=True):
+                    law[report.tobytes()] += chance * path_chance
+        return law
+
+    def _paths(self, items: Integers) -> Iterator[tuple[Reports, list[Fraction]]]:
+        """Return the reports of one set along all paths of :meth:`_draw`, with their chances."""
+        w, meets = self.report_items, Fraction(self.threshold, _WORDS)
+        selected = np.diff(np.array([0, *self._ends], object))
+        kinds = [(i + 1, True, meets * c / _WORDS) for i, c in enumerate(selected)]
+        for excluded, met, kind in [*kinds, (self.set_size, False, 1 - meets)]:
+            moduli = [self.domain_size - excluded - w + step + 1 for step in range(w)]
+            words, chances = _residues([1, *moduli[1:]] if met else moduli)
+            users = len(words)
+            flags, out = np.full(users, met), np.full(users, excluded)
+            drawn = self._draw(np.tile(items, (users, 1)), flags, out, words)
+            yield drawn.astype(self.report_dtype), [kind * chance for chance in chances]
+
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         supports = np.zeros((len(reports), self.domain_size), np.bool_)
         np.put_along_axis(supports, reports.astype(np.int64), True, axis=1)
@@ -257,3 +277,12 @@ class SubsetSelection(FrequencyOracle):
         """Whether every report lists items in strictly ascending order."""
         items = reports.astype(np.int64)
         return bool((items < self.domain_size).all() and (np.diff(items, axis=-1) > 0).all())
+
+
+def _residues(moduli: list[int]) -> tuple[Words, list[Fraction]]:
+    """Return all residues of one word per modulus, and the share of the words that have them."""
+    shares = product(*(enumerate(residue_shares(modulus)) for modulus in moduli))
+    residues, chances = zip(*(zip(*path, strict=True) for path in shares), strict=True)
+    return np.array(residues, np.uint64), [
+        math.prod(chance, start=Fraction(1)) for chance in chances
+    ]

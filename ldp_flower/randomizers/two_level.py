@@ -38,6 +38,19 @@ def _exp_rounded_down(epsilon: float) -> Fraction:
         return Fraction(Decimal(epsilon).exp() * (1 - Decimal(10) ** (5 - _DIGITS)))
 
 
+def log(ratio: Fraction) -> Decimal:
+    """Return the logarithm of a ratio of probabilities, to 60 digits."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+
+
+def residue_shares(divisor: int) -> list[Fraction]:
+    """Return the shares of all 64-bit words that are 0, 1, ... modulo ``divisor``."""
+    least, more = divmod(_WORDS, divisor)  # a residue below ``more`` has one word more
+    return [Fraction(least + (residue < more), _WORDS) for residue in range(divisor)]
+
+
 @dataclass(frozen=True)
 class TwoLevel:
     """An exact choice between likely and unlikely outputs.
@@ -56,6 +69,11 @@ class TwoLevel:
     num_likely: int
     num_unlikely: int
 
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return self.num_likely + self.num_unlikely
+
     @cached_property
     def threshold(self) -> int:
         """Number of 64-bit words (of 2**64) that select the likely set."""
@@ -69,13 +87,25 @@ class TwoLevel:
         return self.threshold / _WORDS
 
     @property
-    def log_ratio(self) -> Decimal:
-        """Realised log-ratio of the largest and the smallest probability of an output."""
+    def ratio(self) -> Fraction:
+        """Realised ratio of the largest and the smallest probability of an output."""
         largest = self.threshold * -(-_WORDS // self.num_likely)
-        smallest = (_WORDS - self.threshold) * (_WORDS // self.num_unlikely)
-        with localcontext() as context:
-            context.prec = _DIGITS
-            return (Decimal(largest) / Decimal(smallest)).ln()
+        return Fraction(largest, (_WORDS - self.threshold) * (_WORDS // self.num_unlikely))
+
+    @property
+    def log_ratio(self) -> Decimal:
+        """Logarithm of :attr:`ratio`."""
+        return log(self.ratio)
+
+    def probabilities(self) -> list[Fraction]:
+        """Return the realised probability of every output, the likely ones first."""
+        by_rank = []
+        for words, size in (
+            (self.threshold, self.num_likely),
+            (_WORDS - self.threshold, self.num_unlikely),
+        ):
+            by_rank += [words * share for share in residue_shares(size)]
+        return [share / _WORDS for share in by_rank]
 
     def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
         """Draw, for each user, whether its output is likely and which one it is.
@@ -90,6 +120,10 @@ class TwoLevel:
         likely = words[:, 0] < np.uint64(self.threshold)
         size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))
         return likely, words[:, 1] % size
+
+    def only_likely(self, own: int) -> NDArray[np.int64]:
+        """Return all outputs by rank if ``own`` is the only likely one."""
+        return np.concatenate([[own], np.delete(np.arange(self.num_outputs), own)])
 
     def keep_or_replace(self, own: NDArray[np.int64], rng: RandomSource) -> NDArray[np.int64]:
         """Return each user's own output, the only likely one, or where so drawn another."""

@@ -1,5 +1,6 @@
 """Optimised unary encoding: an item, as one noisy bit per item."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words
 from .base import Floats, Reports
+from .enumerable import Law, check_terms
 from .frequency import FrequencyOracle, Integers
 from .two_level import _exp_rounded_down
 
@@ -61,6 +63,35 @@ class OptimizedUnaryEncoding(FrequencyOracle):
     def other(self) -> Fraction:
         """Probability of setting another item's bit."""
         return Fraction(self.threshold, _WORDS32)
+
+    def worst_ratio(self) -> Fraction:
+        """Return the ratio for a report in which two items' bits differ the likeliest way.
+
+        The two bits differ in law between the values; they are independent, so
+        their ratios multiply.
+        """
+        own, other = self.own, self.other
+        first = max(own / other, (1 - own) / (1 - other))
+        second = max(other / own, (1 - other) / (1 - own))
+        return first * second
+
+    def law(self, value: Floats, coin: Words) -> Law:
+        """Return the probability of every report for one finite value; the coin is not used."""
+        roundings = self._roundings(value)
+        check_terms(len(roundings) << min(self.domain_size, 64))
+        law: dict[bytes, Fraction] = defaultdict(Fraction)
+        for chance, item in roundings:
+            patterns: list[tuple[Fraction, tuple[bool, ...]]] = [(chance, ())]
+            for position in range(self.domain_size):
+                p = self.own if position == item else self.other
+                patterns = [
+                    (chance * share, (*bits, bit))
+                    for chance, bits in patterns
+                    for bit, share in ((False, 1 - p), (True, p))
+                ]
+            for chance_of_all, bits in patterns:
+                law[np.packbits(bits).tobytes()] += chance_of_all
+        return law
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:

@@ -4,6 +4,7 @@ Every bound below is wrong with a probability of at most 1e-3; seeds are fixed.
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -13,16 +14,31 @@ from flwr.app import RecordDict
 from typer.testing import CliRunner
 
 from ldp_flower import cli
-from ldp_flower.audit import audit_handler, exact_epsilon, extreme_users, recorded_queries
+from ldp_flower.audit import (
+    audit_handler,
+    exact_epsilon,
+    extreme_inputs,
+    extreme_users,
+    recorded_queries,
+    worst_epsilon,
+)
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import STATISTICS, Statistic
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import Query
 from ldp_flower.randomizers import (
     Codebook,
+    Composed,
+    HadamardResponse,
+    KRandomizedResponse,
+    OptimizedLocalHashing,
+    OptimizedUnaryEncoding,
+    PrefixExtending,
     PrivUnit,
     RandomizedResponse,
     SubsetHypercube,
+    SubsetSelection,
+    TreeHist,
     registry,
     two_level,
 )
@@ -37,6 +53,28 @@ EXACT = [
     SubsetHypercube(4.0, 6),
     Codebook(2.0, 3, num_codewords=16),
 ]
+
+FEW_ITEMS = [
+    HadamardResponse(1.0, 5),
+    KRandomizedResponse(1.0, 5),
+    OptimizedLocalHashing(1.0, 5),
+    OptimizedUnaryEncoding(1.0, 4),
+    PrefixExtending(1.0, 4, first_bits=2, step_bits=1),
+    SubsetSelection(1.0, 6),
+    SubsetSelection(1.0, 6, 2),
+    TreeHist(1.0, 4),
+]
+MANY_ITEMS = [
+    HadamardResponse(1.0, 1 << 19),
+    KRandomizedResponse(1.0, 1 << 20),
+    OptimizedLocalHashing(1.0, 1 << 20),
+    OptimizedUnaryEncoding(1.0, 1 << 20),
+    PrefixExtending(1.0, 40),
+    SubsetSelection(1.0, 1024),
+    SubsetSelection(1.0, 1024, 10),
+    TreeHist(1.0, 40),
+]
+COMPOSED = Composed((SubsetHypercube(1.0, 2), KRandomizedResponse(0.7, 5)))
 
 
 def gradient_query(mechanism, bounded=True):
@@ -73,6 +111,34 @@ def test_exact_epsilon_is_the_claimed_one(mechanism, epsilon):
     assert epsilon - 1e-9 <= found <= epsilon
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("mechanism", [*FEW_ITEMS, *MANY_ITEMS], ids=repr)
+def test_worst_epsilon_for_items_is_the_claimed_one(mechanism, epsilon):
+    mechanism = replace(mechanism, epsilon=epsilon)
+    # One-bit thresholds are on a grid of 2**-32, see OptimizedUnaryEncoding.
+    slack = 1e-6 if isinstance(mechanism, OptimizedUnaryEncoding) else 1e-9
+    assert epsilon - slack <= worst_epsilon(mechanism) <= epsilon
+
+
+@pytest.mark.parametrize("mechanism", [*EXACT, *FEW_ITEMS, COMPOSED], ids=repr)
+def test_enumeration_finds_the_ratio_that_the_thresholds_promise(mechanism):
+    coins = derive(np.arange(8, dtype=np.uint64))  # under one coin two items can share a bucket
+    found = exact_epsilon(mechanism, extreme_inputs(mechanism), coins)
+    assert found == pytest.approx(worst_epsilon(mechanism), rel=1e-12)
+
+
+def test_what_has_no_law_has_no_worst_epsilon():
+    assert worst_epsilon(PrivUnit(1.0, 3)) is None
+    assert worst_epsilon(Composed((PrivUnit(1.0, 3), RandomizedResponse(1.0)))) is None
+
+
+def test_a_composition_loses_what_its_parts_lose():
+    parts = (OptimizedUnaryEncoding(0.3, 3), RandomizedResponse(0.4), Codebook(0.5, 2))
+    alone = sum(worst_epsilon(part) for part in parts)
+    assert worst_epsilon(Composed(parts)) == pytest.approx(alone, rel=1e-14)
+    assert worst_epsilon(Composed(parts)) <= Composed(parts).epsilon
+
+
 def test_exact_epsilon_of_values_between_the_corners_is_smaller():
     mechanism = SubsetHypercube(2.0, 3)
     inside = np.array([[0.0, 0.0, 0.0], [0.5, -0.5, 0.25]])
@@ -80,23 +146,43 @@ def test_exact_epsilon_of_values_between_the_corners_is_smaller():
     assert exact_epsilon(mechanism, inside[:1]) == 0
 
 
-@pytest.mark.parametrize("mechanism", EXACT, ids=repr)
-def test_the_sampler_has_the_enumerated_law(mechanism):
-    """Compare 40,000 draws with the law, output by output: 6 standard errors."""
-    from ldp_flower.audit.enumeration import _law
+NO_ITEM = [
+    (KRandomizedResponse(1.0, 5), np.array([2.5])),
+    (OptimizedUnaryEncoding(1.0, 4), np.array([-1.0])),
+    (PrefixExtending(1.0, 4), np.array([16.0])),
+    (SubsetSelection(1.0, 6, 2), np.array([3.0, 3.0])),
+]
 
+
+def between_the_extremes(mechanism):
+    if isinstance(mechanism, Composed):
+        return np.concatenate([between_the_extremes(part) for part in mechanism.parts])
+    if mechanism in FEW_ITEMS or isinstance(mechanism, KRandomizedResponse):
+        return np.arange(mechanism.width)[::-1] + 1.0
+    return np.linspace(-0.6, 1.0, mechanism.width)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "value"),
+    [(m, between_the_extremes(m)) for m in [*EXACT, *FEW_ITEMS, COMPOSED]] + NO_ITEM,
+    ids=repr,
+)
+def test_the_sampler_has_the_enumerated_law(mechanism, value):
+    """Compare 40,000 draws with the law, output by output: 6 standard errors."""
     draws, coin = 40_000, derive(5)
-    value = np.linspace(-0.6, 1.0, mechanism.width)
-    law = np.array([float(weight) for weight in _law(mechanism, value, coin)]) / 2.0**128
-    assert sum(_law(mechanism, value, coin)) == 2**128
+    law = mechanism.law(value, coin)
+    assert sum(law.values()) == 1
     rng = np.random.default_rng(7)
     reports = mechanism.randomize(np.tile(value, (draws, 1)), rng, np.repeat(coin, draws))
-    observed = np.bincount(reports, minlength=len(law)) / draws
-    assert (np.abs(observed - law) <= 6 * np.sqrt(law * (1 - law) / draws)).all()
+    counts = Counter(report.tobytes() for report in reports)
+    assert set(counts) <= set(law)
+    for report, chance in law.items():
+        error = math.sqrt(chance * (1 - chance) / draws)
+        assert abs(counts[report] / draws - chance) <= 6 * error
 
 
 def test_too_long_an_enumeration_is_refused():
-    with pytest.raises(ValueError, match="Expected at most 1048576 outputs"):
+    with pytest.raises(ValueError, match="Expected at most 131072 outputs"):
         exact_epsilon(SubsetHypercube(6.0, 16), np.zeros((1, 16)))
 
 
@@ -180,7 +266,7 @@ class ClosedHalfSpaces(SubsetHypercube):
     """The textbook sampler: patterns with half of the signs in agreement are in both sets."""
 
     subset = 2
-    rankings = None  # the inherited ones are not of this sampler
+    exact = False  # the inherited thresholds are not of this sampler
 
     def _randomize(self, values, rng, coins):
         positive = np.take_along_axis(values, self.assigned(coins), axis=1) > 0
@@ -210,6 +296,152 @@ def test_mechanisms_that_lose_more_than_they_claim_are_caught(
     found = audited(mechanism, reports, names)
     assert found.measured > at_least and not found.passed
     assert found.isolated and found.replayed
+
+
+# ----------------------------------------------------------------- mechanisms for items
+
+
+def first_row(users, arrays, params):
+    """Return each user's first row of features as its items; a stub of what top-k does."""
+    rows = np.full((len(users), users.num_features), np.nan)
+    some = users.num_rows > 0
+    rows[some] = users.features[users.offsets[:-1][some]]
+    return rows
+
+
+def audited_items(mechanism, values, monkeypatch, reports=1600, first_row=first_row, **arguments):
+    monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
+    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, frozenset()))
+    people = {str(items): Users.from_rows([items], [0.0]) for items in values}
+    people["no rows"] = next(iter(people.values())).take(np.zeros(1, np.int64), max_rows=0)
+    query = Query("first_row", mechanism, 1, 0, HASH_END, 1, {}, {})
+    return audit_handler(query, people, num_reports=reports, seed=1, **arguments)
+
+
+LAST = 1023.0
+ONE_ITEM = [[0.0], [1.0], [LAST], [math.nan]]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "values", "at_least"),
+    [
+        (KRandomizedResponse(2.0, 4), [[0.0], [1.0], [3.0]], 1.4),
+        (OptimizedLocalHashing(2.0, 1024), ONE_ITEM, 1.2),
+        (HadamardResponse(2.0, 1024), ONE_ITEM, 1.2),
+        (OptimizedUnaryEncoding(2.0, 64), [[0.0], [1.0], [63.0], [math.nan]], 1.2),
+        (SubsetSelection(2.0, 64), [[0.0], [1.0], [63.0], [math.nan]], 1.2),
+        (SubsetSelection(2.0, 64, 3), [[0.0, 1.0, 2.0], [61.0, 62.0, 63.0], [5.0, 5.0, 5.0]], 1.2),
+        (PrefixExtending(2.0, 20), [[0.0], [1.0], [2.0**20 - 1], [math.nan]], 1.2),
+        (TreeHist(2.0, 20), [[0.0], [1.0], [2.0**20 - 1], [math.nan]], 1.2),
+        (
+            Composed((SubsetHypercube(1.0, 2), KRandomizedResponse(1.0, 4))),
+            [[1.0, 1.0, 0.0], [-1.0, -1.0, 3.0], [math.nan, 1.0, 2.0]],
+            1.2,
+        ),
+    ],
+    ids=repr,
+)
+def test_mechanisms_for_items_pass_and_are_measured_well(mechanism, values, at_least, monkeypatch):
+    found = audited_items(mechanism, values, monkeypatch)
+    assert found.passed and found.complete and found.isolated and found.replayed
+    assert found.exact == pytest.approx(2.0, abs=1e-6)
+    assert at_least < found.measured <= found.claimed == 2.0
+
+
+@dataclass(frozen=True)
+class DoubleOdds(KRandomizedResponse):
+    """Tells the truth with the odds of twice the epsilon."""
+
+    @property
+    def _choice(self):
+        return TwoLevel(2 * self.epsilon, 1, self.domain_size - 1)
+
+
+@dataclass(frozen=True)
+class TwoAnswers(KRandomizedResponse):
+    """Draws two reports for the same item at the price of one."""
+
+    report_shape = (2,)
+
+    def _randomize(self, values, rng, coins):
+        draws = [super(TwoAnswers, self)._randomize(values, rng, coins) for _ in range(2)]
+        return np.stack(draws, axis=1)
+
+    def _supports(self, reports, coins):
+        return reports[:, :1] == np.arange(self.domain_size)
+
+    def _support(self, reports, coins):
+        return super()._support(reports[:, 0], coins)
+
+    def _debias(self, reports, coins):
+        return (super()._debias(reports, coins) + super()._debias(reports[:, ::-1], coins)) / 2
+
+    def contains(self, reports):
+        return super().contains(reports.ravel())
+
+
+@dataclass(frozen=True)
+class RareBits(OptimizedUnaryEncoding):
+    """Sets the bits of other items half as often as it may."""
+
+    @property
+    def threshold(self):
+        return super().threshold // 2
+
+
+@dataclass(frozen=True)
+class RareBitsInside(OptimizedUnaryEncoding):
+    """The same, in the sampler only: the stated thresholds are right."""
+
+    def _randomize(self, values, rng, coins):
+        return RareBits(self.epsilon, self.domain_size)._randomize(values, rng, coins)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "at_least", "exact"),
+    [
+        (DoubleOdds(1.0, 16), 1.5, 2.0),
+        (TwoAnswers(1.0, 4), 1.3, 1.0),
+        (RareBits(1.0, 8), 1.4, 1.861),  # q = 0.1345: log((1 - q) / q)
+        (RareBitsInside(1.0, 8), 1.4, 1.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_mechanisms_for_items_that_lose_more_than_they_claim_are_caught(
+    mechanism, at_least, exact, monkeypatch
+):
+    values = [[0.0], [1.0], [mechanism.domain_size - 1.0], [math.nan]]
+    found = audited_items(mechanism, values, monkeypatch, 4000)
+    assert found.measured > at_least and not found.passed
+    assert found.exact == pytest.approx(exact, abs=1e-3)
+    assert found.complete and found.isolated and found.replayed
+
+
+@dataclass(frozen=True)
+class Dropping(SubsetSelection):
+    """Sends no report for users who hold the last item."""
+
+    def _randomize(self, values, rng, coins):
+        reports = super()._randomize(values, rng, coins)
+        return reports[(values != self.domain_size - 1).all(axis=1)]
+
+
+def test_users_who_are_dropped_by_their_data_are_missed(monkeypatch):
+    found = audited_items(Dropping(1.0, 16, 2), [[0.0, 1.0], [14.0, 15.0]], monkeypatch)
+    assert not found.complete and not found.isolated and not found.passed
+    assert found.measured > 3
+
+
+def neighbours_item(users, arrays, params):
+    return np.roll(first_row(users, arrays, params), 1, axis=0)
+
+
+def test_an_item_in_a_neighbours_report_is_caught(monkeypatch):
+    values = [[0.0], [15.0]]
+    found = audited_items(
+        KRandomizedResponse(8.0, 16), values, monkeypatch, 400, first_row=neighbours_item
+    )
+    assert not found.isolated and not found.passed
 
 
 HONEST_GRADIENT = STATISTICS["gradient"]

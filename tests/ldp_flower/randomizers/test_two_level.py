@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from word_sources import Fixed
 
@@ -19,11 +19,14 @@ WORDS = 2**64
     st.integers(1, 65_536),
     st.integers(1, 65_536),
 )
+@example(20.0, 76, 1)
 def test_the_realised_ratio_never_exceeds_the_claim(epsilon, likely, unlikely):
-    log_ratio = TwoLevel(epsilon, likely, unlikely).log_ratio  # to 60 digits
+    choice = TwoLevel(epsilon, likely, unlikely)
+    log_ratio = choice.log_ratio  # to 60 digits
     assert log_ratio <= Decimal(epsilon)
     if epsilon <= 20:
-        assert log_ratio >= Decimal(epsilon) - Decimal("1e-9")
+        one_word_more = Decimal(2) / (WORDS - choice.threshold)
+        assert log_ratio >= Decimal(epsilon) - Decimal("1e-9") - one_word_more
 
 
 @given(st.floats(1e-3, 50), st.integers(1, 65_536), st.integers(1, 65_536))
