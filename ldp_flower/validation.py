@@ -1,6 +1,7 @@
 """Checks of constructor arguments, all with the same wording."""
 
 import math
+from collections.abc import Iterable
 
 
 def check_positive(name: str, value: float) -> None:
@@ -21,3 +22,10 @@ def check_fraction(name: str, value: float) -> None:
     """Raise ValueError unless ``0 < value < 1``."""
     if not 0 < value < 1:
         raise ValueError(f"Expected 0 < {name} < 1, got {value}.")
+
+
+def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
+    """Raise ValueError unless ``value`` is one of the allowed ones."""
+    choices = list(allowed)
+    if value not in choices:
+        raise ValueError(f"Expected {name} in {choices}, got {value!r}.")

@@ -172,7 +172,7 @@ class Exchange:
             cohort.high,
             step,
             ask.arrays,
-            ask.params,
+            {name: float(number) for name, number in ask.params.items()},
         )
         content = query.to_record_dict()
         return [

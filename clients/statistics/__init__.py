@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from .items import ITEMS
 from .regression import REGRESSION
+from .selection import SELECTION
 from .statistic import Statistic
 
 #: The closed registry: the only statistics that a query can name.
-STATISTICS: Mapping[str, Statistic] = {**REGRESSION, **ITEMS}
+STATISTICS: Mapping[str, Statistic] = {**REGRESSION, **SELECTION, **ITEMS}
 
 __all__ = ["STATISTICS", "Statistic"]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
-from .rows import Floats, dot, mean_over_rows
+from .ridge import ridge_coefficients
+from .rows import Floats, dot, mean_over_rows, norm_over_rows
 from .statistic import Params, Statistic, one, per_coordinate
 
 
@@ -46,6 +47,36 @@ def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (params["cap"] / 2) - 1
 
 
+def residual_coefficients(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return ``weights`` times the ridge coefficients of the standardised residual.
+
+    The residual ``y - <x, theta>`` is divided by the user's root mean square of it;
+    ``arrays["coordinates"]`` are the k features that it is regressed on,
+    ``arrays["weights"]``, shape (k,), what their coefficients are multiplied by, and
+    ``params["ridge"]`` is in units of a feature's mean square. Shape (users, k).
+    """
+    residual = users.targets - dot(users.features, arrays["theta"])
+    size = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
+    wanted = arrays.get("coordinates")
+    columns = users.features if wanted is None else users.features[:, wanted]
+    coefficients = ridge_coefficients(users, columns, residual, params["ridge"])
+    return arrays["weights"] * coefficients / np.where(size > 0, size, 1.0)[:, None]
+
+
+def target_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return the bin of the root mean square of the targets, shape (users, 1).
+
+    Bin b begins at ``params["smallest"] * 2**(b / params["per_octave"])``; the first one
+    of ``params["num_bins"]`` and the last one take what is beyond. Without a target other
+    than 0 it is -1, no bin.
+    """
+    sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
+    with np.errstate(divide="ignore"):
+        octaves = np.log2(sizes / params["smallest"])
+    bins = np.clip(np.floor(params["per_octave"] * octaves), 0, params["num_bins"] - 1)
+    return np.where(sizes > 0, bins, -1.0)[:, None]
+
+
 REGRESSION: Mapping[str, Statistic] = {
     "gradient": Statistic(
         gradient,
@@ -59,6 +90,19 @@ REGRESSION: Mapping[str, Statistic] = {
         one,
         vectors=frozenset({"theta"}),
         params=frozenset({"centre", "log_range"}),
+    ),
+    "residual_coefficients": Statistic(
+        residual_coefficients,
+        per_coordinate,
+        vectors=frozenset({"theta"}),
+        weights=frozenset({"weights"}),
+        params=frozenset({"ridge"}),
+        coordinates=True,
+    ),
+    "target_scale": Statistic(
+        target_scale,
+        one,
+        params=frozenset({"smallest", "per_octave", "num_bins"}),
     ),
     "curvature": Statistic(
         curvature,

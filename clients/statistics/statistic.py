@@ -30,6 +30,11 @@ def set_size(num_features: int, arrays: Arrays, params: Params) -> int:
     return int(params["set_size"])
 
 
+def feature_set_size(num_features: int, arrays: Arrays, params: Params) -> int:
+    """Return ``params["set_size"]`` if there are so many features: a value is a set of them."""
+    return min(int(params["set_size"]), num_features)
+
+
 @dataclass(frozen=True)
 class Statistic:
     """A statistic and what a query for it must and may contain.

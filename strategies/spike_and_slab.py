@@ -1,0 +1,191 @@
+"""A sparse Bayesian view of reports: which coefficients are not zero, and how large they are.
+
+Coefficients are in units in which none exceeds 1 (of the targets' scale, with features
+of unit scale). A coefficient is zero with probability ``1 - pi``, otherwise of
+typical size ``b`` and either sign. ``pi`` and ``b`` are not chosen: the posterior is
+averaged over a grid of both, in which ``pi = 0`` (nothing is there) has a share of
+its own. Everything here is post-processing.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from .set_vote import Vote
+
+Floats = NDArray[np.float64]
+
+_SIZES = np.geomspace(0.02, 0.6, 16)  # of b
+_SPREAD = 0.4  # standard deviation of a coefficient around its typical size, over the size
+_NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
+_NOTHING = 0.1  # prior probability that all coefficients are zero
+_TINY = 1e-12
+_COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
+
+
+@dataclass
+class Evidence:
+    """What reports have said about each coefficient.
+
+    Attributes
+    ----------
+    dim : int
+        Number of coefficients.
+    vote : Vote or None
+        The set vote, if there was one.
+    precision, weighted : ndarray of float64, shape (dim,)
+        Sum of ``1 / variance`` and of ``estimate / variance`` over unbiased estimates.
+    """
+
+    dim: int
+    vote: Vote | None = None
+    precision: Floats = field(init=False)
+    weighted: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.precision = np.zeros(self.dim)
+        self.weighted = np.zeros(self.dim)
+
+    def add(self, coordinates: NDArray[np.int64], estimate: Floats, variance: Floats) -> None:
+        """Add independent, normal, unbiased estimates of some coefficients."""
+        self.precision[coordinates] += 1 / variance
+        self.weighted[coordinates] += estimate / variance
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is believed about each coefficient.
+
+    Attributes
+    ----------
+    inclusion : ndarray of float64, shape (dim,)
+        Probability that it is not zero.
+    mean, variance : ndarray of float64, shape (dim,)
+        Its mean and variance, zero included.
+    size : float
+        Typical absolute value of those that are not zero.
+    nothing : float
+        Probability that all are zero.
+    """
+
+    inclusion: Floats
+    mean: Floats
+    variance: Floats
+    size: float
+    nothing: float
+
+
+def posterior(evidence: Evidence) -> Posterior:
+    """Return the posterior of all coefficients, averaged over sparsity and size.
+
+    Notes
+    -----
+    Given sparsity and size, coefficients are taken for independent; only a vote's
+    threshold, set by the typical sparsity and size, links them. Coordinates of equal
+    evidence are computed once.
+    """
+    counts = np.zeros(evidence.dim) if evidence.vote is None else evidence.vote.counts
+    table = np.stack([counts, evidence.precision, evidence.weighted], axis=1)
+    rows, which, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+    which = which.ravel()
+    counts, precision, weighted = rows.T
+    values = _grid(float(precision.max()))
+    normal = weighted[:, None] * values - precision[:, None] * values**2 / 2
+    shares = np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5)
+    shares = np.unique(shares)
+    slabs = _slabs(values)
+    pi, size = 2 / evidence.dim, 0.1
+    for _ in range(1 if evidence.vote is None else 2):
+        logs = normal
+        if evidence.vote is not None:
+            logs = normal + evidence.vote.log_likelihood(counts, values, pi, size)
+        mixture = _Mixture.of(logs, values, slabs, shares, times)
+        pi, size = mixture.typical()
+    inclusion, mean, second = mixture.moments()
+    variance = np.maximum(second - mean**2, _TINY)
+    return Posterior(
+        inclusion[which], mean[which], variance[which], size, float(mixture.weights_nothing)
+    )
+
+
+def _grid(precision: float) -> Floats:
+    """Return values from -1 to 1, fine enough for the sharpest likelihood."""
+    step = _COARSEST if precision == 0 else 1 / (4 * math.sqrt(precision))
+    steps = math.ceil(1 / min(max(step, _FINEST), _COARSEST))
+    return np.linspace(-1.0, 1.0, 2 * steps + 1)
+
+
+def _slabs(values: Floats) -> Floats:
+    """Return the prior of a coefficient that is not zero, (values, sizes)."""
+    scaled = values[:, None] / _SIZES
+    either = np.exp(-(((scaled - 1) / _SPREAD) ** 2) / 2)
+    either += np.exp(-(((scaled + 1) / _SPREAD) ** 2) / 2)
+    return np.asarray(either / either.sum(axis=0))
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """The posterior over the grid of sparsities and sizes.
+
+    ``zero``, of shape (rows,), is the likelihood of zero, ``slab`` that of the slabs,
+    ``first`` and ``second`` times the value and its square, of shape (rows, sizes).
+    """
+
+    zero: Floats
+    slab: Floats
+    first: Floats
+    second: Floats
+    shares: Floats
+    weights: Floats  # (shares, sizes)
+    weights_nothing: float
+
+    @classmethod
+    def of(
+        cls,
+        logs: Floats,
+        values: Floats,
+        slabs: Floats,
+        shares: Floats,
+        times: NDArray[np.int64],
+    ) -> "_Mixture":
+        logs = logs - logs.max(axis=1, keepdims=True)
+        log_zero = logs[:, len(values) // 2]
+        likelihood = np.exp(logs)
+        slab = likelihood @ slabs
+        first, second = (likelihood * values) @ slabs, (likelihood * values**2) @ slabs
+        log_odds = np.log(slab + _TINY) - log_zero[:, None]  # (rows, sizes)
+        # log of prod over coefficients of (1 - pi) + pi * odds, relative to nothing at all
+        evidence = np.stack(
+            [times @ np.logaddexp(np.log1p(-pi), np.log(pi) + log_odds) for pi in shares]
+        )
+        # All coefficients together explain at most all of the targets' variance.
+        possible = times.sum() * shares[:, None] * _SIZES**2 <= 1
+        evidence = np.where(possible, evidence + math.log((1 - _NOTHING) / possible.sum()), -np.inf)
+        total = logsumexp([logsumexp(evidence), math.log(_NOTHING)])
+        return cls(
+            np.exp(log_zero),
+            slab,
+            first,
+            second,
+            shares,
+            np.exp(evidence - total),
+            math.exp(math.log(_NOTHING) - total),
+        )
+
+    def typical(self) -> tuple[float, float]:
+        """Return the posterior means of sparsity and size, given that something is there."""
+        weights = self.weights / self.weights.sum()
+        return float(weights.sum(axis=1) @ self.shares), float(weights.sum(axis=0) @ _SIZES)
+
+    def moments(self) -> tuple[Floats, Floats, Floats]:
+        """Return inclusion probability and first and second moment of each row."""
+        inclusion, first, second = (np.zeros(len(self.zero)) for _ in range(3))
+        for share, weights in zip(self.shares, self.weights, strict=True):
+            scale = share * weights / ((1 - share) * self.zero[:, None] + share * self.slab + _TINY)
+            inclusion += (scale * self.slab).sum(axis=1)
+            first += (scale * self.first).sum(axis=1)
+            second += (scale * self.second).sum(axis=1)
+        return inclusion, first, second

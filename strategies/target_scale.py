@@ -1,0 +1,90 @@
+"""The scale of the targets, bought from a small cohort."""
+
+import math
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from ldp_flower.randomizers import Estimate, KRandomizedResponse
+
+from .exchange import Ask
+from .population import Cohort
+
+Floats = NDArray[np.float64]
+
+_PER_OCTAVE = 2
+_NUM_BINS = 40
+_SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
+_USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
+_NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """What is believed about the root mean square of the targets.
+
+    Attributes
+    ----------
+    value : float
+        Its estimate.
+    relative_error : float
+        Standard deviation of its logarithm around the most likely value.
+    certainty : float
+        Probability that it is near the most likely value at all.
+    """
+
+    value: float
+    relative_error: float
+    certainty: float
+
+
+def cohort_size(epsilon: float) -> int:
+    """Return how many users tell the scale of 40 bins apart, nearly always."""
+    return math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
+
+
+def buy_target_scale(
+    cohorts: Iterable[Cohort], epsilon: float, samples_per_user: int
+) -> Generator[Ask, Estimate, TargetScale]:
+    """Ask one cohort after the other until the scale is all but certain.
+
+    Each user reports the bin of its own targets' root mean square, by randomised
+    response over all bins. With a known spread of users around the common scale, the
+    counts of all bins together give a scale finer than the bins.
+    """
+    oracle = KRandomizedResponse(epsilon, _NUM_BINS)
+    params = {"smallest": _SMALLEST, "per_octave": _PER_OCTAVE, "num_bins": _NUM_BINS}
+    own, other = float(oracle.own), float(oracle.other)
+    counts, num_reports = np.zeros(_NUM_BINS), 0
+    scale = TargetScale(1.0, math.inf, 0.0)
+    for cohort in cohorts:
+        answer = yield Ask(cohort, "target_scale", oracle, params={**params})
+        counts += answer.count * (answer.mean * (own - other) + other)
+        num_reports += answer.count
+        scale = _posterior(counts, num_reports, own, other, samples_per_user)
+        if scale.certainty > 0.999:
+            break
+    return scale
+
+
+def _posterior(
+    counts: Floats, num_reports: int, own: float, other: float, samples_per_user: int
+) -> TargetScale:
+    low = math.log(_SMALLEST)
+    edges = low + np.arange(_NUM_BINS + 1) / _PER_OCTAVE * math.log(2)
+    logs = np.linspace(edges[0], edges[-1], 50 * _NUM_BINS + 1)
+    spread = math.sqrt(1 / (2 * samples_per_user) + _USERS_SPREAD**2)
+    inner = ndtr((edges[1:-1] - logs[:, None]) / spread)
+    in_bin = np.diff(inner, prepend=0.0, append=1.0, axis=1)
+    chance = other + (own - other) * in_bin
+    log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    near = np.abs(logs - logs[np.argmax(weights)]) < _NEAR
+    certainty = float(weights[near].sum())
+    mean = float(weights[near] @ logs[near]) / certainty
+    variance = float(weights[near] @ (logs[near] - mean) ** 2) / certainty
+    return TargetScale(math.exp(mean), math.sqrt(variance), certainty)
