@@ -7,6 +7,8 @@ from .item_result import HeavyHittersResult
 from .ldp_iht import LdpIht
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
+from .sparse_regression import SparseRegression
+from .sparse_result import SparseResult
 
 __all__ = [
     "Ask",
@@ -20,6 +22,8 @@ __all__ = [
     "Outcome",
     "PrivacySpent",
     "Result",
+    "SparseRegression",
+    "SparseResult",
     "Step",
     "TooFewReports",
 ]

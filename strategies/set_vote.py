@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
 from ldp_flower.randomizers import SubsetSelection
 
@@ -14,6 +14,10 @@ Floats = NDArray[np.float64]
 
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 _TYPICAL_SCORE = 1.75  # standard deviations by which a typical local score stands out
+# A local score stands out by so many times the square root of a user's rows times the
+# coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
+# which coefficients are not zero, and little about their sizes.
+_MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
 _WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
 _CLEAR = 1.2  # information of all voters with which a feature is selected, by simulation
 _EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -55,13 +59,17 @@ def best_vote(epsilon: float, dim: int) -> SubsetSelection:
     return max(oracles, key=lambda oracle: information(oracle, _TYPICAL_SCORE))
 
 
+def enough_voters(epsilon: float, dim: int, samples_per_user: int, size: float) -> int:
+    """Return how many voters tell a coefficient of this size (targets' scale 1) from zero."""
+    score = math.sqrt(samples_per_user) * size
+    return math.ceil(_CLEAR / information(best_vote(epsilon, dim), score))
+
+
 def needed_for_selection(epsilon: float, dim: int, samples_per_user: int, num_users: int) -> str:
     """Say how many users, or which epsilon, would show a coefficient worth showing."""
 
     def needed(epsilon: float) -> int:
-        oracle = best_vote(epsilon, dim)
-        score = math.sqrt(samples_per_user) * _WORTH_SHOWING
-        return math.ceil(2 * _CLEAR / information(oracle, score))
+        return 2 * enough_voters(epsilon, dim, samples_per_user, _WORTH_SHOWING)
 
     text = (
         f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance "
@@ -106,6 +114,12 @@ class Vote:
         """
         root = math.sqrt(self.samples_per_user)
         threshold = _threshold(self.set_size, len(self.counts), pi, root * size)
-        chance = self.other + (self.own - self.other) * _passing(threshold, root * values)
         missed = self.num_reports - counts[:, None]
-        return np.asarray(counts[:, None] * np.log(chance) + missed * np.log1p(-chance))
+
+        def log_binomial(multiplier: float) -> Floats:
+            passing = _passing(threshold, multiplier * root * values)
+            chance = self.other + (self.own - self.other) * passing
+            return np.asarray(counts[:, None] * np.log(chance) + missed * np.log1p(-chance))
+
+        each = np.stack([log_binomial(multiplier) for multiplier in _MULTIPLIERS])
+        return np.asarray(logsumexp(each, axis=0) - math.log(len(_MULTIPLIERS)))

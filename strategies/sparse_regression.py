@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtr, chdtrc, gammaln
 
 from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_integer, check_positive
@@ -13,10 +14,10 @@ from .base import LdpStrategy, Protocol, TooFewReports
 from .exchange import Ask
 from .population import Cohort
 from .ridge_shrinkage import ridge_moments
-from .set_vote import Vote, best_vote, needed_for_selection
+from .set_vote import Vote, best_vote, enough_voters, needed_for_selection
 from .sparse_result import SparseFit, SparseResult
 from .spike_and_slab import Evidence, Posterior, posterior
-from .target_scale import buy_target_scale, cohort_size
+from .target_scale import USERS_SPREAD, TargetScale, buy_target_scale, cohort_size
 from .water_filling import water_fill
 
 Floats = NDArray[np.float64]
@@ -28,15 +29,18 @@ _SELECTORS = {
     "post-lasso": ("post_lasso_features", {"penalty": 0.6}),
     "pursuit": ("pursued_features", {}),
 }
-_VOTERS = 0.55  # share of the users that vote
-_VOTERS_OF_MANY = 0.3  # where selection is easy
-_MANY = 30_000  # users times min(epsilon, 4)**2 from which it is
+_FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
+_TYPICAL = 0.175  # size of a coefficient, in units of the targets' scale
+_SURELY = 3  # times the voters that usually find a coefficient find it nearly always
 _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 _CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
 _NEGLIGIBLE = 1e-3  # of the largest share of information
 _CLIP = 1.0  # radius over the root mean square length of a user's vector
 _LEAST_RESIDUAL = 0.25  # share of the targets' variance that always counts as unexplained
 _TYPICAL_ACTIVE = 32  # number of features in question; precision hardly depends on it
+_DOUBT = 1.2  # a vote tells little of sizes: room for larger ones than are believed
+_SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the scale
+_GUESSED_SCALE = 0.1  # relative error of a declared scale
 _SCALE_COHORTS = 3  # that may be asked one after the other
 _SCALE_SHARE = 0.13  # of all users that these may be, each
 
@@ -63,9 +67,9 @@ class SparseRegression(LdpStrategy[SparseResult]):
     num_waves : int (default: 6)
         Rounds after the vote; fewer if users are few. Three lose about a tenth.
     target_scale : float, optional
-        Root mean square of the (centred) targets, if it is public. By default it is
-        bought from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
-        and 700 at 1.
+        Root mean square of the (centred) targets, if it is public within some 10 %; the
+        waves refine it. By default it is bought from a small cohort, which takes
+        11 users at epsilon 4, 52 at 2 and 237 at 1, and sometimes twice as many.
     selector : str (default: "lasso")
         How users rank features: ``"lasso"``, ``"post-lasso"`` or ``"pursuit"`` (orthogonal
         matching pursuit), about a millisecond per user, or ``"ridge"`` or ``"marginal"``,
@@ -135,24 +139,25 @@ class SparseRegression(LdpStrategy[SparseResult]):
 
     def protocol(self) -> Protocol:
         """Buy the scale, let a cohort vote, then refine the posterior wave by wave."""
-        scale = self.target_scale
-        if scale is None:
+        if self.target_scale is None:
             scale = yield from self._buy_scale()
+        else:
+            scale = TargetScale(self.target_scale, _GUESSED_SCALE**2)
         evidence = Evidence(self.dim)
         if voters := self._num_voters():
             evidence.vote = yield from self._vote(*self.cohorts([voters]))
         belief = posterior(evidence)
         for information, cohort in self._waves():
-            yield from self._wave(cohort, information, belief, evidence, scale)
+            scale = yield from self._wave(cohort, information, belief, evidence, scale)
             belief = posterior(evidence)
         return SparseFit(
-            coef=scale * belief.mean,
-            std_error=scale * np.sqrt(belief.variance),
+            coef=scale.value * belief.mean,
+            std_error=scale.value * np.sqrt(belief.variance),
             notes=self._notes(belief),
             inclusion=belief.inclusion,
         )
 
-    def _buy_scale(self) -> Generator[Ask, Estimate, float]:
+    def _buy_scale(self) -> Generator[Ask, Estimate, TargetScale]:
         size = max(cohort_size(self.epsilon), self.min_reports)
         if size > _SCALE_SHARE * self.num_users:
             raise TooFewReports(
@@ -160,15 +165,15 @@ class SparseRegression(LdpStrategy[SparseResult]):
                 "Declare target_scale, their root mean square, if it is public, or ask more users."
             )
         cohorts = (self.cohorts([size])[0] for _ in range(_SCALE_COHORTS))
-        scale = yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user)
-        return scale.value
+        return (yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user))
 
     def _num_voters(self) -> int:
         """Return how many users vote: none where the waves can hold all features at once."""
         if 3 * self.dim <= self.samples_per_user:
             return 0
-        many = self.num_users * min(self.epsilon, 4.0) ** 2 > _MANY
-        return int((_VOTERS_OF_MANY if many else _VOTERS) * self._population.remaining)
+        users = self._population.remaining
+        enough = _SURELY * enough_voters(self.epsilon, self.dim, self.samples_per_user, _TYPICAL)
+        return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
     def _vote(self, cohort: Cohort) -> Generator[Ask, Estimate, Vote]:
         statistic, params = _SELECTORS[self.selector]
@@ -194,8 +199,8 @@ class SparseRegression(LdpStrategy[SparseResult]):
         information: float,
         belief: Posterior,
         evidence: Evidence,
-        scale: float,
-    ) -> Generator[Ask, Estimate, None]:
+        scale: TargetScale,
+    ) -> Generator[Ask, Estimate, TargetScale]:
         """Ask for the residual's coefficients, weighted by what a report can teach of each."""
         centre = np.where(belief.inclusion > _CENTRED, belief.mean, 0.0)
         residual = max(1 - float(centre @ centre), _LEAST_RESIDUAL)  # variance, targets' is 1
@@ -206,14 +211,26 @@ class SparseRegression(LdpStrategy[SparseResult]):
         noise /= self.samples_per_user
         errors = belief.variance[active] + (belief.mean - centre)[active] ** 2
         # What is left is at most the residual's variance, whatever the belief says.
-        signal = min(float(shares @ errors) / residual, float(shares.max()))
-        radius = _CLIP * math.sqrt(shares.sum() * noise + factor**2 * signal)
-        mechanism = self.randomizer(len(active), radius)
-        arrays = {"theta": scale * centre, "coordinates": active, "weights": weights}
-        answer = yield Ask(cohort, "residual_coefficients", mechanism, arrays, {"ridge": _RIDGE})
-        unit = math.sqrt(residual) / (factor * weights)
+        signal = min(_DOUBT * float(shares @ errors) / residual, float(shares.max()))
+        energy = shares.sum() * noise + factor**2 * signal
+        scale_weight = math.sqrt(_SCALE_ENERGY * energy / scale.spread)
+        mechanism = self.randomizer(
+            len(active) + 1, _CLIP * math.sqrt((1 + _SCALE_ENERGY) * energy)
+        )
+        answer = yield Ask(
+            cohort,
+            "residual_coefficients",
+            mechanism,
+            {"theta": centre, "coordinates": active, "weights": weights},
+            {"ridge": _RIDGE, "scale": scale.value, "scale_weight": scale_weight},
+        )
+        kept = _kept_by_clipping(float(shares.sum() ** 2 / (shares @ shares)))
+        unit = math.sqrt(residual) / (factor * kept * weights)
         variance = (mechanism.variance + shares * noise) / answer.count * unit**2
-        evidence.add(active, centre[active] + unit * answer.mean, variance)
+        evidence.add(active, centre[active] + unit * answer.mean[:-1], variance)
+        scale_unit = 1 / (kept * scale_weight)
+        scale_variance = mechanism.variance * scale_unit**2 + USERS_SPREAD**2
+        return scale.updated(scale_unit * answer.mean[-1], scale_variance / answer.count)
 
     def _notes(self, belief: Posterior) -> list[str]:
         if (belief.inclusion > 0.5).any():
@@ -223,3 +240,11 @@ class SparseRegression(LdpStrategy[SparseResult]):
             "zero is the best guess. "
             + needed_for_selection(self.epsilon, self.dim, self.samples_per_user, self.num_users)
         ]
+
+
+def _kept_by_clipping(degrees: float) -> float:
+    """Return ``E min(1, _CLIP / sqrt(x))`` for x a chi-square over its degrees of freedom."""
+    degrees = max(degrees, 2.0)
+    inverse_root = math.exp(gammaln((degrees - 1) / 2) - gammaln(degrees / 2))
+    inverse_root *= math.sqrt(degrees / 2) * chdtrc(degrees - 1, degrees * _CLIP**2)
+    return float(chdtr(degrees, degrees * _CLIP**2) + _CLIP * inverse_root)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 _PER_OCTAVE = 2
 _NUM_BINS = 40
 _SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
-_USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
+USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
 
 
@@ -30,15 +30,27 @@ class TargetScale:
     ----------
     value : float
         Its estimate.
-    relative_error : float
-        Standard deviation of its logarithm around the most likely value.
-    certainty : float
+    variance : float
+        Variance of its logarithm around the most likely value.
+    certainty : float (default: 1.0)
         Probability that it is near the most likely value at all.
     """
 
     value: float
-    relative_error: float
-    certainty: float
+    variance: float
+    certainty: float = 1.0
+
+    @property
+    def spread(self) -> float:
+        """Mean square of a user's log-scale around the estimate."""
+        return self.variance + USERS_SPREAD**2
+
+    def updated(self, log_ratio: float, variance: float) -> "TargetScale":
+        """Return the belief after an unbiased estimate of the logarithm of scale over value."""
+        weight = self.variance / (self.variance + variance)
+        return replace(
+            self, value=self.value * math.exp(weight * log_ratio), variance=weight * variance
+        )
 
 
 def cohort_size(epsilon: float) -> int:
@@ -76,7 +88,7 @@ def _posterior(
     low = math.log(_SMALLEST)
     edges = low + np.arange(_NUM_BINS + 1) / _PER_OCTAVE * math.log(2)
     logs = np.linspace(edges[0], edges[-1], 50 * _NUM_BINS + 1)
-    spread = math.sqrt(1 / (2 * samples_per_user) + _USERS_SPREAD**2)
+    spread = math.sqrt(1 / (2 * samples_per_user) + USERS_SPREAD**2)
     inner = ndtr((edges[1:-1] - logs[:, None]) / spread)
     in_bin = np.diff(inner, prepend=0.0, append=1.0, axis=1)
     chance = other + (own - other) * in_bin
@@ -87,4 +99,4 @@ def _posterior(
     certainty = float(weights[near].sum())
     mean = float(weights[near] @ logs[near]) / certainty
     variance = float(weights[near] @ (logs[near] - mean) ** 2) / certainty
-    return TargetScale(math.exp(mean), math.sqrt(variance), certainty)
+    return TargetScale(math.exp(mean), variance, certainty)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.messages import Arrays
+from ldp_flower.messages import Arrays, MessageError
 from ldp_flower.users import Users
 
 from .ridge import ridge_coefficients
@@ -48,19 +48,39 @@ def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
 
 
 def residual_coefficients(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return ``weights`` times the ridge coefficients of the standardised residual.
+    """Return ``weights`` times the ridge coefficients of what ``theta`` leaves of the targets.
 
-    The residual ``y - <x, theta>`` is divided by the user's root mean square of it;
-    ``arrays["coordinates"]`` are the k features that it is regressed on,
-    ``arrays["weights"]``, shape (k,), what their coefficients are multiplied by, and
-    ``params["ridge"]`` is in units of a feature's mean square. Shape (users, k).
+    Targets are in units of the user's own root mean square, and so is ``theta``; the
+    residual is then brought to mean square 1 itself. ``arrays["coordinates"]`` are the
+    k features that it is regressed on (by default all), ``arrays["weights"]``, shape
+    (k,), what their coefficients are multiplied by, and ``params["ridge"]`` is in units
+    of a feature's mean square. Shape (users, k); with ``params["scale"]`` and
+    ``params["scale_weight"]`` (optional, together) (users, k + 1), the last column
+    ``scale_weight`` times the logarithm of the targets' root mean square over
+    ``scale``. Users whose targets are all zero have zeros.
     """
-    residual = users.targets - dot(users.features, arrays["theta"])
-    size = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
+    roots = np.sqrt(np.maximum(users.num_rows, 1))
+    scales = norm_over_rows(users, users.targets) / roots
+    known = scales > 0
+    of_rows = np.repeat(np.where(known, scales, 1.0), users.num_rows)
+    residual = users.targets / of_rows - dot(users.features, arrays["theta"])
+    sizes = norm_over_rows(users, residual) / roots
     wanted = arrays.get("coordinates")
     columns = users.features if wanted is None else users.features[:, wanted]
-    coefficients = ridge_coefficients(users, columns, residual, params["ridge"])
-    return arrays["weights"] * coefficients / np.where(size > 0, size, 1.0)[:, None]
+    values = ridge_coefficients(users, columns, residual, params["ridge"])
+    values *= arrays["weights"] / np.where(sizes > 0, sizes, 1.0)[:, None]
+    if "scale" in params:
+        logs = np.log(np.where(known, scales, params["scale"]) / params["scale"])
+        values = np.concatenate([values, params["scale_weight"] * logs[:, None]], axis=1)
+    return np.where(known[:, None], values, 0.0)
+
+
+def _with_scale(num_features: int, arrays: Arrays, params: Params) -> int:
+    """Return the width of :func:`residual_coefficients`, one more if the scale is asked for."""
+    together = {"scale", "scale_weight"} & set(params)
+    if len(together) == 1:
+        raise MessageError("Expected scale and scale_weight together.")
+    return per_coordinate(num_features, arrays, params) + len(together) // 2
 
 
 def target_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
@@ -93,10 +113,11 @@ REGRESSION: Mapping[str, Statistic] = {
     ),
     "residual_coefficients": Statistic(
         residual_coefficients,
-        per_coordinate,
+        _with_scale,
         vectors=frozenset({"theta"}),
         weights=frozenset({"weights"}),
         params=frozenset({"ridge"}),
+        optional_params=frozenset({"scale", "scale_weight"}),
         coordinates=True,
     ),
     "target_scale": Statistic(

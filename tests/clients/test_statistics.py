@@ -45,6 +45,10 @@ CASES = {
         {"theta": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
         {"ridge": 0.3},
     ),
+    "residual_coefficients and scale": (
+        {"theta": THETA, "weights": 1 + THETA**2},
+        {"ridge": 0.3, "scale": 0.7, "scale_weight": 2.0},
+    ),
     "target_scale": ({}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
 }
 each = pytest.mark.parametrize("case", CASES)
@@ -77,8 +81,13 @@ def naive(case, x, y):
         size = np.sqrt(sum(y**2) / len(y)) if len(y) else 0
         return [np.clip(np.floor(2 * np.log2(size / 0.1)), 0, 11) if size else -1]
     if case.startswith("residual_coefficients"):
-        residual, wanted = y - x @ THETA, arrays.get("coordinates", np.arange(DIM))
-        return arrays["weights"] * naive_ridge(x[:, wanted], standardised(residual), 0.3)
+        wanted, more = arrays.get("coordinates", np.arange(DIM)), []
+        if not y.any():
+            return [0.0] * (len(wanted) + ("scale" in params))
+        if "scale" in params:
+            more = [2.0 * np.log(np.sqrt(np.mean(y**2)) / 0.7)]
+        residual = standardised(standardised(y) - x @ THETA)
+        return [*arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3), *more]
     if case.endswith("_features") or case.endswith("by ridge"):
         return naive_selection(case, x, y)
     total = np.zeros(DIM)
