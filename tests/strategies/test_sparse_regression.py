@@ -31,7 +31,7 @@ def fit(users, dim, rows, seed, epsilon=4.0, num_nodes=1, **arguments):
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_error_and_support_where_there_are_fewer_rows_than_features(exact):
-    """Measured over 60 seeds: error .050, standard deviation .014, F1 .999."""
+    """Measured on the six seeds: .046 to .077, mean .061."""
     errors = []
     for seed in range(3 if exact else 6):
         users, coef = make_users(400, 100, 128, seed)
@@ -40,7 +40,7 @@ def test_error_and_support_where_there_are_fewer_rows_than_features(exact):
         assert result.num_reports == 400
         assert (result.privacy.epsilon, result.privacy.exact) == (4.0, exact)
         assert set(result.support) >= set(np.flatnonzero(coef)[:1])
-    assert np.mean(errors) < 0.2  # returning zero: .566
+    assert np.mean(errors) < 0.12  # returning zero: .566
 
 
 def test_small_problems_need_no_vote():
