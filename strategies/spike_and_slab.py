@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 
 _SIZES = np.geomspace(0.02, 0.6, 16)  # of b
 _SPREAD = 0.4  # standard deviation of a coefficient around its typical size, over the size
+_OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.1  # prior probability that all coefficients are zero
 _TINY = 1e-12
@@ -123,7 +124,9 @@ def _slabs(values: Floats) -> Floats:
     scaled = values[:, None] / _SIZES
     either = np.exp(-(((scaled - 1) / _SPREAD) ** 2) / 2)
     either += np.exp(-(((scaled + 1) / _SPREAD) ** 2) / 2)
-    return np.asarray(either / either.sum(axis=0))
+    either /= either.sum(axis=0)
+    # A coefficient of quite another size than the others is unlikely, not impossible.
+    return np.asarray((1 - _OUTLYING) * either + _OUTLYING / len(values))
 
 
 @dataclass(frozen=True)

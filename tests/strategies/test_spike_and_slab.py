@@ -31,7 +31,7 @@ def naive_posterior(estimates, variances):
     for share, size in points:
         slab = np.exp(-(((values / size - 1) / 0.4) ** 2) / 2)
         slab += np.exp(-(((values / size + 1) / 0.4) ** 2) / 2)
-        slab /= slab.sum()
+        slab = 0.99 * slab / slab.sum() + 0.01 / len(values)
         moments = [[(like * slab * values**k).sum() for k in range(3)] for like in likelihoods]
         each = [(1 - share) + share * moment[0] for moment in moments]
         weight = 0.9 / len(points) * math.prod(each)
@@ -64,6 +64,15 @@ def test_together_coefficients_explain_no_more_than_everything():
     evidence = Evidence(400)
     evidence.add(np.arange(20), np.full(20, 0.5), np.full(20, 0.02))
     assert (posterior(evidence).mean ** 2).sum() < 2.5
+
+
+def test_one_large_coefficient_among_many_small_ones_is_kept():
+    evidence = Evidence(150)
+    estimates = np.r_[0.84, np.tile([0.05, -0.05], 20)]
+    evidence.add(np.arange(41), estimates, np.full(41, 1e-4))
+    belief = posterior(evidence)
+    assert belief.inclusion[:41].min() > 0.9
+    np.testing.assert_allclose(belief.mean[0], 0.84, atol=0.01)
 
 
 def test_a_vote_has_the_law_that_it_is_read_by():
