@@ -76,6 +76,7 @@ def test_the_app_in_process(tmp_path, capsys):
         "num-users": 1500,
         "num-nodes": 3,
         "seed": 1,
+        "sweep-methods": "LDP-IHT SparseRegression",
         "sweep-epsilons": "4",
         "sweep-seeds": 2,
         "evaluate": True,

@@ -132,6 +132,7 @@ def compare(
     result: LinearResult,
     seconds: float,
     *,
+    methods: list[str],
     epsilons: list[float],
     num_seeds: int,
     sparsity: int,
@@ -143,7 +144,8 @@ def compare(
     from .figure import draw
 
     rows = table_rows(result, seconds, sparsity, seed, num_users)
-    swept = sweep(fits(sparsity), epsilons, num_seeds, num_users)
+    protocols = {name: fit for name, fit in fits(sparsity).items() if name in methods}
+    swept = sweep(protocols, epsilons, num_seeds, num_users)
     show(rows, swept)
     x, arrivals = judged(seed, num_users)
     draw(result, rows, swept, minutes(x @ result.coef), arrivals, output / "flights.png")

@@ -46,11 +46,11 @@ def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "S
     for row in plain:
         axes.axhline(row.r2, color=_PLAIN, lw=1, ls="--" if row.r2 > 0.1 else ":")
     _label_lines(axes, plain)
-    for shift, (name, by_epsilon) in zip((0.97, 1.03), swept.items(), strict=True):
+    for shift, (name, by_epsilon) in zip((0.97, 1.03), swept.items(), strict=False):
         if any(by_epsilon.values()):
             _runs(axes, name, by_epsilon, shift, lowest)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="center right", frameon=False)
+        axes.legend(loc="center", bbox_to_anchor=(0.45, 0.35), frameon=False)
     axes.plot(
         [ours.epsilon], [max(ours.r2, lowest)], "*", ms=17, color=_PRIVATE, mec="white", zorder=5
     )
@@ -62,13 +62,13 @@ def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "S
         color=_PRIVATE,
     )
     axes.set_xscale("log", base=2)
-    ticks = sorted({*swept["LDP-IHT"], ours.epsilon or 1.0})
+    ticks = sorted({ours.epsilon or 1.0}.union(*swept.values()))
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_ylim(lowest - 0.03, max(row.r2 for row in rows) + 0.08)
     axes.set_xlabel("epsilon of each aircraft (smaller is more private)")
     axes.set_ylabel("R² on the flights of held-out aircraft")
     axes.set_title(
-        f"{result.num_users:,} aircraft, one randomised byte each, no trusted server",
+        f"{result.num_users:,} aircraft, one randomised report each, no trusted server",
         loc="left",
         fontsize=12,
         fontweight="bold",

@@ -1,4 +1,4 @@
-"""The untrusted half: run LDP-IHT, then show how far it is from no privacy."""
+"""The untrusted half: run LDP-IHT over the nodes, then show how far it is from no privacy."""
 
 import json
 import time
@@ -37,6 +37,7 @@ def main(grid: Grid, context: Context) -> None:
         document |= compare(
             result,
             seconds,
+            methods=str(run["sweep-methods"]).split(),
             epsilons=[float(each) for each in str(run["sweep-epsilons"]).split()],
             num_seeds=int(run["sweep-seeds"]),
             sparsity=sparsity,
