@@ -76,6 +76,7 @@ def test_the_app_in_process(tmp_path, capsys):
         "num-users": 1500,
         "num-nodes": 3,
         "seed": 1,
+        "sweep-methods": "LDP-IHT SparseRegression",
         "sweep-epsilons": "4",
         "sweep-seeds": 2,
         "evaluate": True,
@@ -96,9 +97,11 @@ def test_the_app_in_process(tmp_path, capsys):
     }
     assert rows["predict the mean"]["r2"] == pytest.approx(0, abs=0.01)
     assert 0.6 < rows["LDP-IHT"]["r2"] < rows["least squares, all rows"]["r2"] < 0.9
+    assert 0.5 < rows["SparseRegression"]["r2"] < rows["least squares, all rows"]["r2"]
     assert rows["LDP-IHT"]["bytes_per_user"] == 1
     # The seed decides everything: the sweep's run of the same seed is the same run.
-    assert written["sweep"]["4"][1] == pytest.approx(rows["LDP-IHT"]["r2"], abs=1e-9)
+    for name, scores in written["sweep"].items():
+        assert scores["4"][1] == pytest.approx(rows[name]["r2"], abs=1e-9)
     assert (tmp_path / "out" / "flights.png").stat().st_size > 20_000
     assert "held-out aircraft" in capsys.readouterr().out
 

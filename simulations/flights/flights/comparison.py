@@ -1,7 +1,7 @@
 """The private model beside models that protect nobody, on held-out aircraft."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from ldp_flower import simulate
-from ldp_flower.strategies import LdpIht, LinearResult
+from ldp_flower.strategies import LinearResult
 
 from . import baselines
 from .data import judged, training_users
 from .design import COLUMNS, Floats, minutes
+from .protocols import Fit, fits
 
-Sweep = dict[float, list[float]]
+Sweep = dict[str, dict[float, list[float]]]  # R2 of the runs by protocol and epsilon
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,12 @@ def table_rows(
     """Judge the private model and the alternatives on the held-out aircraft."""
     everyone = training_users(seed, num_users)
     assert result.privacy is not None
-    rows = [
-        Row(
-            "LDP-IHT",
-            "user-level LDP",
-            result.privacy.epsilon,
-            r2(result.coef, seed, num_users),
-            len(result.support),
-            max(step.report_bytes for step in result.steps),
-            seconds,
-        )
-    ]
+    epsilon = result.privacy.epsilon
+    rows = [_private("LDP-IHT", result, seconds, seed, num_users)]
+    started = time.perf_counter()
+    other = fits(sparsity)["SparseRegression"](everyone, epsilon, seed)
+    took = time.perf_counter() - started
+    rows.append(_private("SparseRegression", other, took, seed, num_users))
     alternatives: dict[str, Callable[[NDArray[np.float32], Floats], Floats]] = {
         "predict the mean": _mean,
         "IHT": lambda x, y: baselines.iterative_hard_thresholding(x, y, sparsity),
@@ -74,17 +69,31 @@ def table_rows(
     return rows
 
 
+def _private(method: str, result: LinearResult, seconds: float, seed: int, num_users: int) -> Row:
+    assert result.privacy is not None
+    return Row(
+        method,
+        "user-level LDP",
+        result.privacy.epsilon,
+        r2(result.coef, seed, num_users),
+        len(result.support),
+        max(step.report_bytes for step in result.steps),
+        seconds,
+    )
+
+
 def sweep(
-    protocol: Callable[[float], LdpIht], epsilons: list[float], num_seeds: int, num_users: int
+    protocols: Mapping[str, Fit], epsilons: list[float], num_seeds: int, num_users: int
 ) -> Sweep:
-    """Repeat the protocol in process; a seed decides split, cohorts and all noise."""
-    found: Sweep = {epsilon: [] for epsilon in epsilons}
+    """Repeat the protocols in process; a seed decides split, cohorts and all noise."""
+    found: Sweep = {name: {epsilon: [] for epsilon in epsilons} for name in protocols}
     for seed in range(num_seeds):
         everyone = training_users(seed, num_users)
         for epsilon in epsilons:
-            result = simulate(protocol(epsilon), everyone, seed=seed)
-            found[epsilon].append(r2(result.coef, seed, num_users))
-            print(f"epsilon {epsilon:g}, seed {seed}: R2 {found[epsilon][-1]:.3f}", flush=True)
+            for name, fit in protocols.items():
+                score = r2(fit(everyone, epsilon, seed).coef, seed, num_users)
+                found[name][epsilon].append(score)
+                print(f"{name}, epsilon {epsilon:g}, seed {seed}: R2 {score:.3f}", flush=True)
     return found
 
 
@@ -105,24 +114,25 @@ def show(rows: list[Row], swept: Sweep) -> None:
             f"{row.seconds:.1f}",
         )
     console.print(table)
-    if not any(swept.values()):
-        return
-    table = Table(title="LDP-IHT again in process, fresh split, cohorts and noise each time")
+    table = Table(title="Again in process, fresh split, cohorts and noise each time")
+    table.add_column("method")
     for column in ("epsilon", "median R2", "worst", "best", "runs"):
         table.add_column(column, justify="right")
-    for epsilon, values in swept.items():
-        middle, worst, best = np.median(values), min(values), max(values)
-        table.add_row(
-            f"{epsilon:g}", f"{middle:.3f}", f"{worst:.3f}", f"{best:.3f}", str(len(values))
-        )
-    console.print(table)
+    for name, by_epsilon in swept.items():
+        for epsilon, values in by_epsilon.items():
+            if values:
+                scores = (np.median(values), min(values), max(values))
+                shown = (f"{score:.3f}" for score in scores)
+                table.add_row(name, f"{epsilon:g}", *shown, str(len(values)))
+    if table.row_count:
+        console.print(table)
 
 
 def compare(
     result: LinearResult,
     seconds: float,
-    protocol: Callable[[float], LdpIht],
     *,
+    methods: list[str],
     epsilons: list[float],
     num_seeds: int,
     sparsity: int,
@@ -134,13 +144,17 @@ def compare(
     from .figure import draw
 
     rows = table_rows(result, seconds, sparsity, seed, num_users)
-    swept = sweep(protocol, epsilons, num_seeds, num_users)
+    protocols = {name: fit for name, fit in fits(sparsity).items() if name in methods}
+    swept = sweep(protocols, epsilons, num_seeds, num_users)
     show(rows, swept)
     x, arrivals = judged(seed, num_users)
     draw(result, rows, swept, minutes(x @ result.coef), arrivals, output / "flights.png")
     return {
         "rows": [asdict(row) for row in rows],
-        "sweep": {f"{epsilon:g}": values for epsilon, values in swept.items()},
+        "sweep": {
+            name: {f"{epsilon:g}": values for epsilon, values in by_epsilon.items()}
+            for name, by_epsilon in swept.items()
+        },
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .comparison import Row, Sweep
 
 _INK, _PRIVATE, _PLAIN = "#22313f", "#0b7a75", "#b0532c"
+_COLOURS = {"LDP-IHT": _PRIVATE, "SparseRegression": "#6b4c9a"}
 
 
 def draw(
@@ -41,24 +42,15 @@ def draw(
 def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "Sweep") -> None:
     ours = rows[0]
     lowest = -0.05
-    for row in rows[1:]:
+    plain = [row for row in rows if row.epsilon is None]
+    for row in plain:
         axes.axhline(row.r2, color=_PLAIN, lw=1, ls="--" if row.r2 > 0.1 else ":")
-    _label_lines(axes, rows[1:])
-    if any(swept.values()):
-        epsilons = np.array(list(swept))
-        values = np.array(list(swept.values()))
-        shown = np.clip(values, lowest, 1)
-        axes.plot(
-            np.repeat(epsilons, values.shape[1]),
-            shown.ravel(),
-            "o",
-            color=_PRIVATE,
-            alpha=0.3,
-            mew=0,
-        )
-        axes.plot(
-            epsilons, np.clip(np.median(values, axis=1), lowest, 1), "-o", color=_PRIVATE, lw=2
-        )
+    _label_lines(axes, plain)
+    for shift, (name, by_epsilon) in zip((0.97, 1.03), swept.items(), strict=False):
+        if any(by_epsilon.values()):
+            _runs(axes, name, by_epsilon, shift, lowest)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="center", bbox_to_anchor=(0.45, 0.35), frameon=False)
     axes.plot(
         [ours.epsilon], [max(ours.r2, lowest)], "*", ms=17, color=_PRIVATE, mec="white", zorder=5
     )
@@ -70,18 +62,30 @@ def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "S
         color=_PRIVATE,
     )
     axes.set_xscale("log", base=2)
-    ticks = sorted({*swept, ours.epsilon or 1.0})
+    ticks = sorted({ours.epsilon or 1.0}.union(*swept.values()))
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_ylim(lowest - 0.03, max(row.r2 for row in rows) + 0.08)
     axes.set_xlabel("epsilon of each aircraft (smaller is more private)")
     axes.set_ylabel("R² on the flights of held-out aircraft")
     axes.set_title(
-        f"{result.num_users:,} aircraft, one randomised byte each, no trusted server",
+        f"{result.num_users:,} aircraft, one randomised report each, no trusted server",
         loc="left",
         fontsize=12,
         fontweight="bold",
     )
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _runs(
+    axes: plt.Axes, name: str, by_epsilon: dict[float, list[float]], shift: float, lowest: float
+) -> None:
+    """Plot a protocol's runs, and a line through their medians."""
+    epsilons = shift * np.array(list(by_epsilon))
+    values = np.clip(np.array(list(by_epsilon.values())), lowest, 1)
+    colour = _COLOURS[name]
+    each = np.repeat(epsilons, values.shape[1])
+    axes.plot(each, values.ravel(), "o", color=colour, alpha=0.3, mew=0)
+    axes.plot(epsilons, np.median(values, axis=1), "-o", color=colour, lw=2, label=name)
 
 
 def _label_lines(axes: plt.Axes, rows: "list[Row]") -> None:

@@ -1,4 +1,4 @@
-"""The untrusted half: run LDP-IHT, then show how far it is from no privacy."""
+"""The untrusted half: run LDP-IHT over the nodes, then show how far it is from no privacy."""
 
 import json
 import time
@@ -7,16 +7,10 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ldp_flower.strategies import LdpIht
-
 from .design import COLUMNS
+from .protocols import ldp_iht
 
 app = ServerApp()
-
-# An aircraft calls at New York some dozens of times a year, and a minute of delay
-# is passed on about one to one: public guesses, both.
-SAMPLES_PER_USER = 50
-RADIUS = 2.0
 
 
 @app.main()
@@ -26,18 +20,8 @@ def main(grid: Grid, context: Context) -> None:
     seed, sparsity = int(run["seed"]), int(run["sparsity"])
     output = Path(str(run["output-dir"])).absolute()
     output.mkdir(parents=True, exist_ok=True)
-
-    def protocol(epsilon: float) -> LdpIht:
-        return LdpIht(
-            len(COLUMNS),
-            sparsity=sparsity,
-            epsilon=epsilon,
-            samples_per_user=SAMPLES_PER_USER,
-            radius=RADIUS,
-        )
-
     started = time.perf_counter()
-    result = protocol(float(run["epsilon"])).start(
+    result = ldp_iht(float(run["epsilon"]), sparsity).start(
         grid, num_nodes=int(run["num-nodes"]) or None, seed=seed
     )
     seconds = time.perf_counter() - started
@@ -53,7 +37,7 @@ def main(grid: Grid, context: Context) -> None:
         document |= compare(
             result,
             seconds,
-            protocol,
+            methods=str(run["sweep-methods"]).split(),
             epsilons=[float(each) for each in str(run["sweep-epsilons"]).split()],
             num_seeds=int(run["sweep-seeds"]),
             sparsity=sparsity,

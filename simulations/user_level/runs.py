@@ -1,0 +1,104 @@
+"""One run of one method, and the file in which all runs are kept."""
+
+import csv
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, fields
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..baselines.ldpprox import LdpProx
+from .user_level import methods
+from .user_level.methods import Estimate, Method
+from .user_level.population import Population, Setting
+
+
+def ldpprox(population: Population) -> Estimate:
+    """LDPPROX, at user level and (epsilon, n ** -1.1)."""
+    setting = population.setting
+    users = (user for batch in population.batches() for user in zip(*batch, strict=True))
+    rng = np.random.default_rng(population.seed)
+    coef = LdpProx(setting.dim, setting.num_users, setting.epsilon).estimate(users, rng)
+    return Estimate(coef, np.flatnonzero(coef))
+
+
+METHODS: dict[str, Method] = methods.METHODS | {"LDPPROX": ldpprox}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A method at a setting, on one population."""
+
+    setting: Setting
+    method: str
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells a row of the file from others."""
+        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
+
+
+KEY = [*(field.name for field in fields(Setting)), "method", "seed"]
+COLUMNS = [*KEY, "error", "f1", "support", "scale_declared", "seconds"]
+
+
+def run(task: Task) -> dict[str, Any]:
+    """Return the row of a run."""
+    started = time.perf_counter()
+    population = Population(task.setting, task.seed)
+    estimate = METHODS[task.method](population)
+    return {
+        **asdict(task.setting),
+        "method": task.method,
+        "seed": task.seed,
+        "error": methods.error(estimate.coef, population),
+        "f1": methods.f1(estimate.support, population),
+        "support": len(estimate.support),
+        "scale_declared": estimate.scale_declared,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def missing(tasks: Iterable[Task], path: Path) -> list[Task]:
+    """Return the tasks that are not in the file yet."""
+    if not path.exists():
+        return list(tasks)
+    with path.open(newline="") as file:
+        done = {tuple(row[name] for name in KEY) for row in csv.DictReader(file)}
+    return [task for task in tasks if task.key not in done]
+
+
+def run_all(tasks: list[Task], path: Path, processes: int) -> Iterator[Task]:
+    """Run tasks, append each row to the file as soon as it is known, and yield the task."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if fresh:
+            writer.writeheader()
+        for task, row in _rows(tasks, processes):
+            writer.writerow(row)
+            file.flush()
+            yield task
+
+
+def _rows(tasks: list[Task], processes: int) -> Iterator[tuple[Task, dict[str, Any]]]:
+    if processes == 1:
+        for task in tasks:
+            yield task, run(task)
+        return
+    # Not forked: threads of the linear algebra do not survive it.
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    try:
+        futures = {pool.submit(run, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        with suppress(KeyboardInterrupt):
+            pool.shutdown(cancel_futures=True)
