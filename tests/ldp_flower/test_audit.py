@@ -24,6 +24,7 @@ from ldp_flower.audit import (
 )
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS, Statistic
+from ldp_flower.clients.statistics.statistic import per_coordinate
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import Query
 from ldp_flower.randomizers import (
@@ -311,7 +312,7 @@ def first_row(users, arrays, params):
 
 def audited_items(mechanism, values, monkeypatch, reports=1600, first_row=first_row, **arguments):
     monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
-    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, frozenset()))
+    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, per_coordinate))
     people = {str(items): Users.from_rows([items], [0.0]) for items in values}
     people["no rows"] = next(iter(people.values())).take(np.zeros(1, np.int64), max_rows=0)
     query = Query("first_row", mechanism, 1, 0, HASH_END, 1, {}, {})
