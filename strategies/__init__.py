@@ -5,8 +5,11 @@ from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
 from .ldp_iht import LdpIht
+from .multi_round_regression import MultiRoundRegression
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
+from .two_round_regression import TwoRoundRegression
+from .user_level_mean import UserLevelMean
 
 __all__ = [
     "Ask",
@@ -17,9 +20,12 @@ __all__ = [
     "LdpIht",
     "LdpStrategy",
     "LinearResult",
+    "MultiRoundRegression",
     "Outcome",
     "PrivacySpent",
     "Result",
     "Step",
     "TooFewReports",
+    "TwoRoundRegression",
+    "UserLevelMean",
 ]

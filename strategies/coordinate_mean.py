@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 _WIDTH = 4.0  # of a bin, in standard deviations of the users, at least
 _FEWEST_BINS = 4  # a bin widened by half its width on each side is no gain with fewer
 _MOST_BINS = 1024
+_HALF = 0.5  # share of the users in a bin when their mean is at its end
 _EXCEEDED = 0.05  # probability that a rotated coordinate leaves its range, over the signs
 
 
@@ -103,6 +104,20 @@ class CoordinateMean:
         """Divide users into those who tell the range, if it is needed, and the others."""
         half = num_users // 2
         return [num_users] if self.num_bins == 1 else [half, num_users - half]
+
+    def doubts(self, num_users: int) -> list[str]:
+        """Return what to say if so many users are too few to tell the ranges."""
+        if self.num_bins == 1:
+            return []
+        # A mean between two bins gives each half of the users; another bin's noise passes it.
+        users = self.sizes(num_users)[0] / self.order
+        noise = math.sqrt(HadamardResponse(self.epsilon, self.num_bins).variance / users)
+        if noise * math.sqrt(2 * math.log(self.order * self.num_bins)) < _HALF:
+            return []
+        return [
+            f"The ranges of {self.order} coordinates were asked of {users:.0f} users each, which "
+            "are too few: some are likely wrong, by more than the standard errors say."
+        ]
 
     def estimate(
         self, cohorts: Sequence[Cohort], question: Question, salt: int

@@ -17,6 +17,7 @@ from .exchange import Ask
 from .population import Cohort
 from .result import Fit, LinearResult
 from .target_scale import buy_target_scale, cohort_size
+from .thresholding import shrink
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +26,10 @@ _COARSE = 0.25  # share of the users whose reports are not re-centred
 _SCALE_SHARE = 0.13  # of all users that may be asked for the spread
 _BEYOND = 0.05  # share of the users whose vectors are shortened
 _LEAST_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
+_GUESSED = (
+    "The users' spread was not bought, for which they are too few, but taken for that of users "
+    "who are alike; if they differ more, the mean is drawn to the first cohort's. Declare spread."
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         or, if that is more than 13 % of the users and with ``"paper"``, taken for what
         records within ``bound`` allow at most if users are alike: ``bound /
         sqrt(samples_per_user)`` (in each coordinate with ``"paper"``).
-    num_waves : int (default: 3)
+    num_waves : int (default: 4)
         Re-centred cohorts after the first one; fewer if users are few.
     exact : bool (default: True)
         Use mechanisms with finitely many outputs. False: :class:`LiftedPrivUnit` and
@@ -107,7 +112,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         bound: float,
         method: str = "auto",
         spread: float | None = None,
-        num_waves: int = 3,
+        num_waves: int = 4,
         exact: bool = True,
         min_reports: int = 10,
     ) -> None:
@@ -146,7 +151,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         cohorts = self.cohorts(estimator.sizes(self.num_users))
         question = Question("mean", {"centre": np.zeros(self.dim)})
         found = yield from estimator.estimate(cohorts, question, self._population.salt)
-        return Fit(found.mean, found.std_error)
+        return Fit(found.mean, found.std_error, estimator.doubts(self.num_users))
 
     def _by_waves(self) -> Protocol:
         size = max(cohort_size(self.epsilon), self.min_reports)
@@ -164,12 +169,13 @@ class UserLevelMean(LdpStrategy[LinearResult]):
             (cohort,) = self.cohorts([self._population.remaining // left])
             mean, variance = self._combined(waves, spread)[:2]
             radius = quantile * math.sqrt(spread**2 + self.dim * variance)
-            centre = self._shrunken(mean, variance)
+            centre = shrink(mean, variance)
             if radius >= self.bound:
                 centre, radius = np.zeros(self.dim), self.bound
             waves.append((yield from self._wave(cohort, centre, radius)))
         mean, _, std_error = self._combined(waves, spread)
-        return Fit(mean, std_error)
+        notes = [_GUESSED] if self.spread is None and not buys else []
+        return Fit(mean, std_error, notes)
 
     def _wave(
         self, cohort: Cohort, centre: Floats, radius: float
@@ -188,15 +194,10 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         std_error = np.sqrt(np.sum(squares, axis=0))
         return np.asarray(mean), 1 / float(precisions.sum()), std_error
 
-    def _shrunken(self, mean: Floats, variance: float) -> Floats:
-        """Return James and Stein's estimate: shorter by what noise adds to the length."""
-        length = float(mean @ mean)
-        return mean * max(0.0, 1 - max(self.dim - 2, 0) * variance / max(length, 1e-300))
-
     def _buy_spread(self, cohort: Cohort, waves: list[_Wave]) -> Generator[Ask, Estimate, float]:
         """Ask for users' distances from the estimate so far, and take its own error off."""
         mean, variance = self._combined(waves, 0.0)[:2]
-        arrays = {"centre": self._shrunken(mean, variance)}
+        arrays = {"centre": shrink(mean, variance)}
         scale = yield from buy_target_scale(
             [cohort], self.epsilon, self.dim, "distance_scale", arrays
         )
