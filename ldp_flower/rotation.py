@@ -23,7 +23,7 @@ def _hadamard(values: Floats) -> Floats:
         first, second = pairs[:, :, 0], pairs[:, :, 1]
         values = np.stack([first + second, first - second], axis=2)
         half *= 2
-    return values.reshape(-1, order) / np.sqrt(order)
+    return np.asarray(values.reshape(-1, order) / np.sqrt(order))
 
 
 def rotate(values: Floats, signs: Floats) -> Floats:
