@@ -23,12 +23,17 @@ Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
 _COARSE = 0.25  # share of the users whose reports are not re-centred
-_SCALE_SHARE = 0.13  # of all users that may be asked for the spread
+_SCALE_COHORTS = 3  # that may be asked for the spread, one after the other
+_SCALE_SHARE = 0.13  # of all users that these may be, each
+_CERTAIN = 0.99  # probability from which a bought spread is believed
 _BEYOND = 0.05  # share of the users whose vectors are shortened
 _LEAST_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
 _GUESSED = (
     "The users' spread was not bought, for which they are too few, but taken for that of users "
     "who are alike; if they differ more, the mean is drawn to the first cohort's. Declare spread."
+)
+_UNCERTAIN = (
+    "The users' spread could not be told, so that no cohort was re-centred. Declare spread."
 )
 
 
@@ -154,15 +159,10 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         return Fit(found.mean, found.std_error, estimator.doubts(self.num_users))
 
     def _by_waves(self) -> Protocol:
-        size = max(cohort_size(self.epsilon), self.min_reports)
-        buys = self.spread is None and size <= _SCALE_SHARE * self.num_users
-        remaining = self.num_users - (size if buys else 0)
-        (cohort,) = self.cohorts([max(int(_COARSE * remaining), self.min_reports)])
+        (cohort,) = self.cohorts([max(int(_COARSE * self.num_users), self.min_reports)])
         waves = [(yield from self._wave(cohort, np.zeros(self.dim), self.bound))]
-        spread = self.spread or self.bound / math.sqrt(self.samples_per_user)
-        if buys:
-            (cohort,) = self.cohorts([size])
-            spread = yield from self._buy_spread(cohort, waves)
+        notes: list[str] = []
+        spread = self.spread or (yield from self._buy_spread(waves, notes))
         num_waves = min(self.num_waves, max(1, self._population.remaining // self.min_reports))
         quantile = math.sqrt(chdtri(self.dim, _BEYOND) / self.dim)
         for left in range(num_waves, 0, -1):
@@ -174,7 +174,6 @@ class UserLevelMean(LdpStrategy[LinearResult]):
                 centre, radius = np.zeros(self.dim), self.bound
             waves.append((yield from self._wave(cohort, centre, radius)))
         mean, _, std_error = self._combined(waves, spread)
-        notes = [_GUESSED] if self.spread is None and not buys else []
         return Fit(mean, std_error, notes)
 
     def _wave(
@@ -194,14 +193,23 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         std_error = np.sqrt(np.sum(squares, axis=0))
         return np.asarray(mean), 1 / float(precisions.sum()), std_error
 
-    def _buy_spread(self, cohort: Cohort, waves: list[_Wave]) -> Generator[Ask, Estimate, float]:
+    def _buy_spread(self, waves: list[_Wave], notes: list[str]) -> Generator[Ask, Estimate, float]:
         """Ask for users' distances from the estimate so far, and take its own error off."""
-        mean, variance = self._combined(waves, 0.0)[:2]
+        size = max(cohort_size(self.epsilon), self.min_reports)
+        if size > _SCALE_SHARE * self.num_users:
+            notes.append(_GUESSED)
+            return self.bound / math.sqrt(self.samples_per_user)
+        mean, variance, _ = self._combined(waves, 0.0)
         arrays = {"centre": shrink(mean, variance)}
+        cohorts = (self.cohorts([size])[0] for _ in range(_SCALE_COHORTS))
         scale = yield from buy_target_scale(
-            [cohort], self.epsilon, self.dim, "distance_scale", arrays
+            cohorts, self.epsilon, self.dim, "distance_scale", arrays
         )
-        # What is bought is the mean logarithm, which for few features is far below that of
-        # the root mean square.
-        square = scale.value**2 * self.dim / 2 / math.exp(digamma(self.dim / 2))
+        if scale.certainty < _CERTAIN:
+            notes.append(_UNCERTAIN)
+            return self.bound
+        # One standard error too much is cheaper than too little, which clips. What is bought
+        # is the mean logarithm, for few features far below that of the root mean square.
+        log_mean_square = 2 * (math.log(scale.value) + scale.relative_error)
+        square = math.exp(log_mean_square - digamma(self.dim / 2)) * self.dim / 2
         return math.sqrt(max(square - self.dim * variance, _LEAST_SPREAD * square))

@@ -73,9 +73,9 @@ def measure_regressions() -> None:
     """Print errors of both regressions by method."""
     default = {"n": 400, "m": 100, "d": 256, "epsilon": 4}
     settings = [default | {"epsilon": epsilon} for epsilon in (1, 2, 4, 8)]
-    settings += [default | {"n": n} for n in (200, 800, 1600)]
+    settings += [default | {"n": n} for n in (200, 800)]
     settings += [default | {"m": m} for m in (50, 200)]
-    settings += [default | {"d": d} for d in (16, 64, 1024)]
+    settings += [default | {"d": d} for d in (64, 1024)]
     variants = {
         f"{kind.__name__} {method}": partial(kind, method=method)
         for kind in (TwoRoundRegression, MultiRoundRegression)
@@ -90,7 +90,7 @@ def measure_means() -> None:
     """Print root mean square errors of the mean, and the mean square of its z-scores."""
     print("| n | d | epsilon | auto, spread bought | auto, spread declared | paper | no privacy |")
     num_rows, bound = 100, 2.0  # the truth has length 1, rows have unit variance
-    for num_users, dim in ((2000, 4), (2000, 16), (2000, 64), (20_000, 64), (20_000, 256)):
+    for num_users, dim in ((2000, 4), (2000, 16), (2000, 64), (20_000, 64)):
         for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):
             squares: list[list[float]] = []
             scores: list[list[float]] = []

@@ -163,9 +163,8 @@ class AfreshForEveryCandidate(RandomizedResponse):
     """Answers for each of 8 candidate prefixes with a fresh draw for the same bit."""
 
     def _randomize(self, values, rng, coins):
-        kept, _ = self._choice.draw(rng, 8 * len(values))
-        bits = kept.reshape(-1, 8) == (values >= 0)
-        return np.packbits(bits, axis=1)[:, 0]
+        draws = [self._choice.draw(rng, len(values))[0] for _ in range(8)]
+        return np.packbits(np.stack(draws, axis=1) == (values >= 0), axis=1)[:, 0]
 
     def _debias(self, reports, coins):
         return (np.bitwise_count(reports) / 4 - 1)[:, None] * self.bound
@@ -187,8 +186,8 @@ class LaplaceUnclipped(LaplaceMechanism):
 class LeavesOutWhatIsOutside(RandomizedResponse):
     """Sends no report of users whose value is beyond the bound."""
 
-    def _randomize(self, values, rng, coins):
-        reports = super()._randomize(values, rng, coins)
+    def randomize(self, values, rng, coins=None):
+        reports = super().randomize(values, rng, coins)
         return reports[np.abs(values[:, 0]) <= self.radius]
 
 
@@ -202,9 +201,15 @@ def people(dim):
 def audited(part, monkeypatch):
     """Audit a part as the mean's second round would use it."""
     monkeypatch.setitem(registry._REGISTRY, type(part).__name__, type(part))
-    arrays = {"centre": np.zeros(2), "signs": np.array([1.0, 0.0]), "midpoints": np.zeros(2)}
-    mechanism = SampledCoordinate(part, 2)
-    query = Query("rotated_mean", mechanism, 1, 0, HASH_END, 1, arrays, {})
+    query = Query(
+        "rotated_mean",
+        SampledCoordinate(part, 2),
+        1,
+        0,
+        HASH_END,
+        1,
+        {"centre": np.zeros(2), "signs": np.array([1.0, 0.0]), "midpoints": np.zeros(2)},
+    )
     return audit_handler(query, people(2), num_reports=600, seed=1)
 
 
@@ -219,14 +224,17 @@ def test_noise_on_unclipped_values_is_caught(monkeypatch):
 
 
 def test_users_who_are_left_out_by_their_data_are_missed(monkeypatch):
-    found = audited(LeavesOutWhatIsOutside(1.0, 10.0), monkeypatch)
+    mechanism = LeavesOutWhatIsOutside(1.0, 10.0)
+    monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
+    query = Query("mean", mechanism, 1, 0, HASH_END, 1, {"centre": np.zeros(1)})
+    found = audit_handler(query, people(1), num_reports=200, seed=1)
     assert not found.complete and found.measured > 2 and not found.passed
 
 
 @pytest.mark.parametrize("part", [RandomizedResponse(1.0, 0.5), LaplaceMechanism(1.0, 0.5)])
 def test_the_same_without_the_fault_passes(part, monkeypatch):
     found = audited(part, monkeypatch)
-    assert found.passed and found.complete and 0.2 < found.measured <= 1.0
+    assert found.passed and found.complete and 0.1 < found.measured <= 1.0
 
 
 @each_strategy
