@@ -37,6 +37,7 @@ from ldp_flower.randomizers import (
     PrefixExtending,
     PrivUnit,
     RandomizedResponse,
+    SampledCoordinate,
     SubsetHypercube,
     SubsetSelection,
     TreeHist,
@@ -509,6 +510,17 @@ def test_command_audits_items_too():
     assert "4 queries, nothing found" in outcome.stdout
 
 
+@pytest.mark.parametrize("protocol", ["user-level-mean", "two-round", "multi-round"])
+def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
+    """The methods' mechanisms, each with the whole epsilon."""
+    for run in cli.AUDITED[protocol](4, 4.0):
+        mechanisms = {query.randomizer for query in recorded_queries(*run)}
+        assert {mechanism.epsilon for mechanism in mechanisms} == {4.0}
+        expected = SampledCoordinate if run[0].method == "paper" else Codebook
+        assert expected in {type(mechanism) for mechanism in mechanisms}
+        assert all(worst_epsilon(m) == pytest.approx(4.0, abs=1e-6) for m in mechanisms)
+
+
 def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
@@ -522,6 +534,6 @@ def test_command_refuses_what_it_does_not_know():
     outcome = command("fedavg")
     assert (
         outcome.exit_code == 2
-        and "Expected a protocol in ['heavy-hitters', 'ldp-iht']" in outcome.stderr
+        and "Expected a protocol in ['heavy-hitters', 'ldp-iht', 'multi-round'" in outcome.stderr
     )
     assert command("ldp-iht", "--epsilon", "-1").exit_code == 2

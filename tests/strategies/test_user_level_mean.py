@@ -29,10 +29,10 @@ def strategy(dim, method="auto", **arguments):
 
 @pytest.mark.parametrize(
     ("method", "dim", "num_users", "rms"),
-    [("auto", 16, 2000, 0.05), ("auto", 1, 1000, 0.02), ("paper", 16, 8000, 0.1)],
+    [("auto", 16, 2000, 0.05), ("auto", 4, 2000, 0.03), ("paper", 16, 8000, 0.1)],
 )
 def test_error_on_eight_seeds(method, dim, num_users, rms):
-    """The bounds are 1.4 times what 20 other seeds gave: a mean of 8 is below 1.2 times."""
+    """The bounds are at least 1.2 times what docs/user-level-mean.md has for such settings."""
     squares = []
     for seed in range(8):
         users, truth = on_spheres(num_users, dim, 0.1 * np.sqrt(dim), seed)
@@ -45,7 +45,7 @@ def test_error_on_eight_seeds(method, dim, num_users, rms):
 
 @pytest.mark.parametrize("method", ["auto", "paper"])
 def test_standard_errors_cover_the_truth_where_nothing_is_clipped(method):
-    """Were scores normal, 160 of them would leave these bounds once in 2,000 times."""
+    """Were scores normal, 160 of them would leave these bounds once in 1,000 times."""
     scores = []
     for seed in range(20):
         users, truth = on_spheres(6000, 8, 0.28, seed)
