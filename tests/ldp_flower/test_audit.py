@@ -423,8 +423,8 @@ def test_mechanisms_for_items_that_lose_more_than_they_claim_are_caught(
 class Dropping(SubsetSelection):
     """Sends no report for users who hold the last item."""
 
-    def _randomize(self, values, rng, coins):
-        reports = super()._randomize(values, rng, coins)
+    def randomize(self, values, rng, coins=None):
+        reports = super().randomize(values, rng, coins)
         return reports[(values != self.domain_size - 1).all(axis=1)]
 
 
