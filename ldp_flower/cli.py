@@ -285,6 +285,27 @@ PROTOCOLS = [
         "1-2, in small domains up to 64; more for sets of items",
         "most frequent items and their counts, strings too; sparse distributions",
     ),
+    Protocol(
+        "UserLevelMean",
+        "user-level, pure epsilon",
+        "up to 8 (a coarse mean, its users' spread, 4 re-centred waves); paper: 2",
+        "1; paper: 1-2",
+        "mean of a vector, one or several records per user",
+    ),
+    Protocol(
+        "TwoRoundRegression",
+        "user-level, pure epsilon",
+        "up to 7 (a scale, a vote, 3 waves of coefficients); paper: a vote, then 2",
+        "1; votes up to the number of features in bits",
+        "comparison with Ma, Jia & Yang (2024); many records per user, known sparsity",
+    ),
+    Protocol(
+        "MultiRoundRegression",
+        "user-level, pure epsilon",
+        "up to 9 (a scale, a vote, 5 gradient steps); paper: 14",
+        "1; votes up to the number of features in bits",
+        "comparison with Ma, Jia & Yang (2024); users with few records each",
+    ),
 ]
 
 
@@ -327,7 +348,69 @@ def _audited_heavy_hitters(
         yield HeavyHitters(domain_size, epsilon=epsilon, backend=backend), users
 
 
-AUDITED = {"ldp-iht": _audited_ldp_iht, "heavy-hitters": _audited_heavy_hitters}
+def _normal_users(dim: int, rows: int) -> Users:
+    """Return 3,000 users whose targets are their first feature."""
+    user = np.repeat(np.arange(3000), rows)
+    states = derive(0, np.arange(len(user), dtype=np.uint64))
+    features = KeyedRandom(states).normals((len(user), dim))
+    return Users.from_rows(features, features[:, 0], user)
+
+
+def _audited_user_level_mean(
+    dim: int, epsilon: float
+) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods."""
+    from .strategies import UserLevelMean
+
+    for method in ("auto", "paper"):
+        strategy = UserLevelMean(
+            dim, epsilon=epsilon, samples_per_user=5, bound=4.0, spread=0.2, method=method
+        )
+        yield strategy, _normal_users(dim, 5)
+
+
+def _audited_two_round(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods."""
+    from .strategies import TwoRoundRegression
+
+    for method in ("auto", "paper"):
+        strategy = TwoRoundRegression(
+            dim,
+            epsilon=epsilon,
+            samples_per_user=5,
+            sparsity=2,
+            method=method,
+            selector="marginal",
+            target_scale=1.0,
+        )
+        yield strategy, _normal_users(dim, 5)
+
+
+def _audited_multi_round(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods, with two gradient steps each."""
+    from .strategies import MultiRoundRegression
+
+    for method in ("auto", "paper"):
+        strategy = MultiRoundRegression(
+            dim,
+            epsilon=epsilon,
+            samples_per_user=5,
+            sparsity=2,
+            num_steps=2,
+            method=method,
+            selector="marginal",
+            target_scale=1.0,
+        )
+        yield strategy, _normal_users(dim, 5)
+
+
+AUDITED = {
+    "ldp-iht": _audited_ldp_iht,
+    "heavy-hitters": _audited_heavy_hitters,
+    "user-level-mean": _audited_user_level_mean,
+    "two-round": _audited_two_round,
+    "multi-round": _audited_multi_round,
+}
 # The users whom an attack tries to tell apart, by default those of features and targets.
 CANDIDATES = {"heavy-hitters": extreme_holders}
 

@@ -5,10 +5,13 @@ from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
 from .ldp_iht import LdpIht
+from .multi_round_regression import MultiRoundRegression
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 from .sparse_regression import SparseRegression
 from .sparse_result import SparseResult
+from .two_round_regression import TwoRoundRegression
+from .user_level_mean import UserLevelMean
 
 __all__ = [
     "Ask",
@@ -19,6 +22,7 @@ __all__ = [
     "LdpIht",
     "LdpStrategy",
     "LinearResult",
+    "MultiRoundRegression",
     "Outcome",
     "PrivacySpent",
     "Result",
@@ -26,4 +30,6 @@ __all__ = [
     "SparseResult",
     "Step",
     "TooFewReports",
+    "TwoRoundRegression",
+    "UserLevelMean",
 ]

@@ -14,6 +14,7 @@ from .base import LdpStrategy, Protocol, TooFewReports
 from .exchange import Ask
 from .population import Cohort
 from .ridge_shrinkage import ridge_moments
+from .selectors import SELECTORS
 from .set_vote import Vote, best_vote, enough_voters, needed_for_selection
 from .sparse_result import SparseFit, SparseResult
 from .spike_and_slab import Evidence, Posterior, posterior
@@ -22,13 +23,6 @@ from .water_filling import water_fill
 
 Floats = NDArray[np.float64]
 
-_SELECTORS = {
-    "ridge": ("correlated_features", {"ridge": 3.0}),
-    "marginal": ("correlated_features", {}),
-    "lasso": ("lasso_features", {"penalty": 0.6}),
-    "post-lasso": ("post_lasso_features", {"penalty": 0.6}),
-    "pursuit": ("pursued_features", {}),
-}
 _FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
 _TYPICAL = 0.175  # size of a coefficient, in units of the targets' scale
 _SURELY = 3  # times the voters that usually find a coefficient find it nearly always
@@ -121,7 +115,7 @@ class SparseRegression(LdpStrategy[SparseResult]):
         check_integer("dim", dim, 2)
         check_integer("samples_per_user", samples_per_user, 1)
         check_integer("num_waves", num_waves, 1)
-        check_choice("selector", selector, _SELECTORS)
+        check_choice("selector", selector, SELECTORS)
         if target_scale is not None:
             check_positive("target_scale", target_scale)
         self.dim = dim
@@ -176,7 +170,7 @@ class SparseRegression(LdpStrategy[SparseResult]):
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
     def _vote(self, cohort: Cohort) -> Generator[Ask, Estimate, Vote]:
-        statistic, params = _SELECTORS[self.selector]
+        statistic, params = SELECTORS[self.selector]
         oracle = best_vote(self.epsilon, self.dim)
         params = {"set_size": oracle.set_size, **params}
         answer = yield Ask(cohort, statistic, oracle, params=params)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ldp_flower.messages import Arrays
 from ldp_flower.randomizers import Estimate, KRandomizedResponse
 
 from .exchange import Ask
@@ -59,13 +60,18 @@ def cohort_size(epsilon: float) -> int:
 
 
 def buy_target_scale(
-    cohorts: Iterable[Cohort], epsilon: float, samples_per_user: int
+    cohorts: Iterable[Cohort],
+    epsilon: float,
+    samples_per_user: int,
+    statistic: str = "target_scale",
+    arrays: Arrays | None = None,
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask one cohort after the other until the scale is all but certain.
 
     Each user reports the bin of its own targets' root mean square, by randomised
     response over all bins. With a known spread of users around the common scale, the
-    counts of all bins together give a scale finer than the bins.
+    counts of all bins together give a scale finer than the bins. ``statistic`` and
+    ``arrays`` ask for another size, the root mean square of ``samples_per_user`` numbers.
     """
     oracle = KRandomizedResponse(epsilon, _NUM_BINS)
     params = {"smallest": _SMALLEST, "per_octave": _PER_OCTAVE, "num_bins": _NUM_BINS}
@@ -73,7 +79,7 @@ def buy_target_scale(
     counts, num_reports = np.zeros(_NUM_BINS), 0
     scale = TargetScale(1.0, math.inf, 0.0)
     for cohort in cohorts:
-        answer = yield Ask(cohort, "target_scale", oracle, params={**params})
+        answer = yield Ask(cohort, statistic, oracle, arrays or {}, {**params})
         counts += answer.count * (answer.mean * (own - other) + other)
         num_reports += answer.count
         scale = _posterior(counts, num_reports, own, other, samples_per_user)

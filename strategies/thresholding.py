@@ -23,3 +23,13 @@ def project_on_ball(vector: Floats, radius: float) -> Floats:
     """Shorten ``vector`` to length ``radius`` if it is longer."""
     length = float(np.linalg.norm(vector))
     return vector if length <= radius else vector * (radius / length)
+
+
+def shrink(vector: Floats, variance: float) -> Floats:
+    """Shorten an estimate by what noise adds to its length, as James and Stein (1961).
+
+    ``variance`` is that of every coordinate.
+    """
+    surplus = max(len(vector) - 2, 0) * variance
+    square = float(vector @ vector)
+    return vector * (1 - surplus / square) if square > surplus else np.zeros_like(vector)

@@ -10,11 +10,26 @@ depend, to the last bit, on which other users are in the batch (see :mod:`.rows`
 from collections.abc import Mapping
 
 from .items import ITEMS
+from .means import MEANS
 from .regression import REGRESSION
+from .rotated import rotated, rotated_bins
 from .selection import SELECTION
 from .statistic import Statistic
 
+_ROTATED = {
+    "mean": MEANS["mean"],
+    "gradient": REGRESSION["gradient"],
+    "residual_coefficients": REGRESSION["residual_coefficients"],
+}
+
 #: The closed registry: the only statistics that a query can name.
-STATISTICS: Mapping[str, Statistic] = {**REGRESSION, **SELECTION, **ITEMS}
+STATISTICS: Mapping[str, Statistic] = {
+    **REGRESSION,
+    **SELECTION,
+    **MEANS,
+    **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
+    **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
+    **ITEMS,
+}
 
 __all__ = ["STATISTICS", "Statistic"]

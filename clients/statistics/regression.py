@@ -11,6 +11,7 @@ from ldp_flower.users import Users
 
 from .ridge import ridge_coefficients
 from .rows import Floats, dot, mean_over_rows, norm_over_rows
+from .scale import SCALE_PARAMS, scale_bins
 from .statistic import Params, Statistic, one, per_coordinate
 
 
@@ -86,15 +87,10 @@ def _with_scale(num_features: int, arrays: Arrays, params: Params) -> int:
 def target_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return the bin of the root mean square of the targets, shape (users, 1).
 
-    Bin b begins at ``params["smallest"] * 2**(b / params["per_octave"])``; the first one
-    of ``params["num_bins"]`` and the last one take what is beyond. Without a target other
-    than 0 it is -1, no bin.
+    For the bins see :func:`~.scale.scale_bins`.
     """
     sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
-    with np.errstate(divide="ignore"):
-        octaves = np.log2(sizes / params["smallest"])
-    bins = np.clip(np.floor(params["per_octave"] * octaves), 0, params["num_bins"] - 1)
-    return np.where(sizes > 0, bins, -1.0)[:, None]
+    return scale_bins(sizes, params)
 
 
 REGRESSION: Mapping[str, Statistic] = {
@@ -120,11 +116,7 @@ REGRESSION: Mapping[str, Statistic] = {
         optional_params=frozenset({"scale", "scale_weight"}),
         coordinates=True,
     ),
-    "target_scale": Statistic(
-        target_scale,
-        one,
-        params=frozenset({"smallest", "per_octave", "num_bins"}),
-    ),
+    "target_scale": Statistic(target_scale, one, params=SCALE_PARAMS),
     "curvature": Statistic(
         curvature,
         one,

@@ -49,6 +49,8 @@ class Statistic:
         Required arrays with one number per feature.
     weights : frozenset of str
         Required arrays with one number per wanted coordinate.
+    outputs : frozenset of str
+        Required arrays with one number per coordinate of the value.
     params, optional_params : frozenset of str
         Numbers, all positive.
     coordinates : bool
@@ -59,13 +61,14 @@ class Statistic:
     width: Callable[[int, Arrays, Params], int]
     vectors: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
+    outputs: frozenset[str] = frozenset()
     params: frozenset[str] = frozenset()
     optional_params: frozenset[str] = frozenset()
     coordinates: bool = False
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""
-        required = self.vectors | self.weights
+        required = self.vectors | self.weights | self.outputs
         optional = {"coordinates"} if self.coordinates else set()
         if set(arrays) - optional != required:
             raise MessageError(f"Expected the arrays {sorted(required)}, got {sorted(arrays)}.")
@@ -76,11 +79,12 @@ class Statistic:
         if "coordinates" in arrays:
             _check_coordinates(arrays["coordinates"], num_features)
         wanted = per_coordinate(num_features, arrays, params)
-        for names, length in ((self.vectors, num_features), (self.weights, wanted)):
+        expected = self.width(num_features, arrays, params)
+        lengths = ((self.vectors, num_features), (self.weights, wanted), (self.outputs, expected))
+        for names, length in lengths:
             for name in names:
                 if arrays[name].shape != (length,) or arrays[name].dtype != np.float64:
                     raise MessageError(f"Expected {length} floats in {name}.")
-        expected = self.width(num_features, arrays, params)
         if width != expected:
             raise MessageError(f"Expected a randomizer of {expected} coordinates, got {width}.")
 

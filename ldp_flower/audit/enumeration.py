@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ..randomizers import Composed, FrequencyOracle, Randomizer
+from ..randomizers import Composed, FrequencyOracle, Randomizer, SampledCoordinate
 from ..randomizers.enumerable import Enumerable, TooManyOutputs
 from ..randomizers.prefix import PrefixTree
 from ..randomizers.two_level import log
@@ -76,6 +76,8 @@ def extreme_inputs(mechanism: Randomizer) -> Floats:
     if isinstance(mechanism, Composed):
         parts = [extreme_inputs(part) for part in mechanism.parts]
         return np.concatenate(parts, axis=1)
+    if isinstance(mechanism, SampledCoordinate):
+        return np.repeat(extreme_inputs(mechanism.part), mechanism.dim, axis=1)
     if isinstance(mechanism, FrequencyOracle | PrefixTree):
         num_items = _num_items(mechanism)
         first = np.arange(width, dtype=np.float64)

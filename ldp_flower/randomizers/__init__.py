@@ -18,6 +18,7 @@ from .pem import PrefixExtending
 from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .registry import randomizer_from_config
 from .response import RandomizedResponse
+from .sampled import SampledCoordinate
 from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
 from .splitting import split_epsilon
 from .subset import SubsetSelection
@@ -44,6 +45,7 @@ __all__ = [
     "PrivUnit",
     "RandomizedResponse",
     "Randomizer",
+    "SampledCoordinate",
     "SubsetHypercube",
     "SubsetSelection",
     "Summary",

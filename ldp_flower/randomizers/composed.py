@@ -11,6 +11,7 @@ import numpy as np
 from ..randomness import RandomSource, Words, derive
 from .base import Estimate, Floats, Randomizer, Reports, Summary
 from .enumerable import Enumerable, Law, check_terms
+from .sampled import SampledCoordinate
 
 _MAX_PARTS = 16
 _SEPARATOR = "/"
@@ -71,7 +72,8 @@ class Composed(Randomizer):
         if not 1 <= len(self.parts) <= _MAX_PARTS:
             raise ValueError(f"Expected 1 to {_MAX_PARTS} parts, got {len(self.parts)}.")
         for part in self.parts:
-            if not isinstance(part, Randomizer) or isinstance(part, Composed) or not part.summable:
+            nested = isinstance(part, Composed | SampledCoordinate)
+            if not isinstance(part, Randomizer) or nested or not part.summable:
                 raise ValueError(f"Expected summable parts that are not composed, got {part}.")
         object.__setattr__(self, "epsilon", sum_rounded_up(part.epsilon for part in self.parts))
         super().__post_init__()

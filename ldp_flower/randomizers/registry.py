@@ -13,6 +13,7 @@ from .hypercube import SubsetHypercube
 from .pem import PrefixExtending
 from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .response import RandomizedResponse
+from .sampled import SampledCoordinate
 from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
 from .subset import SubsetSelection
 from .treehist import TreeHist
@@ -55,7 +56,19 @@ def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
     if parameters.get("name") == Composed.__name__:
         del parameters["name"]
         return Composed(tuple(_single(part) for part in configs_of_parts(parameters)))
+    if parameters.get("name") == SampledCoordinate.__name__:
+        return _sampled(parameters)
     return _single(parameters)
+
+
+def _sampled(parameters: dict[str, object]) -> SampledCoordinate:
+    prefix = "part/"
+    part = {k.removeprefix(prefix): v for k, v in parameters.items() if k.startswith(prefix)}
+    own = {name for name in parameters if not name.startswith(prefix)}
+    dim = parameters.get("dim")
+    if own != {"name", "dim"} or type(dim) is not int:
+        raise ValueError(f"Expected name, an integer dim and a part, got {sorted(parameters)}.")
+    return SampledCoordinate(_single(part), dim)
 
 
 def _single(parameters: dict[str, object]) -> Randomizer:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg import hadamard
 
 from ldp_flower import Users
 from ldp_flower.clients.statistics import STATISTICS
@@ -22,6 +23,7 @@ def make_users(seed=0, num_users=50, dtype=np.float64):
 
 
 THETA = np.linspace(-1, 1, DIM)
+SIGNS = np.array([1.0, -1, -1, 1, -1, 1, 1])
 CASES = {
     "gradient": ({"theta": THETA}, {}),
     "gradient of signs": (
@@ -49,6 +51,32 @@ CASES = {
         {"theta": THETA, "weights": 1 + THETA**2},
         {"ridge": 0.3, "scale": 0.7, "scale_weight": 2.0},
     ),
+    "mean": ({"centre": THETA}, {}),
+    "mean on a support": ({"centre": THETA, "coordinates": np.array([5, 1])}, {}),
+    "distance_scale": ({"centre": THETA}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
+    "rotated_mean": (
+        {"centre": 0 * THETA, "signs": SIGNS, "midpoints": np.linspace(-1, 2, 8)},
+        {},
+    ),
+    "rotated_gradient on a support": (
+        {
+            "theta": THETA,
+            "coordinates": np.array([5, 1, 4]),
+            "signs": SIGNS[:3],
+            "midpoints": np.linspace(-1, 2, 4),
+        },
+        {"residual_bound": 0.5},
+    ),
+    "rotated_residual_coefficients": (
+        {"theta": THETA, "weights": 1 + THETA**2, "signs": SIGNS, "midpoints": np.zeros(8)},
+        {"ridge": 0.3},
+    ),
+    "rotated_mean_bins": ({"centre": THETA, "signs": SIGNS}, {"bound": 0.7, "num_bins": 8.0}),
+    "rotated_gradient_bins": ({"theta": THETA, "signs": SIGNS}, {"bound": 3.0, "num_bins": 4.0}),
+    "rotated_residual_coefficients_bins": (
+        {"theta": THETA, "weights": 1 + THETA**2, "signs": SIGNS},
+        {"ridge": 0.3, "bound": 0.7, "num_bins": 8.0},
+    ),
     "target_scale": ({}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
 }
 each = pytest.mark.parametrize("case", CASES)
@@ -71,14 +99,22 @@ def as_items(case, users):
 def naive(case, x, y):
     """One user, one row at a time, as the docstrings say it."""
     arrays, params = CASES[case]
+    if case.startswith("rotated_"):
+        return naive_rotation(case, x, y)
     if case == "frequent_items":
         held = Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4)
         return [*sorted(held, key=lambda item: (-held[item], item)), 4, 5, 6][:3]
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
-    if case == "target_scale":
-        size = np.sqrt(sum(y**2) / len(y)) if len(y) else 0
+    if case.split()[0] == "mean":
+        mean = sum(x) / len(x) - THETA if len(x) else np.full(DIM, np.nan)
+        return mean[arrays.get("coordinates", np.arange(DIM))]
+    if case in ("target_scale", "distance_scale"):
+        size = 0
+        if len(x):
+            distance = np.linalg.norm(sum(x) / len(x) - THETA)
+            size = distance if case == "distance_scale" else np.sqrt(sum(y**2) / len(y))
         return [np.clip(np.floor(2 * np.log2(size / 0.1)), 0, 11) if size else -1]
     if case.startswith("residual_coefficients"):
         wanted, more = arrays.get("coordinates", np.arange(DIM)), []
@@ -102,6 +138,21 @@ def naive(case, x, y):
         with np.errstate(divide="ignore"):
             return [np.log(np.linalg.norm(gradient) / 1.5) / 2.0]
     return gradient[arrays.get("coordinates", np.arange(DIM))]
+
+
+def naive_rotation(case, x, y):
+    """Multiply with the matrix; the inner values are those of the plain statistic's test."""
+    arrays, params = CASES[case]
+    name = case.split()[0].removeprefix("rotated_").removesuffix("_bins")
+    users = Users(x, y, np.array([0, len(x)]))
+    inner = STATISTICS[name].compute(users, arrays, params)[0]
+    value = np.zeros(4 if len(inner) == 3 else 8)
+    value[: len(inner)] = inner * arrays["signs"]
+    rotated = hadamard(len(value)) @ value / np.sqrt(len(value))
+    if "midpoints" in arrays:
+        return rotated - arrays["midpoints"]
+    edges = np.linspace(-1, 1, int(params["num_bins"]) + 1)[1:-1] * params["bound"]
+    return [np.nan if np.isnan(v) else sum(v >= edges) for v in rotated]
 
 
 def standardised(y):
@@ -208,6 +259,11 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("frequent_items", {"theta": np.zeros(DIM)}, {"set_size": 1.0, "domain_size": 8.0}, 1),
         ("curvature", {"direction": np.zeros(DIM)}, {}, 1),
         ("curvature", {"direction": np.zeros(DIM)}, {"cap": 1.0}, 2),
+        ("mean", {}, {}, DIM),
+        ("rotated_mean", {"centre": THETA, "signs": SIGNS, "midpoints": np.zeros(8)}, {}, DIM),
+        ("rotated_mean", {"centre": THETA, "signs": SIGNS, "midpoints": np.zeros(DIM)}, {}, 8),
+        ("rotated_mean", {"centre": THETA, "signs": np.ones(8), "midpoints": np.zeros(8)}, {}, 8),
+        ("rotated_mean_bins", {"centre": THETA, "signs": SIGNS}, {"num_bins": 4.0}, 8),
         ("curvature", {"direction": np.zeros(DIM), "coordinates": np.array([0])}, {"cap": 1.0}, 1),
     ],
 )

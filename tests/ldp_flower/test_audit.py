@@ -24,6 +24,7 @@ from ldp_flower.audit import (
 )
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS, Statistic
+from ldp_flower.clients.statistics.statistic import per_coordinate
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import Query
 from ldp_flower.randomizers import (
@@ -36,6 +37,7 @@ from ldp_flower.randomizers import (
     PrefixExtending,
     PrivUnit,
     RandomizedResponse,
+    SampledCoordinate,
     SubsetHypercube,
     SubsetSelection,
     TreeHist,
@@ -311,7 +313,7 @@ def first_row(users, arrays, params):
 
 def audited_items(mechanism, values, monkeypatch, reports=1600, first_row=first_row, **arguments):
     monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
-    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, frozenset()))
+    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, per_coordinate))
     people = {str(items): Users.from_rows([items], [0.0]) for items in values}
     people["no rows"] = next(iter(people.values())).take(np.zeros(1, np.int64), max_rows=0)
     query = Query("first_row", mechanism, 1, 0, HASH_END, 1, {}, {})
@@ -421,8 +423,8 @@ def test_mechanisms_for_items_that_lose_more_than_they_claim_are_caught(
 class Dropping(SubsetSelection):
     """Sends no report for users who hold the last item."""
 
-    def _randomize(self, values, rng, coins):
-        reports = super()._randomize(values, rng, coins)
+    def randomize(self, values, rng, coins=None):
+        reports = super().randomize(values, rng, coins)
         return reports[(values != self.domain_size - 1).all(axis=1)]
 
 
@@ -508,6 +510,17 @@ def test_command_audits_items_too():
     assert "4 queries, nothing found" in outcome.stdout
 
 
+@pytest.mark.parametrize("protocol", ["user-level-mean", "two-round", "multi-round"])
+def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
+    """The methods' mechanisms, each with the whole epsilon."""
+    for run in cli.AUDITED[protocol](4, 4.0):
+        mechanisms = {query.randomizer for query in recorded_queries(*run)}
+        assert {mechanism.epsilon for mechanism in mechanisms} == {4.0}
+        expected = SampledCoordinate if run[0].method == "paper" else Codebook
+        assert expected in {type(mechanism) for mechanism in mechanisms}
+        assert all(worst_epsilon(m) == pytest.approx(4.0, abs=1e-6) for m in mechanisms)
+
+
 def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
@@ -521,6 +534,6 @@ def test_command_refuses_what_it_does_not_know():
     outcome = command("fedavg")
     assert (
         outcome.exit_code == 2
-        and "Expected a protocol in ['heavy-hitters', 'ldp-iht']" in outcome.stderr
+        and "Expected a protocol in ['heavy-hitters', 'ldp-iht', 'multi-round'" in outcome.stderr
     )
     assert command("ldp-iht", "--epsilon", "-1").exit_code == 2

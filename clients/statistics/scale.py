@@ -1,0 +1,21 @@
+"""Bins of sizes whose order of magnitude is in question."""
+
+import numpy as np
+
+from .rows import Floats
+from .statistic import Params
+
+SCALE_PARAMS = frozenset({"smallest", "per_octave", "num_bins"})
+
+
+def scale_bins(sizes: Floats, params: Params) -> Floats:
+    """Return the bin of every size, shape (users, 1).
+
+    Bin b begins at ``params["smallest"] * 2**(b / params["per_octave"])``; the first one
+    of ``params["num_bins"]`` and the last one take what is beyond. A size that is 0 or not
+    a number has -1, no bin.
+    """
+    with np.errstate(divide="ignore"):
+        octaves = np.log2(sizes / params["smallest"])
+    bins = np.clip(np.floor(params["per_octave"] * octaves), 0, params["num_bins"] - 1)
+    return np.where(sizes > 0, bins, -1.0)[:, None]

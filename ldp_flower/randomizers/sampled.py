@@ -1,0 +1,197 @@
+"""One coordinate of a vector per user, chosen by the user's public coin."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..randomness import RandomSource, Words, derive
+from ..validation import check_integer
+from .base import Estimate, Floats, Randomizer, Reports, Summary
+from .enumerable import Enumerable, Law
+
+_WHICH, _PART = 0, 1  # what the user's coin is used for
+
+
+@dataclass(frozen=True)
+class SampledCoordinate(Randomizer):
+    """A mechanism for one number, put to one coordinate of each user's vector.
+
+    The user's public coin names the coordinate. Each coordinate is estimated from the
+    reports of its own users, about ``1 / dim`` of all, at the whole epsilon. For vectors
+    in a ball :class:`PrivUnit` and :class:`Codebook` have less variance; this is for what
+    is no vector, such as a histogram of every coordinate.
+
+    Parameters
+    ----------
+    part : Randomizer
+        A summable mechanism for one number or item with a report of one number.
+    dim : int
+        Number of coordinates.
+
+    Attributes
+    ----------
+    epsilon : float
+        That of the part.
+
+    Notes
+    -----
+    Estimates are those of the part for each coordinate, one after the other,
+    ``dim * part.size`` numbers. A summary holds the number of reports of every
+    coordinate and then the parts' sums, so that an estimate divides by how many users a
+    coordinate really had.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at the part's epsilon and delta, for every
+       coin.
+    2. The coordinate depends on the public coin alone. A report is the part's report of
+       one number, and the part's guarantee holds for any two numbers.
+    3. The other coordinates have no influence on the report, finite or not; the part
+       brings the one into its domain, so the guarantee holds for every input.
+    """
+
+    epsilon: float = field(init=False)
+    part: Randomizer
+    dim: int
+
+    def __post_init__(self) -> None:
+        part = self.part
+        nested = isinstance(part, SampledCoordinate)
+        if not isinstance(part, Randomizer) or nested or not part.summable:
+            raise ValueError(f"Expected a summable part that does not sample itself, got {part}.")
+        if part.width != 1 or part.report_shape != ():
+            raise ValueError(f"Expected a part for one number, with one as report, got {part}.")
+        check_integer("dim", self.dim, 1)
+        object.__setattr__(self, "epsilon", part.epsilon)
+        super().__post_init__()
+
+    @property
+    def exact(self) -> bool:
+        """Whether the part is exact."""
+        return self.part.exact
+
+    @property
+    def delta(self) -> float:
+        """Delta of the part."""
+        return self.part.delta
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of a value."""
+        return self.dim
+
+    @property
+    def size(self) -> int:
+        """A coordinate's indicator and what the part makes of it, for each coordinate."""
+        return self.dim * (1 + self.part.size)
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """Type of the part's report."""
+        return self.part.report_dtype
+
+    @property
+    def variance(self) -> float:
+        """``dim`` times that of the part: a coordinate has ``1 / dim`` of the reports."""
+        return self.dim * self.part.variance
+
+    @property
+    def bound(self) -> float:
+        """The part's bound, at least the indicator's."""
+        return max(1.0, self.part.bound)
+
+    def assigned(self, coins: Words) -> NDArray[np.int64]:
+        """Return the coordinate that each coin names."""
+        return (derive(coins, _WHICH) % np.uint64(self.dim)).astype(np.int64)
+
+    def _with_centres(self, values: Floats) -> Floats:
+        """Leave values as they are: the part has a centre of its own."""
+        return values
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        own = np.take_along_axis(values, self.assigned(coins)[:, None], axis=1)
+        return self.part.randomize(own, rng, derive(coins, _PART))
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        users, assigned = np.arange(len(reports)), self.assigned(coins)
+        indicators = np.zeros((len(reports), self.dim))
+        indicators[users, assigned] = 1.0
+        values = np.zeros((len(reports), self.dim, self.part.size))
+        values[users, assigned] = self.part.debias(reports, derive(coins, _PART))
+        return np.concatenate([indicators, values.reshape(len(reports), -1)], axis=1)
+
+    def _summarize(self, reports: Reports, coins: Words) -> Summary:
+        assigned, coins = self.assigned(coins), derive(coins, _PART)
+        counts = np.bincount(assigned, minlength=self.dim).astype(np.float64)
+        sums = np.zeros((2, self.dim, self.part.size))
+        for coordinate in np.flatnonzero(counts):
+            mine = assigned == coordinate
+            own = self.part.summarize(reports[mine], coins[mine])
+            sums[:, coordinate] = own.sum, own.sum_of_squares
+        total, squares = (np.concatenate([counts, part.ravel()]) for part in sums)
+        return Summary(len(reports), total, squares)
+
+    def _each(self, summary: Summary) -> Iterator[Summary]:
+        """Yield the sums of the reports of each coordinate."""
+        counts = np.rint(summary.sum[: self.dim]).astype(np.int64).tolist()
+        sums = summary.sum[self.dim :].reshape(self.dim, -1)
+        squares = summary.sum_of_squares[self.dim :].reshape(self.dim, -1)
+        for count, total, square in zip(counts, sums, squares, strict=True):
+            yield Summary(count, total, square)
+
+    def estimate(self, summary: Summary) -> Estimate:
+        """Return the part's estimate of every coordinate, one after the other.
+
+        A coordinate without reports has an infinite standard error.
+        """
+        estimates = [self.part.estimate(own) for own in self._each(summary)]
+        return Estimate(
+            np.concatenate([own.mean for own in estimates]),
+            np.concatenate([own.std_error for own in estimates]),
+            summary.count,
+        )
+
+    def accepts(self, summary: Summary, coins: Words) -> bool:
+        """Whether the part accepts the sums of every coordinate, by the users it has."""
+        if not summary.sum.shape == summary.sum_of_squares.shape == (self.size,):
+            return False
+        counts = summary.sum[: self.dim]
+        assigned = self.assigned(coins)
+        users = np.bincount(assigned, minlength=self.dim)
+        if not (
+            np.array_equal(counts, summary.sum_of_squares[: self.dim])
+            and ((counts >= 0) & (counts <= users) & (counts == np.floor(counts))).all()
+            and counts.sum() == summary.count
+        ):
+            return False
+        coins = derive(coins, _PART)
+        return all(
+            self.part.accepts(own, coins[assigned == coordinate])
+            for coordinate, own in enumerate(self._each(summary))
+        )
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every report is a possible report of the part."""
+        return self.part.contains(reports)
+
+    def _enumerable(self) -> Enumerable:
+        if not isinstance(self.part, Enumerable):
+            raise TypeError("Expected a part whose law can be enumerated.")
+        return self.part
+
+    def worst_ratio(self) -> Fraction:
+        """Return that of the part."""
+        return self._enumerable().worst_ratio()
+
+    def law(self, value: Floats, coin: Words) -> Law:
+        """Return the part's law of the coordinate that the coin names."""
+        own = value[self.assigned(coin)]
+        return self._enumerable().law(own, derive(coin, _PART))
+
+    def to_config(self) -> dict[str, int | float | str]:
+        """Return ``dim`` and the part's configuration, ``part/name`` and so on, in one."""
+        own = {f"part/{name}": value for name, value in self.part.to_config().items()}
+        return {"name": type(self).__name__, "dim": self.dim, **own}
