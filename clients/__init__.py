@@ -5,6 +5,6 @@
 """
 
 from .app import LdpClientApp, attach
-from .respond import Refusal
+from .node import Refusal
 
 __all__ = ["LdpClientApp", "Refusal", "attach"]
