@@ -205,17 +205,17 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         direction, variance = np.zeros_like(theta), 0.0
         for number, step in enumerate(plan.steps, 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
-            mean = yield Ask(
+            answer = yield Ask(
                 cohort,
                 reporting.statistic,
                 reporting.randomizer,
                 params=reporting.params,
                 content=self._message(number),
             )
-            update = reporting.read(mean.mean, self._population.salt, number)
+            update = reporting.read(answer, self._population.salt, number)
             direction = self.momentum * direction + (1 - self.momentum) * update
             theta = theta + step * direction
-            variance += (step * reporting.radius) ** 2 * reporting.noise / mean.count
+            variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
             if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
                 theta = keep_largest(theta, self.sparsity)
             self._trained = with_parameters(initial, theta)

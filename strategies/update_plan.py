@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
+from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer, SubsetHypercube
 from ldp_flower.randomness import derive
 from ldp_flower.rotation import rotate_back, rotated_size
 from ldp_flower.training import CLIPPED, NORMALISED
@@ -67,20 +67,20 @@ class Reporting:
         return cls(dim, statistic, radius, randomizer)
 
     @property
-    def rotated(self) -> bool:
-        """Whether a client rotates what it reports."""
-        return isinstance(self.randomizer, SubsetHypercube)
-
-    @property
     def params(self) -> dict[str, float]:
         """Numbers that the query names."""
         params = {} if self.statistic == NORMALISED else {"radius": self.radius}
-        return params | ({"rotated": 1.0} if self.rotated else {})
+        return params | ({} if self._box is None else {"rotated": 1.0})
+
+    @property
+    def _box(self) -> SubsetHypercube | None:
+        """The mechanism, if it is one for the coordinates of a rotated update."""
+        return self.randomizer if isinstance(self.randomizer, SubsetHypercube) else None
 
     @property
     def _shrinkage(self) -> float:
         """Factor by which clipping to the box shortens a normal coordinate's mean."""
-        return float(erf(_BOX[self.statistic] / math.sqrt(2))) if self.rotated else 1.0
+        return 1.0 if self._box is None else float(erf(_BOX[self.statistic] / math.sqrt(2)))
 
     @property
     def noise(self) -> float:
@@ -91,11 +91,16 @@ class Reporting:
         """
         return self.randomizer.variance / (self._shrinkage * self.radius) ** 2
 
-    def read(self, mean: Floats, salt: int, step: int) -> Floats:
-        """Return the mean update from the mean of the debiased reports."""
-        if not self.rotated:
-            return mean
-        return rotate_back(mean, derive(salt, step), self.dim) / self._shrinkage
+    def read(self, answer: Estimate, salt: int, step: int) -> Floats:
+        """Return the mean update from the estimate of the mean of what was reported."""
+        if self._box is None:
+            return answer.mean
+        # The estimate of a coordinate is that over the users assigned to it, 0 if there
+        # are none; weighted by how many there are, it is unbiased for few users as well.
+        users = (self._box.bound / answer.std_error) ** 2
+        share = users * self._box.dim / (self._box.subset * answer.count)
+        whole = rotate_back(answer.mean * share, derive(salt, step), self.dim)
+        return whole / self._shrinkage
 
 
 @dataclass(frozen=True)
