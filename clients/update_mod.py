@@ -54,7 +54,8 @@ class LdpUpdateMod:
     Given to the ClientApp, the mod refuses all messages but those that train:
     evaluation would send metrics that are not private. Given to a train function
     alone (``@app.train(mods=[LdpUpdateMod()])``) it protects that function's replies
-    only. In either case it has to be the first of the mods, which sees a reply last.
+    only. It should be the first of the mods: those before it get to see a report where
+    they expect a model.
 
     Guarantee
     ---------
@@ -71,8 +72,9 @@ class LdpUpdateMod:
        query (randomizer, model and the app's other records; not the run's id) gets
        the same bytes again and trains nothing: training twice would be a second look.
     5. The mod never raises, and error replies are fixed texts or about the query.
-    6. This is per ``user-id`` per ledger. How long training takes is not covered, nor
-       are other ways out that an app's own code may use (files, network).
+    6. This is per ``user-id`` per ledger. Not covered: how long training takes, a
+       process that dies of it (of lack of memory, say), and other ways out that an
+       app's own code may use (files, network).
     """
 
     def __init__(self, policy: PrivacyPolicy | None = None, seed: Seed = None) -> None:
@@ -164,7 +166,9 @@ def _trained(
                 raise ValueError(f"{key} is {array.dtype} of shape {array.shape}.")
         with np.errstate(all="ignore"):
             update = flattened(returned) - before
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:  # is the operator's
+        raise
+    except BaseException:
         logger.exception("Training returned no update of this model; the node reports a centre.")
         return np.zeros_like(before)
     if not np.isfinite(update).all():

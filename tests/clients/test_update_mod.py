@@ -1,5 +1,6 @@
 """The mod as a black box: whatever an app's training does, one randomised report leaves."""
 
+import asyncio
 import hashlib
 import logging
 from collections import Counter
@@ -80,6 +81,10 @@ def leaves(message):
     raise SystemExit(4711)
 
 
+def cancelled(message):
+    raise asyncio.CancelledError("patient 4711")
+
+
 #: What a train function may do, told apart by the data that made it do so.
 BEHAVIOURS = {
     "up": lambda message: changed(weight=MODEL["weight"] + 1),
@@ -116,6 +121,7 @@ BEHAVIOURS = {
     ),
     "exception": raises,
     "exit": leaves,
+    "cancelled": cancelled,
     "takes the message apart": lambda message: message.content.clear(),
 }
 
