@@ -47,7 +47,7 @@ def initial():
     return ArrayRecord({"weights": Array(np.zeros(DIM)), "rounds": Array(np.array(0))})
 
 
-def in_engine(client_app, num_nodes, strategy, **arguments):
+def in_engine(client_app, supernodes, strategy, **arguments):
     """Return the result and the seconds that the strategy took."""
     found = []
     server_app = ServerApp()
@@ -61,7 +61,7 @@ def in_engine(client_app, num_nodes, strategy, **arguments):
     run_simulation(
         server_app=server_app,
         client_app=client_app,
-        num_supernodes=num_nodes,
+        num_supernodes=supernodes,
         backend_config={"client_resources": {"num_cpus": 1}},
     )
     return found[0]

@@ -11,7 +11,7 @@ from ldp_flower.strategies import LdpFedAvg
 
 torch = pytest.importorskip("torch")
 
-NUM_NODES = 400
+NUM_NODES = 240
 
 
 def make_net():
