@@ -311,7 +311,7 @@ def first_row(users, arrays, params):
 
 def audited_items(mechanism, values, monkeypatch, reports=1600, first_row=first_row, **arguments):
     monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
-    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, frozenset()))
+    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, lambda *_: mechanism.width))
     people = {str(items): Users.from_rows([items], [0.0]) for items in values}
     people["no rows"] = next(iter(people.values())).take(np.zeros(1, np.int64), max_rows=0)
     query = Query("first_row", mechanism, 1, 0, HASH_END, 1, {}, {})
