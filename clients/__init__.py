@@ -1,10 +1,12 @@
 """The private half: what runs beside the data.
 
 ``app`` holds the Flower handlers, ``respond`` the path from a query to a report,
-``statistics`` what may be asked about a user.
+``statistics`` what may be asked about a user; ``update_mod`` makes an app's training
+private; ``node`` is what both share: the terms, and answers that are paid once.
 """
 
 from .app import LdpClientApp, attach
-from .respond import Refusal
+from .node import Refusal
+from .update_mod import LdpUpdateMod
 
-__all__ = ["LdpClientApp", "Refusal", "attach"]
+__all__ = ["LdpClientApp", "LdpUpdateMod", "Refusal", "attach"]

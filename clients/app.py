@@ -1,26 +1,22 @@
 """LdpClientApp: the Flower ClientApp that answers queries, and nothing else."""
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
-from flwr.app import Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.budget import PrivacyPolicy
-from ldp_flower.environment import in_simulation
 from ldp_flower.generated import GeneratedUsers
 from ldp_flower.keys import NodeKeys
-from ldp_flower.ledger import Accounts, Ledger, LedgerError, SqliteLedger, StateLedger
+from ldp_flower.ledger import Accounts, Ledger, StateLedger
 from ldp_flower.messages import CENSUS, QUERY, MessageError, Query
 from ldp_flower.users import Users
 
-from .respond import Node, Refusal, respond
+from .node import Refusal, Seed, Terms, operators_ledger, reply_with
+from .respond import UsersNode, respond
 
 LoadUsers = Callable[[Context], Users | GeneratedUsers]
-Seed = int | Callable[[Context], int | None] | None
-
-_UNLIMITED = PrivacyPolicy(float("inf"), max_delta=0.5, allow_inexact=True)
 
 
 def attach(
@@ -102,16 +98,9 @@ class _Client:
         """Answer how many users the node holds, and what their keys are."""
 
         def answer() -> RecordDict:
-            node = self._open(context)
-            facts = {
-                "group": node.keys.group,
-                "first": node.keys.first,
-                "users": len(node.users),
-                "seeded": int(node.seed is not None),
-            }
-            return RecordDict({"census": MetricRecord({**facts})})
+            return RecordDict({"census": MetricRecord({**self._open(context).census()})})
 
-        return _reply(message, answer)
+        return reply_with(message, answer)
 
     def report(self, message: Message, context: Context) -> Message:
         """Answer one query."""
@@ -120,69 +109,30 @@ class _Client:
             try:
                 query = Query.from_record_dict(message.content)
             except MessageError as error:
-                raise Refusal(Refusal.MALFORMED, str(error)) from error
+                raise Refusal.malformed(error) from error
             return respond(self._open(context), query).to_record_dict()
 
-        return _reply(message, answer)
+        return reply_with(message, answer)
 
-    def _open(self, context: Context) -> Node:
-        # An operator's settings mean a deployment, wherever its process runs.
-        operated = {"max-epsilon", "ledger-path"} & set(context.node_config)
-        simulated = in_simulation() and not operated
-        seed = self._seed(context) if callable(self._seed) else self._seed
-        if seed is not None and not simulated:
-            raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
-        policy = _policy(context, simulated, self._policy)
+    def _open(self, context: Context) -> UsersNode:
+        terms = Terms.of(context, self._policy, self._seed)
         users = self._load_users(context)
-        keys = _keys(context, simulated, users)
-        ledger, accounts = _ledger(context, simulated, users)
-        return Node(users, keys, policy, ledger, accounts, seed)
+        ledger, accounts = _ledger(context, terms, users)
+        return UsersNode(terms, _keys(context, terms, users), ledger, accounts, users)
 
 
-def _policy(context: Context, simulated: bool, own: PrivacyPolicy | None) -> PrivacyPolicy:
-    if simulated:
-        return own or _UNLIMITED
-    try:
-        operators = PrivacyPolicy.from_node_config(context.node_config)
-    except (ValueError, OverflowError) as error:
-        raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.") from error
-    if operators is None:
-        raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
-    return operators.tightened_by(own)
-
-
-def _keys(context: Context, simulated: bool, users: Users | GeneratedUsers) -> NodeKeys:
-    if simulated and users.first is not None:
+def _keys(context: Context, terms: Terms, users: Users | GeneratedUsers) -> NodeKeys:
+    if terms.simulated and users.first is not None:
         return NodeKeys(0, users.first, len(users))
     return NodeKeys(context.node_id & (1 << 64) - 1, 0, len(users))
 
 
 def _ledger(
-    context: Context, simulated: bool, users: Users | GeneratedUsers
+    context: Context, terms: Terms, users: Users | GeneratedUsers
 ) -> tuple[Ledger, Accounts]:
-    if simulated:
+    if terms.simulated:
         return StateLedger(context.state, len(users)), np.arange(len(users))
-    path = context.node_config.get("ledger-path")
-    if not isinstance(path, str):
-        raise Refusal(Refusal.MISCONFIGURED, "The operator has set no ledger (ledger-path).")
+    ledger = operators_ledger(context)
     if users.ids is None:
         raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
-    try:
-        return SqliteLedger(path), users.ids
-    except LedgerError as error:
-        logging.getLogger(__name__).error("%s", error)
-        raise Refusal(Refusal.MISCONFIGURED, "The ledger cannot be used.") from error
-
-
-def _reply(message: Message, answer: Callable[[], RecordDict]) -> Message:
-    """Return the answer, or an error whose text says nothing about data."""
-    logger = logging.getLogger(__name__)
-    try:
-        return Message(answer(), reply_to=message)
-    except Refusal as refusal:
-        logger.warning("Refused a query: %s", refusal)
-        return Message(Error(refusal.code, str(refusal)), reply_to=message)
-    except Exception:
-        logger.exception("A query could not be answered.")
-        error = Error(Refusal.FAILED, "The client failed; its log says why.")
-        return Message(error, reply_to=message)
+    return ledger, users.ids

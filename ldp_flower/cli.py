@@ -279,6 +279,13 @@ PROTOCOLS = [
         "sparse linear regression, one or several records per user",
     ),
     Protocol(
+        "LdpFedAvg",
+        "node-level, pure epsilon",
+        "20-100",
+        "1-2",
+        "any model that an existing app trains: some 5 nodes a parameter at epsilon 2, 19 at 1",
+    ),
+    Protocol(
         "HeavyHitters",
         "user-level, pure epsilon",
         "1",

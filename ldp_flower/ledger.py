@@ -69,21 +69,24 @@ class StateLedger(Ledger):
         The context's state.
     num_users : int
         Number of users on the node; accounts are their slots.
+    name : str (default: "ldp")
+        Beginning of the names of the ledger's records in the state.
     """
 
-    def __init__(self, state: RecordDict, num_users: int) -> None:
+    def __init__(self, state: RecordDict, num_users: int, name: str = "ldp") -> None:
         self._state = state
-        if "ldp-spent" not in state:
-            state["ldp-spent"] = ArrayRecord([np.zeros((2, num_users))])
-            state["ldp-replies"] = ConfigRecord()
+        self._spent_name, self._replies_name = f"{name}-spent", f"{name}-replies"
+        if self._spent_name not in state:
+            state[self._spent_name] = ArrayRecord([np.zeros((2, num_users))])
+            state[self._replies_name] = ConfigRecord()
 
     def _spent(self) -> NDArray[np.float64]:
-        (spent,) = self._state.array_records["ldp-spent"].to_numpy_ndarrays()
+        (spent,) = self._state.array_records[self._spent_name].to_numpy_ndarrays()
         return spent
 
     def reply(self, digest: str) -> bytes | None:
         """Return the stored reply to a query, or None if it was never answered."""
-        reply = self._state.config_records["ldp-replies"].get(digest)
+        reply = self._state.config_records[self._replies_name].get(digest)
         return reply if isinstance(reply, bytes) else None
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
@@ -98,8 +101,8 @@ class StateLedger(Ledger):
             return False
         spent = self._spent()
         spent[:, accounts] += np.array([[cost.epsilon], [cost.delta]])
-        self._state["ldp-spent"] = ArrayRecord([spent])
-        self._state.config_records["ldp-replies"][digest] = reply
+        self._state[self._spent_name] = ArrayRecord([spent])
+        self._state.config_records[self._replies_name][digest] = reply
         return True
 
 

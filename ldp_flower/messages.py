@@ -142,7 +142,8 @@ class Query:
             if not np.isfinite(array).all():
                 raise MessageError(f"Expected finite numbers in array {name}.")
 
-    def _config(self) -> dict[str, Any]:
+    def to_config(self) -> dict[str, Any]:
+        """Return all but the arrays as plain values for a Flower ConfigRecord."""
         return (
             {"statistic": self.statistic, "salt": self.salt, "step": self.step}
             | {"low": self.low, "high": self.high}
@@ -152,7 +153,7 @@ class Query:
 
     def to_record_dict(self) -> RecordDict:
         """Encode for a Flower message."""
-        return _to_record_dict(self._config(), self.arrays)
+        return _to_record_dict(self.to_config(), self.arrays)
 
     @classmethod
     def from_record_dict(cls, content: RecordDict) -> "Query":
@@ -163,7 +164,17 @@ class Query:
         MessageError
             If it is not a well-formed query.
         """
-        config, arrays = _from_record_dict(content)
+        return cls.from_config(*_from_record_dict(content))
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], arrays: Arrays) -> "Query":
+        """Build a query from untrusted plain values, checking each.
+
+        Raises
+        ------
+        MessageError
+            If it is not a well-formed query.
+        """
         sections: dict[str, dict[str, Any]] = {"param": {}, "randomizer": {}, "": {}}
         for name, value in config.items():
             section, _, rest = name.rpartition(".")
@@ -188,7 +199,7 @@ class Query:
         asked again is the same question.
         """
         layout, payload = pack(self.arrays)
-        described = json.dumps([self._config(), layout, *map(str, about)], sort_keys=True)
+        described = json.dumps([self.to_config(), layout, *map(str, about)], sort_keys=True)
         return hashlib.sha256(described.encode() + b"\0" + payload).hexdigest()
 
 

@@ -6,6 +6,8 @@ Clients rotate, the server rotates back; nothing here is part of the guarantee.
 import numpy as np
 from numpy.typing import NDArray
 
+from .randomness import Words, derive
+
 Floats = NDArray[np.float64]
 
 
@@ -51,3 +53,41 @@ def rotate(values: Floats, signs: Floats) -> Floats:
 def rotate_back(values: Floats, signs: Floats) -> Floats:
     """Undo :func:`rotate`, shape (rows, dim)."""
     return _hadamard(values)[:, : len(signs)] * signs
+
+
+def rotate_twice(vector: Floats, seed: Words) -> Floats:
+    """Rotate one vector with signs from a seed, and the result again.
+
+    After two rotations the coordinates of any fixed vector behave like independent
+    normals.
+
+    Parameters
+    ----------
+    vector : ndarray of float64, shape (size,)
+        The vector.
+    seed : ndarray of uint64, shape (1,)
+        What the signs depend on.
+
+    Returns
+    -------
+    ndarray of float64, shape (padded(size),)
+        A vector of the same length.
+    """
+    rotated = np.zeros((1, padded(len(vector))))
+    rotated[0, : len(vector)] = vector
+    for signs in _signs(rotated.shape[1], seed):
+        rotated = rotate(rotated, signs)
+    return rotated[0]
+
+
+def rotate_twice_back(rotated: Floats, seed: Words, size: int) -> Floats:
+    """Undo :func:`rotate_twice` for a vector of ``size`` coordinates."""
+    vector = rotated[None]
+    for signs in reversed(_signs(len(rotated), seed)):
+        vector = rotate_back(vector, signs)
+    return vector[0, :size]
+
+
+def _signs(size: int, seed: Words) -> list[Floats]:
+    words = [derive(seed, number, np.arange(size)) for number in range(2)]
+    return [1.0 - 2.0 * (word >> np.uint64(63)).astype(np.float64) for word in words]

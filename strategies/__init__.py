@@ -4,7 +4,9 @@ from .base import LdpStrategy, TooFewReports
 from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
+from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
+from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
@@ -16,12 +18,15 @@ from .user_level_mean import UserLevelMean
 __all__ = [
     "Ask",
     "Cohort",
+    "FedAvgResult",
     "Fit",
     "HeavyHitters",
     "HeavyHittersResult",
+    "LdpFedAvg",
     "LdpIht",
     "LdpStrategy",
     "LinearResult",
+    "ModelFit",
     "MultiRoundRegression",
     "Outcome",
     "PrivacySpent",

@@ -23,15 +23,18 @@ from ldp_flower.keys import HASH_END
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer
 
-from .exchange import Answers, Ask, Exchange, wait_for_nodes
+from .exchange import Answers, Ask, Exchange, privacy_spent
 from .population import Cohort, Population
-from .result import LinearResult, Outcome, PrivacySpent, Result
+from .result import LinearResult, Outcome, Result
+from .roster import wait_for_nodes
 from .store import RunStore
 
 logger = logging.getLogger("flwr")
 
 #: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
 Protocol = Generator[Ask, Any, Outcome]
+
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 R = TypeVar("R", bound=Result)
 
@@ -56,6 +59,10 @@ class LdpStrategy(Strategy, Generic[R]):
 
     #: What :meth:`start` returns.
     result_type: type[Any] = LinearResult
+    #: Who is protected.
+    unit = "user"
+    #: Type of an app's own messages that the questions ride on, if they do.
+    rides_on: str | None = None
 
     _exchange: Exchange
     _population: Population
@@ -120,8 +127,7 @@ class LdpStrategy(Strategy, Generic[R]):
         if step.reports < self.min_reports:
             raise TooFewReports(f"{step}. At least {self.min_reports} reports are needed.")
         self._advance(answer)
-        arrays = self._fit.arrays if self._fit else None
-        return arrays, MetricRecord({**step.counts()})
+        return self._estimate(), MetricRecord({**step.counts()})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -151,7 +157,7 @@ class LdpStrategy(Strategy, Generic[R]):
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        evaluate_fn: EvaluateFn | None = None,
         *,
         num_nodes: int | None = None,
         roster_timeout: float = 120.0,
@@ -169,7 +175,8 @@ class LdpStrategy(Strategy, Generic[R]):
         timeout : float (default: 3600)
             Seconds to wait for the answers of one step.
         evaluate_fn : callable, optional
-            Called with the number of steps and the final estimate.
+            Called with the number of a step and the estimate after it, where a protocol
+            has one: by default after the last.
         num_nodes : int, optional
             Number of nodes to wait for; by default until no new one comes.
         roster_timeout : float (default: 120.0)
@@ -195,11 +202,11 @@ class LdpStrategy(Strategy, Generic[R]):
             If the store belongs to another protocol.
         """
         started = time.monotonic()
+        self._take(initial_arrays, num_rounds, train_config)
         self.summary()
-        if initial_arrays or num_rounds or train_config or evaluate_config:
-            logger.info("\t└── not used: initial arrays, number of rounds, configs")
         with RunStore(store).open() as kept:
             self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout)
+            self._evaluate(0, evaluate_fn)
             while self._fit is None:
                 number = len(self._result.steps)
                 if not kept.get(f"step {number} complete"):
@@ -209,13 +216,30 @@ class LdpStrategy(Strategy, Generic[R]):
                 kept.put(f"step {number} complete", True)
                 if metrics is not None:
                     self._result.train_metrics_clientapp[number] = metrics
+                self._evaluate(number, evaluate_fn)
             result = self._finished(self._fit, kept.get("seeded"))
-        if evaluate_fn and (evaluated := evaluate_fn(number, result.arrays)) is not None:
-            result.evaluate_metrics_serverapp[number] = evaluated
         logger.info("Finished in %.1f s:", time.monotonic() - started)
         for line in repr(result).splitlines():
             logger.info("\t%s", line)
         return result
+
+    def _take(
+        self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
+    ) -> None:
+        """Take what Flower's signature of :meth:`start` gives."""
+        if initial_arrays or num_rounds or train_config:
+            logger.info("Not used: initial arrays, number of rounds, configs")
+
+    def _estimate(self) -> ArrayRecord | None:
+        """Return the estimate so far, where there is one."""
+        return self._fit.arrays if self._fit else None
+
+    def _evaluate(self, number: int, evaluate_fn: EvaluateFn | None) -> None:
+        arrays = self._estimate()
+        if evaluate_fn is None or arrays is None:
+            return
+        if (evaluated := evaluate_fn(number, arrays)) is not None:
+            self._result.evaluate_metrics_serverapp[number] = evaluated
 
     def _open_run(
         self,
@@ -234,7 +258,7 @@ class LdpStrategy(Strategy, Generic[R]):
             kept.put("salt", secrets.randbits(63) if seed is None else seed % HASH_END)
         if kept.get("roster") is None:
             kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
-        self._exchange = Exchange(kept)
+        self._exchange = Exchange(kept, self.rides_on)
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))
             self._exchange.collect(grid, 0, messages, timeout)
@@ -274,18 +298,5 @@ class LdpStrategy(Strategy, Generic[R]):
         for found in fields(fit):
             setattr(result, found.name, getattr(fit, found.name))
         result.arrays = fit.arrays
-        # Costs add up where cohorts overlap; the sum is largest at the low end of one.
-        places = {ask.cohort.low for ask in self._asked}
-        costs = [[ask.randomizer for ask in self._asked if _meets(ask, at)] for at in places]
-        result.privacy = PrivacySpent(
-            max(sum(mechanism.epsilon for mechanism in those) for those in costs),
-            max(sum(mechanism.delta for mechanism in those) for those in costs),
-            "user",
-            all(ask.randomizer.exact for ask in self._asked),
-            seeded,
-        )
+        result.privacy = privacy_spent(self._asked, self.unit, seeded)
         return result
-
-
-def _meets(ask: Ask, at: int) -> bool:
-    return ask.cohort.low <= at < ask.cohort.high

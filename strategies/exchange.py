@@ -1,9 +1,9 @@
-"""Questions out, answers in: roster, census, collection and checking of replies."""
+"""Questions out, answers in: collection and checking of replies."""
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,15 +15,14 @@ from ldp_flower.keys import NodeKeys, Slots
 from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
 from ldp_flower.randomizers import Estimate, Randomizer, Summary
 from ldp_flower.randomness import Words
+from ldp_flower.training import census, with_query
 
 from .population import Cohort, Population
-from .result import Step
+from .result import PrivacySpent, Step
+from .roster import census_content, census_facts
 from .store import RunStore
 
 logger = logging.getLogger("flwr")
-
-_MAX_USERS_PER_NODE = 1 << 27
-_ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,8 @@ class Ask:
         Public arrays that the statistic needs.
     params : mapping of str to float
         Public numbers that the statistic needs.
+    content : RecordDict, optional
+        Records of an app's own that the question rides on, instead of arrays.
     """
 
     cohort: Cohort
@@ -49,6 +50,7 @@ class Ask:
     randomizer: Randomizer
     arrays: Arrays = field(default_factory=dict)
     params: dict[str, float] = field(default_factory=dict)
+    content: RecordDict | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,22 @@ class Answers:
         return len(self.reports)
 
 
+def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:
+    """Return what one user spent, at most, by answering all these questions."""
+    # Costs add up where cohorts overlap; the sum is largest at the low end of one.
+    places = {ask.cohort.low for ask in asked}
+    costs = [
+        [ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high] for at in places
+    ]
+    return PrivacySpent(
+        max(sum(mechanism.epsilon for mechanism in those) for those in costs),
+        max(sum(mechanism.delta for mechanism in those) for those in costs),
+        unit,
+        all(ask.randomizer.exact for ask in asked),
+        seeded,
+    )
+
+
 class Exchange:
     """The traffic of one run. Step 0 is the census, the protocol's steps follow.
 
@@ -79,10 +97,13 @@ class Exchange:
     ----------
     store : RunStore
         Keeps every reply as it arrives.
+    rides_on : str, optional
+        Type of an app's own messages that all questions ride on.
     """
 
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, store: RunStore, rides_on: str | None = None) -> None:
         self._store = store
+        self._rides_on = rides_on
 
     def collect(self, grid: Grid, step: int, messages: list[Message], timeout: float) -> None:
         """Send messages and store every reply as it arrives, until all are there."""
@@ -116,7 +137,7 @@ class Exchange:
             return
         try:
             if step == 0:
-                content = _census_content(reply.content)
+                content = census_content(reply.content)
             else:
                 content = Report.from_record_dict(reply.content).to_bytes()
         except (MessageError, KeyError, TypeError, ValueError, OverflowError):
@@ -125,8 +146,9 @@ class Exchange:
 
     def census_messages(self, roster: list[int]) -> list[Message]:
         """Return the messages that ask nodes how many users they hold."""
-        content = RecordDict()
-        return [Message(content, node, f"query.{CENSUS}") for node in self._waiting(0, roster)]
+        content = RecordDict() if self._rides_on is None else census()
+        kind = self._rides_on or f"query.{CENSUS}"
+        return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
     def census(self, roster: list[int]) -> tuple[dict[int, NodeKeys], bool, Step]:
         """Read the answers to the census.
@@ -148,7 +170,7 @@ class Exchange:
             content, _ = replies.get(node, (None, None))
             if content is None:
                 continue
-            if (facts := _facts(content, node)) is None:
+            if (facts := census_facts(content, node)) is None:
                 rejected += 1
             else:
                 nodes[node], seeded = facts[0], seeded or facts[1]
@@ -174,9 +196,11 @@ class Exchange:
             ask.arrays,
             {name: float(number) for name, number in ask.params.items()},
         )
-        content = query.to_record_dict()
+        own = ask.content
+        content = query.to_record_dict() if own is None else with_query(own, query)
+        kind = self._rides_on or f"query.{QUERY}"
         return [
-            Message(content, node, f"query.{QUERY}", group_id=str(step))
+            Message(content, node, kind, group_id=str(step))
             for node in self._waiting(step, population.addressed(cohort))
         ]
 
@@ -226,34 +250,6 @@ class Exchange:
         )
 
 
-def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[int]:
-    """Return the ids of all nodes; in simulation they register one after the other.
-
-    Raises
-    ------
-    TimeoutError
-        If fewer than ``num_nodes`` come (or none, if their number is not known).
-    """
-    start = still_since = time.monotonic()
-    known: list[int] = []
-    while True:
-        nodes = sorted(grid.get_node_ids())
-        now = time.monotonic()
-        if len(nodes) != len(known):
-            known, still_since = nodes, now
-        if num_nodes is None and known and now - still_since >= _ROSTER_STILL:
-            return known
-        if num_nodes is not None and len(known) >= num_nodes:
-            return known
-        if now - start > timeout:
-            wanted = "any" if num_nodes is None else num_nodes
-            raise TimeoutError(
-                f"Waited {timeout:g} s for {wanted} nodes and found {len(known)}: are the "
-                "SuperNodes running and connected to this SuperLink?"
-            )
-        time.sleep(0.05)
-
-
 def _checked(
     content: bytes, number: int, ask: Ask, keys: NodeKeys, salt: int, slots: Slots
 ) -> Summary | Answers | None:
@@ -291,22 +287,3 @@ def _together(randomizer: Randomizer, parts: list[Summary | Answers]) -> Estimat
     nothing = np.empty((0, *randomizer.report_shape), randomizer.report_dtype)
     reports = np.concatenate([nothing, *(part.reports for part in single)])
     return Answers(reports, np.concatenate([np.empty(0, np.uint64), *(p.coins for p in single)]))
-
-
-def _census_content(content: RecordDict) -> bytes:
-    facts = content.metric_records["census"]
-    numbers = [facts[name] for name in ("group", "first", "users", "seeded")]
-    return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
-
-
-def _facts(content: bytes, node: int) -> tuple[NodeKeys, bool] | None:
-    """Return a node's keys and whether it is seeded, or None if they cannot be true."""
-    try:
-        group, first, users, seeded = (int(number) for number in content.split())
-    except ValueError:
-        return None
-    # In a simulation keys have group 0, anywhere else the node's own id.
-    possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
-    if not possible or not 0 <= users <= _MAX_USERS_PER_NODE:
-        return None
-    return NodeKeys(group, first, users), bool(seeded)

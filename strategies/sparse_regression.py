@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 _FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
 _TYPICAL = 0.175  # size of a coefficient, in units of the targets' scale
-_SURELY = 3  # times the voters that usually find a coefficient find it nearly always
+_SURELY = 4  # times the voters that usually find a coefficient find it nearly always
 _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 _CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
 _NEGLIGIBLE = 1e-3  # of the largest share of information

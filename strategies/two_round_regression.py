@@ -66,7 +66,7 @@ class TwoRoundRegression(SelectedRegression):
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         if self.method == "paper":
             return (yield from self._by_coordinates(selected, notes))
-        return (yield from self._by_waves(selected, scale))
+        return (yield from self._by_waves(selected))
 
     def _question(self, selected: Integers, theta: Floats) -> Question:
         arrays = {"theta": theta, "coordinates": selected, "weights": np.ones(len(selected))}
@@ -84,9 +84,7 @@ class TwoRoundRegression(SelectedRegression):
         found = yield from estimator.estimate(cohorts, question, self._population.salt)
         return found.mean, found.std_error
 
-    def _by_waves(
-        self, selected: Integers, scale: float
-    ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
+    def _by_waves(self, selected: Integers) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         size, rows = len(selected), self.samples_per_user
         factor, noise = ridge_moments(size / rows, _RIDGE["auto"])
         users = self._population.remaining
@@ -102,7 +100,7 @@ class TwoRoundRegression(SelectedRegression):
             length = size * noise / rows + factor**2 * min(error / residual, 1.0)
             mechanism = self.randomizer(size, self._quantile(size) * math.sqrt(length))
             theta = np.zeros(self.dim)
-            theta[selected] = scale * centre
+            theta[selected] = centre
             question = self._question(selected, theta)
             answer = yield Ask(
                 cohort, question.statistic, mechanism, question.arrays, question.params

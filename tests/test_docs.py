@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from flwr.app import ArrayRecord, Message, RecordDict
 
-from ldp_flower import randomizers
+from ldp_flower import InProcessGrid, randomizers
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -22,6 +24,23 @@ def test_the_heavy_hitters_example(capsys):
     example = re.search(r"```python\n(.*?)```", (DOCS / "heavy-hitters.md").read_text(), re.DOTALL)
     exec(example[1], {})
     assert capsys.readouterr().out.startswith("{'ATL': ")
+
+
+def test_the_model_updates_example():
+    example = re.search(r"```python\n(.*?)```", (DOCS / "model-updates.md").read_text(), re.DOTALL)
+    names = {}
+    exec(example[1], names)
+
+    @names["app"].train()
+    def train(message, context):
+        assert set(message.content["config"]) == {"lr", "local-epochs", "server-round"}
+        (weights,) = message.content["arrays"].to_numpy_ndarrays()
+        content = RecordDict({"arrays": ArrayRecord([np.add(weights, [1.0, 0.0])])})
+        return Message(content, reply_to=message)
+
+    grid = InProcessGrid(names["app"], 300)
+    (weights,) = names["main"](grid, ArrayRecord([np.zeros(2)])).to_numpy_ndarrays()
+    assert weights[0] > 10 and abs(weights[1]) < 10
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Context, RecordDict
+from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from ldp_flower import InProcessGrid
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-NOTEBOOK, CLIENT, SERVER = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+NOTEBOOK, CLIENT, SERVER, MOD, TRAINING = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_notebook_example(capsys):
@@ -38,6 +38,32 @@ def test_plugging_into_an_existing_app(capsys):
     )
     assert "epsilon = 2 per user" in capsys.readouterr().out
     assert len((CLIENT + SERVER).strip().splitlines()) <= 20
+
+
+def test_the_mod_for_an_existing_app():
+    names = {"ClientApp": ClientApp}
+    exec(MOD, names)
+    assert len([line for line in MOD.splitlines() if line.strip()]) == 2
+    seen = []
+
+    @names["app"].train()
+    def train(message: Message, context: Context) -> Message:
+        weights = message.content["arrays"].to_numpy_ndarrays()[0]
+        seen.append(set(message.content))
+        content = RecordDict({"arrays": ArrayRecord([np.add(weights, [1.0, 0.0])])})
+        return Message(content, reply_to=message)
+
+    class Net:
+        def state_dict(self):
+            return [np.zeros(2)]
+
+    grid = InProcessGrid(names["app"], 300)
+    server = {"grid": grid, "net": Net(), "ArrayRecord": ArrayRecord}
+    exec(TRAINING, server)
+    assert seen == [{"arrays", "config"}] * 300
+    weights = server["result"].arrays.to_numpy_ndarrays()[0]
+    assert weights[0] > 10 and abs(weights[1]) < 10
+    assert server["result"].privacy.epsilon == 4.0
 
 
 def test_the_two_commands_are_those_that_are_run_and_tested():

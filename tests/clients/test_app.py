@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, attach
 from ldp_flower.clients.statistics import STATISTICS, Statistic
+from ldp_flower.clients.statistics.statistic import per_coordinate
 from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.messages import Query, Report
 from ldp_flower.randomizers import (
@@ -85,12 +86,12 @@ class Counting(RandomSource):
     ids=lambda m: type(m).__name__,
 )
 def test_shape_and_number_of_draws_do_not_depend_on_data(mechanism, monkeypatch):
-    from ldp_flower.clients import respond
+    from ldp_flower.clients import node
 
     shapes, draws = set(), set()
     for x, y in EXTREMES.values():
-        source = Counting(respond.SystemRandom())
-        monkeypatch.setattr(respond, "SystemRandom", lambda source=source: source)
+        source = Counting(node.SystemRandom())
+        monkeypatch.setattr(node, "SystemRandom", lambda source=source: source)
         reply = ask(app_of(records(x, y)), query(randomizer=mechanism))
         monkeypatch.undo()
         arrays = Report.from_record_dict(reply.content).arrays
@@ -132,13 +133,14 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
     from ldp_flower.clients import respond
+    from ldp_flower.clients.node import Terms
     from ldp_flower.ledger import StateLedger
 
     slots = np.arange(len(users))
     ledger = StateLedger(RecordDict(), len(users))
-    policy = PrivacyPolicy(10.0)
+    terms = Terms(True, PrivacyPolicy(10.0), seed=1000 + seed)
     keys = NodeKeys(1, 0, len(users))
-    node = respond.Node(users, keys, policy, ledger, slots, seed=1000 + seed)
+    node = respond.UsersNode(terms, keys, ledger, slots, users)
     values = respond._values(node, query(randomizer=mechanism), STATISTICS["gradient"], slots)
     coins = keys.coins(1, 1, slots)
     return mechanism.randomize(values, node.private_randomness(1, slots), coins).astype(int)
@@ -259,7 +261,9 @@ def test_a_statistic_that_fails_on_one_user_costs_the_others_nothing(monkeypatch
             raise ZeroDivisionError("secret 7.25")
         return np.repeat(users.targets[:, None], DIM, axis=1)
 
-    statistic = Statistic(picky, frozenset({"theta"}), optional_params=frozenset(query().params))
+    statistic = Statistic(
+        picky, per_coordinate, frozenset({"theta"}), optional_params=frozenset(query().params)
+    )
     monkeypatch.setitem(STATISTICS, "gradient", statistic)
     targets = np.array([1.0, 7.25, 1.0])
     app = app_of(Users.from_rows(np.ones((3, DIM)), targets), seed=0)

@@ -277,4 +277,5 @@ def test_ledger_errors_are_short(tmp_path):
 def test_protocols():
     outcome = invoke("protocols")
     assert outcome.exit_code == 0
-    assert "LdpIht" in outcome.stdout and "HeavyHitters" in outcome.stdout
+    for name in ("LdpIht", "LdpFedAvg", "HeavyHitters"):
+        assert name in outcome.stdout

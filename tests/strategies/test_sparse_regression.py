@@ -62,7 +62,7 @@ def test_correlated_features_are_not_mixed_up():
 
 
 def test_standard_errors_cover_the_truth():
-    """Of the coefficients of the support, 95 % should lie within 2; below 80 % of 64 once in 10^5."""
+    """95 % should lie within 2 standard errors; of 50 or more, 80 % or fewer once in 10,000."""
     within = []
     for seed in range(8):
         users, coef = make_users(400, 60, 20, 50 + seed)

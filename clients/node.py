@@ -1,0 +1,200 @@
+"""What every handler of a client needs: the rules it answers under, and answers paid once."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from flwr.app import Context, Error, Message, RecordDict
+from numpy.typing import NDArray
+
+from ldp_flower.budget import Cost, PrivacyPolicy
+from ldp_flower.environment import in_simulation
+from ldp_flower.keys import NodeKeys, Slots
+from ldp_flower.ledger import Ledger, LedgerError, SqliteLedger
+from ldp_flower.messages import MessageError, Query, Report
+from ldp_flower.randomizers import Randomizer
+from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
+
+Seed = int | Callable[[Context], int | None] | None
+
+_UNLIMITED = PrivacyPolicy(float("inf"), max_delta=0.5, allow_inexact=True)
+
+
+class Refusal(Exception):
+    """A query that is not answered; code and text depend on public facts only."""
+
+    MALFORMED = 100
+    FORBIDDEN = 101
+    EXHAUSTED = 102
+    MISCONFIGURED = 103
+    FAILED = 104
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+    @classmethod
+    def malformed(cls, error: MessageError) -> Self:
+        """Return the refusal of a message that is not what the format allows."""
+        return cls(cls.MALFORMED, str(error))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The rules that a client answers under: a simulation's, or its operator's.
+
+    Attributes
+    ----------
+    simulated : bool
+        Whether this is a simulation.
+    policy : PrivacyPolicy
+        What is allowed.
+    seed : int or None
+        Seed of private randomness, in simulation only; None: the system's.
+    """
+
+    simulated: bool
+    policy: PrivacyPolicy
+    seed: int | None
+
+    @classmethod
+    def of(cls, context: Context, own: PrivacyPolicy | None, seed: Seed) -> Self:
+        """Return the terms on a node, given what the app was constructed with.
+
+        Raises
+        ------
+        Refusal
+            If this is no simulation and the app is seeded, or the operator has set no
+            valid policy.
+        """
+        # An operator's settings mean a deployment, wherever its process runs.
+        operated = {"max-epsilon", "ledger-path"} & set(context.node_config)
+        simulated = in_simulation() and not operated
+        seed = seed(context) if callable(seed) else seed
+        if simulated:
+            return cls(True, own or _UNLIMITED, seed)
+        if seed is not None:
+            raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
+        try:
+            operators = PrivacyPolicy.from_node_config(context.node_config)
+        except (ValueError, OverflowError) as error:
+            raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.") from error
+        if operators is None:
+            raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
+        return cls(False, operators.tightened_by(own), None)
+
+    def check(self, randomizer: Randomizer) -> None:
+        """Raise Refusal if the policy does not allow one report of this mechanism."""
+        if not self.policy.allows(randomizer):
+            raise Refusal(Refusal.FORBIDDEN, "The operator's policy does not allow this mechanism.")
+
+
+def operators_ledger(context: Context) -> SqliteLedger:
+    """Return the ledger that the node's operator has created.
+
+    Raises
+    ------
+    Refusal
+        If there is none.
+    """
+    path = context.node_config.get("ledger-path")
+    if not isinstance(path, str):
+        raise Refusal(Refusal.MISCONFIGURED, "The operator has set no ledger (ledger-path).")
+    try:
+        return SqliteLedger(path)
+    except LedgerError as error:
+        logging.getLogger(__name__).error("%s", error)
+        raise Refusal(Refusal.MISCONFIGURED, "The ledger cannot be used.") from error
+
+
+@dataclass(frozen=True)
+class Node:
+    """Who answers on a node, under which terms, and who pays.
+
+    Attributes
+    ----------
+    terms : Terms
+        The rules.
+    keys : NodeKeys
+        The keys of the node's users.
+    ledger : Ledger
+        What the users have spent.
+    accounts : ndarray, shape (users,)
+        The names that the ledger knows the users by.
+    """
+
+    terms: Terms
+    keys: NodeKeys
+    ledger: Ledger
+    accounts: NDArray[np.generic]
+
+    def census(self) -> dict[str, int]:
+        """Return how many users the node holds, and what their keys are."""
+        seeded = int(self.terms.seed is not None)
+        keys = self.keys
+        return {"group": keys.group, "first": keys.first, "users": keys.count, "seeded": seeded}
+
+    def private_randomness(self, step: int, slots: Slots) -> RandomSource:
+        """Return the source of everything that must stay secret."""
+        if self.terms.seed is None:
+            return SystemRandom()
+        return KeyedRandom(self.keys.private_states(self.terms.seed, step, slots))
+
+    def answer_once(
+        self, query: Query, randomised: Callable[[Slots], Report], *about: object
+    ) -> Report:
+        """Answer a query for the addressed users who can afford it.
+
+        When this returns, the cost is on the ledger, and so is the returned report.
+
+        Parameters
+        ----------
+        query : Query
+            A query that has been checked.
+        randomised : callable
+            Function from slots to the report about these users. It is called only if
+            the query has not been answered before.
+        *about : object
+            What else decides the reports, for the query's digest.
+
+        Raises
+        ------
+        Refusal
+            If the query addresses nobody, or no addressed user can afford it.
+        """
+        cost, policy = Cost.of(query.randomizer), self.terms.policy
+        slots = self.keys.addressed(query.salt, query.low, query.high)
+        if not len(slots):
+            raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")
+        accounts = self.accounts[slots]
+        digest = query.digest(self.keys.group, self.keys.first, *accounts, *about)
+        while True:
+            able = slots[self.ledger.affordable(accounts, cost, policy)]
+            # Looked up second: if another process's answer to this very query took the last
+            # of the budget, it is there by now.
+            if (stored := self.ledger.reply(digest)) is not None:
+                return Report.from_bytes(stored)
+            if not len(able):
+                raise Refusal(
+                    Refusal.EXHAUSTED, "The privacy budget of the addressed users is spent."
+                )
+            report = randomised(able)
+            if self.ledger.commit(digest, report.to_bytes(), self.accounts[able], cost, policy):
+                return report
+            # Another process answered, or spent a user's budget, since we looked.
+
+
+def reply_with(message: Message, answer: Callable[[], RecordDict]) -> Message:
+    """Return the answer, or an error whose text says nothing about data."""
+    logger = logging.getLogger(__name__)
+    try:
+        return Message(answer(), reply_to=message)
+    except Refusal as refusal:
+        logger.warning("Refused a query: %s", refusal)
+        return Message(Error(refusal.code, str(refusal)), reply_to=message)
+    except Exception:
+        logger.exception("A query could not be answered.")
+        error = Error(Refusal.FAILED, "The client failed; its log says why.")
+        return Message(error, reply_to=message)

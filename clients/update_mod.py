@@ -1,0 +1,198 @@
+"""LdpUpdateMod: a Flower mod that makes any app's training update a randomised report."""
+
+import logging
+from collections.abc import Callable
+from copy import copy
+
+import numpy as np
+from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
+
+from ldp_flower.budget import PrivacyPolicy
+from ldp_flower.keys import NodeKeys, Slots
+from ldp_flower.ledger import StateLedger
+from ldp_flower.messages import MessageError, Query, Report
+from ldp_flower.parameters import Floats, Parameters, flattened, parameters_of
+from ldp_flower.randomizers.ball import directions
+from ldp_flower.randomness import derive
+from ldp_flower.rotation import padded, rotate_twice
+from ldp_flower.training import CLIPPED, NORMALISED, digest, taken_apart
+
+from .node import Node, Refusal, Seed, Terms, operators_ledger, reply_with
+
+CallNext = Callable[[Message, Context], Message]
+
+
+class LdpUpdateMod:
+    """A Flower mod: the update that training made leaves the node as one randomised report.
+
+    The app stays as it is, but for one line; its train function may return whatever it
+    returned before::
+
+        app = ClientApp(mods=[LdpUpdateMod()])
+
+    The server runs :class:`ldp_flower.strategies.LdpFedAvg`. The update is the
+    difference between the parameters (all arrays of floats) that the train function
+    returns and those that the server sent, normalised or clipped, and randomised as
+    the query says within the limits of the node's operator. Nothing else of the
+    reply leaves: no metric (``num-examples`` is one), no counter, no other record.
+
+    Parameters
+    ----------
+    policy : PrivacyPolicy, optional
+        The app's own limits, as those of :class:`LdpClientApp`. ``max_rows`` has no
+        effect: what a train function reads is its own affair.
+    seed : int or callable, optional
+        Makes a simulation's reports reproducible, as that of :class:`LdpClientApp`.
+
+    Notes
+    -----
+    The whole node is one user. In a deployment ``node_config`` (set by the node's
+    operator) must hold ``max-epsilon``, ``ledger-path`` and ``user-id``, the name
+    that the ledger knows this user by, and may hold ``max-delta`` and
+    ``allow-inexact``.
+
+    Given to the ClientApp, the mod refuses all messages but those that train:
+    evaluation would send metrics that are not private. Given to a train function
+    alone (``@app.train(mods=[LdpUpdateMod()])``) it protects that function's replies
+    only. It should be the first of the mods: those before it get to see a report where
+    they expect a model.
+
+    Guarantee
+    ---------
+    1. Protected: everything that the train function's update depends on, against any
+       other data of the whole node, at the epsilon (delta) of the query's randomizer;
+       against the server and everyone who sees the replies.
+    2. The reply is a report of that randomizer, whatever the train function does: a
+       reply without an update of the right form (an exception, None, an error, other
+       shapes, no numbers) counts as the update 0. Its size depends on the query alone.
+    3. The sum over the user's life of the epsilons (deltas) of all different queries
+       is at most ``max_epsilon`` (``max_delta``), as read off the mechanisms that the
+       client builds from its closed registry. A query over the limit trains nothing.
+    4. The spend and the report are on the ledger before the reply is sent. The same
+       query (randomizer, model and the app's other records; not the run's id) gets
+       the same bytes again and trains nothing: training twice would be a second look.
+    5. The mod never raises, and error replies are fixed texts or about the query.
+    6. This is per ``user-id`` per ledger. Not covered: how long training takes, a
+       process that dies of it (of lack of memory, say), and other ways out that an
+       app's own code may use (files, network).
+    """
+
+    def __init__(self, policy: PrivacyPolicy | None = None, seed: Seed = None) -> None:
+        self._policy = policy
+        self._seed = seed
+
+    def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
+        """Answer the census, or a query with a report of what ``call_next`` learns."""
+        return reply_with(message, lambda: self._answer(message, context, call_next))
+
+    def _answer(self, message: Message, context: Context, call_next: CallNext) -> RecordDict:
+        kind = message.metadata.message_type
+        if kind.partition(".")[0] != MessageType.TRAIN:
+            raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
+        try:
+            query, content = taken_apart(message.content)
+            node = self._open(context)
+            if query is None:
+                return RecordDict({"census": MetricRecord({**node.census()})})
+            name, sent = _model(content)
+            _check(query, flattened(sent))
+        except MessageError as error:
+            raise Refusal.malformed(error) from error
+        node.terms.check(query.randomizer)
+        inner = copy(message)
+
+        def randomised(slots: Slots) -> Report:
+            inner.content = content
+            update = _trained(inner, context, call_next, name, sent)
+            return _report(node, query, update, slots)
+
+        return node.answer_once(query, randomised, kind, digest(content)).to_record_dict()
+
+    def _open(self, context: Context) -> Node:
+        terms = Terms.of(context, self._policy, self._seed)
+        if terms.simulated:
+            # Not the ledger of LdpClientApp, which may share the state: that one has many users.
+            ledger = StateLedger(context.state, 1, "ldp-node")
+            first = int(context.node_config["partition-id"])
+            return Node(terms, NodeKeys(0, first, 1), ledger, np.zeros(1, np.int64))
+        user = context.node_config.get("user-id")
+        if not isinstance(user, str) or not user:
+            raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
+        keys = NodeKeys(context.node_id & (1 << 64) - 1, 0, 1)
+        return Node(terms, keys, operators_ledger(context), np.array([user]))
+
+
+def _model(content: RecordDict) -> tuple[str, Parameters]:
+    """Return the name of the record that holds the server's model, and its parameters."""
+    if len(content.array_records) != 1:
+        raise MessageError("Expected one ArrayRecord, the model.")
+    ((name, record),) = content.array_records.items()
+    try:
+        return name, parameters_of(record)
+    except Exception as error:  # NumPy's reader fails in many ways on forged headers
+        raise MessageError("Expected a model of NumPy arrays.") from error
+
+
+def _check(query: Query, model: Floats) -> None:
+    """Raise MessageError unless the query can be asked about an update of this model."""
+    if query.statistic not in (NORMALISED, CLIPPED):
+        raise MessageError(f"Unknown statistic {query.statistic!r}.")
+    required = {"radius"} if query.statistic == CLIPPED else set()
+    if set(query.params) - {"rotated"} != required:
+        raise MessageError(f"Expected the numbers {sorted(required)}, got {sorted(query.params)}.")
+    if any(value <= 0 for value in query.params.values()):
+        raise MessageError("Expected positive numbers.")
+    if not len(model) or not np.isfinite(model).all():
+        raise MessageError("Expected a model of finite parameters.")
+    width = padded(len(model)) if "rotated" in query.params else len(model)
+    if query.randomizer.width != width:
+        raise MessageError(
+            f"Expected a randomizer of {width} coordinates, got {query.randomizer.width}."
+        )
+
+
+def _trained(
+    message: Message, context: Context, call_next: CallNext, name: str, sent: Parameters
+) -> Floats:
+    """Return the update that training makes; whatever goes wrong with it stays on this side."""
+    before = flattened(sent)
+    logger = logging.getLogger(__name__)
+    try:
+        records = call_next(message, context).content.array_records
+        record = records[name] if name in records else next(iter(records.values()))
+        returned = {key: record[key].numpy() for key in sent}
+        for key, array in returned.items():
+            if array.shape != sent[key].shape or array.dtype.kind not in "fiub":
+                raise ValueError(f"{key} is {array.dtype} of shape {array.shape}.")
+        with np.errstate(all="ignore"):
+            update = flattened(returned) - before
+    except KeyboardInterrupt:  # is the operator's
+        raise
+    except BaseException:
+        logger.exception("Training returned no update of this model; the node reports a centre.")
+        return np.zeros_like(before)
+    if not np.isfinite(update).all():
+        logger.warning("The update is not finite; the node reports a centre.")
+    return update
+
+
+def _value(update: Floats, query: Query) -> Floats:
+    """Return what the query asks about an update; one that is not finite counts as 0."""
+    unit, length = directions(update[None])
+    if not length[0] > 0:  # nor is NaN: neither has a direction
+        value = np.zeros_like(update)
+    elif query.statistic == NORMALISED:
+        value = unit[0]
+    else:
+        value = unit[0] * np.minimum(length[0], query.params["radius"])
+    return (
+        rotate_twice(value, derive(query.salt, query.step)) if "rotated" in query.params else value
+    )
+
+
+def _report(node: Node, query: Query, update: Floats, slots: Slots) -> Report:
+    with np.errstate(all="ignore"):
+        value = _value(update, query)
+    coins = node.keys.coins(query.salt, query.step, slots)
+    randomness = node.private_randomness(query.step, slots)
+    return Report.of_reports(slots, query.randomizer.randomize(value[None], randomness, coins))
