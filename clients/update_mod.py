@@ -185,9 +185,9 @@ def _value(update: Floats, query: Query) -> Floats:
         value = unit[0]
     else:
         value = unit[0] * np.minimum(length[0], query.params["radius"])
-    return (
-        rotate_twice(value, derive(query.salt, query.step)) if "rotated" in query.params else value
-    )
+    if "rotated" in query.params:
+        value = rotate_twice(value, derive(query.salt, query.step))
+    return value
 
 
 def _report(node: Node, query: Query, update: Floats, slots: Slots) -> Report:

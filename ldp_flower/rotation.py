@@ -77,7 +77,7 @@ def rotate_twice(vector: Floats, seed: Words) -> Floats:
     rotated[0, : len(vector)] = vector
     for signs in _signs(rotated.shape[1], seed):
         rotated = rotate(rotated, signs)
-    return rotated[0]
+    return np.asarray(rotated[0])
 
 
 def rotate_twice_back(rotated: Floats, seed: Words, size: int) -> Floats:
@@ -85,7 +85,7 @@ def rotate_twice_back(rotated: Floats, seed: Words, size: int) -> Floats:
     vector = rotated[None]
     for signs in reversed(_signs(len(rotated), seed)):
         vector = rotate_back(vector, signs)
-    return vector[0, :size]
+    return np.asarray(vector[0, :size])
 
 
 def _signs(size: int, seed: Words) -> list[Floats]:

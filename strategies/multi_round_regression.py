@@ -94,7 +94,7 @@ class MultiRoundRegression(SelectedRegression):
         check_integer("num_steps", num_steps, 1)
         self.num_steps = num_steps
 
-    def _estimate(
+    def _regress(
         self, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         size = len(selected)

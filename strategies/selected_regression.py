@@ -105,7 +105,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, dim, radius)
 
     @abstractmethod
-    def _estimate(
+    def _regress(
         self, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         """Return the selected coefficients and their standard errors, over ``scale``.
@@ -125,7 +125,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
             (cohort,) = self.cohorts([int(_VOTERS * self._population.remaining)])
             selected = yield from self._vote(cohort, notes)
         coef, std_error = np.zeros(self.dim), np.zeros(self.dim)
-        values, errors = yield from self._estimate(selected, scale, notes)
+        values, errors = yield from self._regress(selected, scale, notes)
         coef[selected], std_error[selected] = values, errors
         if self.method == "auto":
             coef = keep_largest(keep_above(coef, _STANDS_OUT * std_error), self.sparsity)

@@ -61,7 +61,7 @@ class TwoRoundRegression(SelectedRegression):
        enforce this on their side.
     """
 
-    def _estimate(
+    def _regress(
         self, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         if self.method == "paper":

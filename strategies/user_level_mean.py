@@ -210,6 +210,6 @@ class UserLevelMean(LdpStrategy[LinearResult]):
             return self.bound
         # One standard error too much is cheaper than too little, which clips. What is bought
         # is the mean logarithm, for few features far below that of the root mean square.
-        log_mean_square = 2 * (math.log(scale.value) + scale.relative_error)
+        log_mean_square = 2 * (math.log(scale.value) + math.sqrt(scale.variance))
         square = math.exp(log_mean_square - digamma(self.dim / 2)) * self.dim / 2
         return math.sqrt(max(square - self.dim * variance, _LEAST_SPREAD * square))
