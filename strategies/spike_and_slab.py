@@ -22,7 +22,7 @@ _SIZES = np.geomspace(0.02, 0.6, 16)  # of b
 _SPREAD = 0.4  # standard deviation of a coefficient around its typical size, over the size
 _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
-_NOTHING = 0.1  # prior probability that all coefficients are zero
+_NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
 _COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
 

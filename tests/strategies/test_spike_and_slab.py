@@ -27,19 +27,19 @@ def naive_posterior(estimates, variances):
         np.exp(-((e - values) ** 2) / (2 * v) + e * e / (2 * v))
         for e, v in zip(estimates, variances, strict=True)
     ]
-    total, found = 0.1, np.zeros((dim, 3))
+    total, found = 0.5, np.zeros((dim, 3))
     for share, size in points:
         slab = np.exp(-(((values / size - 1) / 0.4) ** 2) / 2)
         slab += np.exp(-(((values / size + 1) / 0.4) ** 2) / 2)
         slab = 0.99 * slab / slab.sum() + 0.01 / len(values)
         moments = [[(like * slab * values**k).sum() for k in range(3)] for like in likelihoods]
         each = [(1 - share) + share * moment[0] for moment in moments]
-        weight = 0.9 / len(points) * math.prod(each)
+        weight = 0.5 / len(points) * math.prod(each)
         total += weight
         for j in range(dim):
             found[j] += weight * share * np.array(moments[j]) / each[j]
     found /= total
-    return found[:, 0], found[:, 1], found[:, 2] - found[:, 1] ** 2, 0.1 / total
+    return found[:, 0], found[:, 1], found[:, 2] - found[:, 1] ** 2, 0.5 / total
 
 
 def test_the_posterior_is_the_sum_over_everything():
