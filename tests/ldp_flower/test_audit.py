@@ -13,7 +13,7 @@ import pytest
 from flwr.app import RecordDict
 from typer.testing import CliRunner
 
-from ldp_flower import cli
+from ldp_flower import catalogue, cli
 from ldp_flower.audit import (
     audit_handler,
     exact_epsilon,
@@ -485,12 +485,12 @@ def command(*arguments):
 
 
 def only_the_first_variant(monkeypatch, epsilon):
-    run = next(cli.AUDITED["ldp-iht"](2, epsilon))
-    monkeypatch.setitem(cli.AUDITED, "ldp-iht", lambda dim, epsilon: [run])
+    run = next(catalogue.AUDITED["ldp-iht"](2, epsilon))
+    monkeypatch.setitem(catalogue.AUDITED, "ldp-iht", lambda dim, epsilon: [run])
 
 
 def test_command_audits_every_mechanism_of_the_protocol():
-    runs = cli.AUDITED["ldp-iht"](2, 2.0)
+    runs = catalogue.AUDITED["ldp-iht"](2, 2.0)
     mechanisms = [{type(q.randomizer) for q in recorded_queries(*run)} for run in runs]
     assert mechanisms == [{SubsetHypercube}, {RandomizedResponse, Codebook}]
 
@@ -513,7 +513,7 @@ def test_command_audits_items_too():
 @pytest.mark.parametrize("protocol", ["user-level-mean", "two-round", "multi-round"])
 def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
     """The methods' mechanisms, each with the whole epsilon."""
-    for run in cli.AUDITED[protocol](4, 4.0):
+    for run in catalogue.AUDITED[protocol](4, 4.0):
         mechanisms = {query.randomizer for query in recorded_queries(*run)}
         assert {mechanism.epsilon for mechanism in mechanisms} == {4.0}
         expected = SampledCoordinate if run[0].method == "paper" else Codebook
