@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Message, RecordDict
 
-from ldp_flower import InProcessGrid, randomizers
+from ldp_flower import InProcessGrid, Users, randomizers
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -59,3 +59,12 @@ def test_every_mechanism_is_on_the_page():
     ]
     for name in set(classes) - {"Randomizer", "FrequencyOracle"}:
         assert f"`{name}`" in text, name
+
+
+def test_the_sparse_regression_example():
+    text = (DOCS / "sparse-regression.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    x = np.random.default_rng(0).standard_normal((400 * 30, 256))
+    names = {"users": Users(x, x[:, 7] + x[:, 9], 30 * np.arange(401))}
+    exec(example[1], names)
+    assert names["result"].support.tolist() == [7, 9]
