@@ -18,6 +18,8 @@ import matplotlib.pyplot as plt
 _INK, _PAPER = "#22313f", "#8a8f98"
 _STYLES = {  # colour, marker
     "SparseRegression": ("#0b7a75", "o"),
+    "two-round": ("#4c78a8", "P"),
+    "multi-round": ("#d1779b", "X"),
     "LDP-IHT, per record": ("#b0532c", "s"),
     "local Lasso": ("#7b5ea7", "^"),
     "LDPPROX": ("#c9a227", "D"),

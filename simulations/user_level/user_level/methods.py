@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Lasso
 
 from ldp_flower import simulate
-from ldp_flower.strategies import LdpIht, LinearResult, TooFewReports
-from ldp_flower.strategies.sparse_regression import SparseRegression
+from ldp_flower.strategies import (
+    LdpIht,
+    LinearResult,
+    MultiRoundRegression,
+    SparseRegression,
+    TooFewReports,
+    TwoRoundRegression,
+)
 
 from .population import DECLARED_SCALE, SPARSITY, Floats, Population
 
@@ -136,6 +142,8 @@ def zero(population: Population) -> Estimate:
 METHODS: dict[str, Method] = {
     # PrivUnit instead of Codebook: as precise within 1 % or 2 %, and faster.
     "SparseRegression": of_users(SparseRegression, exact=False),
+    "two-round": of_users(TwoRoundRegression, exact=False, sparsity=SPARSITY),
+    "multi-round": of_users(MultiRoundRegression, exact=False, sparsity=SPARSITY),
     "LDP-IHT, per record": ldp_iht,
     "local Lasso": local_lasso,
     "oracle": oracle,
