@@ -124,7 +124,7 @@ def draw(runs: pd.DataFrame, folder: Path) -> list[Path]:
         rows = -(-len(shown) // 3)
         columns = min(3, len(shown))
         figure, panels = plt.subplots(
-            rows, columns, figsize=(4.3 * columns, 3.5 * rows + 0.5), squeeze=False
+            rows, columns, figsize=(4.3 * columns, 3.5 * rows + 0.75), squeeze=False
         )
         for axes, grid in zip(panels.flat, shown, strict=False):
             _panel(axes, grid, runs)
@@ -136,7 +136,7 @@ def draw(runs: pd.DataFrame, folder: Path) -> list[Path]:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         entries = {label: found[label] for label in _LEGEND if label in found}
-        figure.tight_layout(rect=(0, 0.5 / (3.5 * rows + 0.5), 1, 1))
+        figure.tight_layout(rect=(0, 0.75 / (3.5 * rows + 0.75), 1, 1))
         figure.legend(entries.values(), entries.keys(), loc="lower center", ncols=4, frameon=False)
         figure.savefig(folder / name, dpi=110)
         plt.close(figure)
