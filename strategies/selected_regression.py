@@ -18,13 +18,13 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
-from .base import LdpStrategy, Protocol, TooFewReports
+from .base import LdpStrategy, Protocol
 from .exchange import Ask
 from .population import Cohort
 from .result import Fit, LinearResult
 from .selectors import SELECTORS
 from .set_vote import best_vote
-from .target_scale import buy_target_scale, cohort_size
+from .target_scale import buy_target_scale, scale_cohorts
 from .thresholding import keep_above, keep_largest
 
 Floats = NDArray[np.float64]
@@ -32,8 +32,6 @@ Integers = NDArray[np.int64]
 
 _METHODS = ("auto", "paper")
 _VOTERS = 0.5  # share of the users that vote
-_SCALE_COHORTS = 3  # that may be asked one after the other
-_SCALE_SHARE = 0.13  # of all users that these may be, each
 _CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
 _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
 _BEYOND = 0.2  # share of the users whose vectors are shortened
@@ -134,13 +132,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         return Fit(scale * coef, np.where(coef != 0, scale * std_error, 0.0), notes)
 
     def _buy_scale(self) -> Generator[Ask, Estimate, float]:
-        size = max(cohort_size(self.epsilon), self.min_reports)
-        if size > _SCALE_SHARE * self.num_users:
-            raise TooFewReports(
-                f"To learn the scale of the targets would take {size} of {self.num_users} users. "
-                "Declare target_scale, their root mean square, if it is public, or ask more users."
-            )
-        cohorts = (self.cohorts([size])[0] for _ in range(_SCALE_COHORTS))
+        cohorts = scale_cohorts(self, self.epsilon)
         scale = yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user)
         return scale.value
 

@@ -10,7 +10,7 @@ from scipy.special import chdtr, chdtrc, gammaln
 from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
-from .base import LdpStrategy, Protocol, TooFewReports
+from .base import LdpStrategy, Protocol
 from .exchange import Ask
 from .population import Cohort
 from .ridge_shrinkage import ridge_moments
@@ -18,7 +18,7 @@ from .selectors import SELECTORS
 from .set_vote import Vote, best_vote, enough_voters, needed_for_selection
 from .sparse_result import SparseFit, SparseResult
 from .spike_and_slab import Evidence, Posterior, posterior
-from .target_scale import USERS_SPREAD, TargetScale, buy_target_scale, cohort_size
+from .target_scale import USERS_SPREAD, TargetScale, buy_target_scale, scale_cohorts
 from .water_filling import water_fill
 
 Floats = NDArray[np.float64]
@@ -35,8 +35,6 @@ _TYPICAL_ACTIVE = 32  # number of features in question; precision hardly depends
 _DOUBT = 1.2  # a vote tells little of sizes: room for larger ones than are believed
 _SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the scale
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
-_SCALE_COHORTS = 3  # that may be asked one after the other
-_SCALE_SHARE = 0.13  # of all users that these may be, each
 
 
 class SparseRegression(LdpStrategy[SparseResult]):
@@ -59,7 +57,7 @@ class SparseRegression(LdpStrategy[SparseResult]):
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
     num_waves : int (default: 6)
-        Rounds after the vote; fewer if users are few. Three lose about a tenth.
+        Rounds after the vote; fewer if users are few.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
         waves refine it. By default it is bought from a small cohort, which takes
@@ -152,13 +150,7 @@ class SparseRegression(LdpStrategy[SparseResult]):
         )
 
     def _buy_scale(self) -> Generator[Ask, Estimate, TargetScale]:
-        size = max(cohort_size(self.epsilon), self.min_reports)
-        if size > _SCALE_SHARE * self.num_users:
-            raise TooFewReports(
-                f"To learn the scale of the targets would take {size} of {self.num_users} users. "
-                "Declare target_scale, their root mean square, if it is public, or ask more users."
-            )
-        cohorts = (self.cohorts([size])[0] for _ in range(_SCALE_COHORTS))
+        cohorts = scale_cohorts(self, self.epsilon)
         return (yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user))
 
     def _num_voters(self) -> int:

@@ -45,9 +45,6 @@ class SparseResult(LinearResult):
         """Indices of the coefficients that are more likely than not to differ from zero."""
         return np.flatnonzero(self.inclusion > 0.5)
 
-    def _findings(self) -> list[str]:
-        return [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
-
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
         return {**super().to_dict(), "inclusion": self.inclusion.tolist()}

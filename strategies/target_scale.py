@@ -1,8 +1,9 @@
 """The scale of the targets, bought from a small cohort."""
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from scipy.special import ndtr
 from ldp_flower.messages import Arrays
 from ldp_flower.randomizers import Estimate, KRandomizedResponse
 
+from .base import LdpStrategy, TooFewReports
 from .exchange import Ask
 from .population import Cohort
 
@@ -20,6 +22,8 @@ _PER_OCTAVE = 2
 _NUM_BINS = 40
 _SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
+_COHORTS = 3  # that may be asked one after the other
+_SHARE = 0.13  # of all users that these may be, each
 _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
 
 
@@ -54,9 +58,24 @@ class TargetScale:
         )
 
 
-def cohort_size(epsilon: float) -> int:
-    """Return how many users tell the scale of 40 bins apart, nearly always."""
-    return math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
+def scale_cohorts(strategy: LdpStrategy[Any], epsilon: float) -> Iterator[Cohort]:
+    """Return the cohorts that may be asked for a scale, each cut when it is needed.
+
+    A cohort is large enough to tell the 40 bins apart, nearly always.
+
+    Raises
+    ------
+    TooFewReports
+        If that would be too many of the users.
+    """
+    size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
+    size = max(size, strategy.min_reports)
+    if size > _SHARE * strategy.num_users:
+        raise TooFewReports(
+            f"To learn the scale of the targets would take {size} of {strategy.num_users} users. "
+            "Declare target_scale, their root mean square, if it is public, or ask more users."
+        )
+    return (strategy.cohorts([size])[0] for _ in range(_COHORTS))
 
 
 def buy_target_scale(

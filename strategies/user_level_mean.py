@@ -11,20 +11,18 @@ from scipy.special import chdtri, digamma
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
-from .base import LdpStrategy, Protocol
+from .base import LdpStrategy, Protocol, TooFewReports
 from .coordinate_mean import CoordinateMean, Question
 from .exchange import Ask
 from .population import Cohort
 from .result import Fit, LinearResult
-from .target_scale import buy_target_scale, cohort_size
+from .target_scale import buy_target_scale, scale_cohorts
 from .thresholding import shrink
 
 Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
 _COARSE = 0.25  # share of the users whose reports are not re-centred
-_SCALE_COHORTS = 3  # that may be asked for the spread, one after the other
-_SCALE_SHARE = 0.13  # of all users that these may be, each
 _CERTAIN = 0.99  # probability from which a bought spread is believed
 _BEYOND = 0.05  # share of the users whose vectors are shortened
 _LEAST_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
@@ -195,13 +193,13 @@ class UserLevelMean(LdpStrategy[LinearResult]):
 
     def _buy_spread(self, waves: list[_Wave], notes: list[str]) -> Generator[Ask, Estimate, float]:
         """Ask for users' distances from the estimate so far, and take its own error off."""
-        size = max(cohort_size(self.epsilon), self.min_reports)
-        if size > _SCALE_SHARE * self.num_users:
+        try:
+            cohorts = scale_cohorts(self, self.epsilon)
+        except TooFewReports:
             notes.append(_GUESSED)
             return self.bound / math.sqrt(self.samples_per_user)
         mean, variance, _ = self._combined(waves, 0.0)
         arrays = {"centre": shrink(mean, variance)}
-        cohorts = (self.cohorts([size])[0] for _ in range(_SCALE_COHORTS))
         scale = yield from buy_target_scale(
             cohorts, self.epsilon, self.dim, "distance_scale", arrays
         )

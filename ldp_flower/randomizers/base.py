@@ -253,7 +253,7 @@ class Randomizer(ABC):
         Some of the users may be missing from it.
         """
         count, total, squares = summary.count, summary.sum, summary.sum_of_squares
-        slack = 1 + 1e-6  # for reports that were rounded to four bytes
+        slack = 1 + (1e-9 if self.exact else 1e-6)  # others are rounded to four bytes
         return bool(
             0 <= count <= len(coins)
             and total.dtype == squares.dtype == np.float64

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ from scipy import stats
 from scipy.special import betaincinv
 
 from ldp_flower.randomizers.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
+from ldp_flower.randomness import derive
 
 DIMS = [1, 2, 3, 8, 256]
 
@@ -110,3 +112,14 @@ def test_inversion_keeps_the_tails():
     # Deep in the tail one minus the cosine is tiny; inverting from the nearer tail keeps it.
     tail = 1e-300
     assert 1 - betaincinv(3.5, 0.5, 2 * tail) > 0.9999999
+
+
+def test_sums_of_rounded_reports_of_one_coordinate_are_accepted():
+    """All of them have the largest length, which rounding to four bytes can exceed."""
+    coins = derive(np.arange(20))
+    for epsilon in np.linspace(0.5, 4, 30):
+        mechanism = PrivUnit(float(epsilon), 1)
+        values, rng = np.ones((20, 1)), np.random.default_rng(0)
+        summary = mechanism.summarize(mechanism.randomize(values, rng)[:1], coins[:1])
+        assert mechanism.accepts(summary, coins)
+        assert not mechanism.accepts(replace(summary, sum=1.001 * summary.sum), coins)
