@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .audit import extreme_holders
+from .audit import extreme_holders, extreme_users
 from .randomness import KeyedRandom, derive
 from .users import Users
 
@@ -74,6 +74,20 @@ PROTOCOLS = [
         "up to 9 (a scale, a vote, 5 gradient steps); paper: 14",
         "1; votes up to the number of features in bits",
         "comparison with Ma, Jia & Yang (2024); users with few records each",
+    ),
+    Protocol(
+        "DpIht",
+        "record-level in silos, (epsilon, delta)",
+        "50, all silos in each",
+        "4 a feature",
+        "sparse linear or logistic regression over silos with many records each",
+    ),
+    Protocol(
+        "PeelingDpIht",
+        "record-level in silos, (epsilon, delta)",
+        "3, all silos in each",
+        "8 a coefficient",
+        "the same with very many features and one or few silos",
     ),
 ]
 
@@ -174,6 +188,33 @@ def _audited_sparse_regression(
     yield strategy, Users(features, features[:, 0], offsets)
 
 
+def _silo(features: np.ndarray, targets: np.ndarray) -> Users:
+    return Users(features, targets, np.array([0, len(features)]))
+
+
+def _audited_silos(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield plans of one step: there the whole budget can be measured in one report."""
+    from .strategies import DpIht, PeelingDpIht
+
+    draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
+    common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
+    silo = _silo(draws, np.sign(draws[:, 0]))
+    for link, bounds in (("logistic", {}), ("identity", {"residual_bound": 1.0})):
+        yield DpIht(dim, link=link, **bounds, **common), silo
+    for link in ("logistic", "identity"):
+        yield PeelingDpIht(dim, link=link, target_scale=1.0, **common), silo
+
+
+def _extreme_silos(num_features: int) -> dict[str, Users]:
+    """Return silos of three records, two of which are the same in all."""
+    same = np.eye(num_features)[[0, 1]]
+    return {
+        name: _silo(np.concatenate([same, user.features]), np.append([1.0, 0.0], user.targets))
+        for name, user in extreme_users(num_features).items()
+        if len(user.features) == 1
+    }
+
+
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
     "ldp-iht": _audited_ldp_iht,
@@ -181,6 +222,7 @@ AUDITED = {
     "user-level-mean": _audited_user_level_mean,
     "two-round": _audited_two_round,
     "multi-round": _audited_multi_round,
+    "silos": _audited_silos,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.
-CANDIDATES = {"heavy-hitters": extreme_holders}
+CANDIDATES = {"heavy-hitters": extreme_holders, "silos": _extreme_silos}

@@ -1,6 +1,7 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
 from .base import LdpStrategy, TooFewReports
+from .dp_iht import DpIht
 from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
@@ -8,6 +9,7 @@ from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
 from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
+from .peeling_dp_iht import PeelingDpIht
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 from .sparse_regression import SparseRegression
@@ -18,6 +20,7 @@ from .user_level_mean import UserLevelMean
 __all__ = [
     "Ask",
     "Cohort",
+    "DpIht",
     "FedAvgResult",
     "Fit",
     "HeavyHitters",
@@ -29,6 +32,7 @@ __all__ = [
     "ModelFit",
     "MultiRoundRegression",
     "Outcome",
+    "PeelingDpIht",
     "PrivacySpent",
     "Result",
     "SparseRegression",

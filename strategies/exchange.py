@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.keys import NodeKeys, Slots
 from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
-from ldp_flower.randomizers import Estimate, Randomizer, Summary
+from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
 from ldp_flower.training import census, with_query
 
@@ -79,7 +79,8 @@ def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent
     # Costs add up where cohorts overlap; the sum is largest at the low end of one.
     places = {ask.cohort.low for ask in asked}
     costs = [
-        [ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high] for at in places
+        _charged([ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high])
+        for at in places
     ]
     return PrivacySpent(
         max(sum(mechanism.epsilon for mechanism in those) for those in costs),
@@ -88,6 +89,19 @@ def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent
         all(ask.randomizer.exact for ask in asked),
         seeded,
     )
+
+
+def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
+    """Leave out those that belong to a plan already paid."""
+    plans = Counter[str]()
+    charged = []
+    for mechanism in mechanisms:
+        if isinstance(mechanism, RecordMechanism):
+            plans[mechanism.plan] += 1
+            if plans[mechanism.plan] % mechanism.steps != 1 % mechanism.steps:
+                continue
+        charged.append(mechanism)
+    return charged
 
 
 class Exchange:

@@ -51,6 +51,8 @@ class Statistic:
         Required arrays with one number per wanted coordinate.
     outputs : frozenset of str
         Required arrays with one number per coordinate of the value.
+    optional_outputs : frozenset of str
+        Further such arrays that a query may have.
     params, optional_params : frozenset of str
         Numbers, all positive.
     coordinates : bool
@@ -62,6 +64,7 @@ class Statistic:
     vectors: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
     outputs: frozenset[str] = frozenset()
+    optional_outputs: frozenset[str] = frozenset()
     params: frozenset[str] = frozenset()
     optional_params: frozenset[str] = frozenset()
     coordinates: bool = False
@@ -69,8 +72,8 @@ class Statistic:
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""
         required = self.vectors | self.weights | self.outputs
-        optional = {"coordinates"} if self.coordinates else set()
-        if set(arrays) - optional != required:
+        optional = self.optional_outputs | ({"coordinates"} if self.coordinates else set())
+        if not required <= set(arrays) <= required | optional:
             raise MessageError(f"Expected the arrays {sorted(required)}, got {sorted(arrays)}.")
         if not self.params <= set(params) <= self.params | self.optional_params:
             raise MessageError(f"Expected the numbers {sorted(self.params)}, got {sorted(params)}.")
@@ -80,7 +83,8 @@ class Statistic:
             _check_coordinates(arrays["coordinates"], num_features)
         wanted = per_coordinate(num_features, arrays, params)
         expected = self.width(num_features, arrays, params)
-        lengths = ((self.vectors, num_features), (self.weights, wanted), (self.outputs, expected))
+        given = self.outputs | (self.optional_outputs & set(arrays))
+        lengths = ((self.vectors, num_features), (self.weights, wanted), (given, expected))
         for names, length in lengths:
             for name in names:
                 if arrays[name].shape != (length,) or arrays[name].dtype != np.float64:

@@ -34,6 +34,12 @@ CASES = {
         {"theta": THETA, "coordinates": np.array([5, 1])},
         {"residual_bound": 0.5},
     ),
+    "gradient of shortened rows": ({"theta": THETA}, {"row_bound": 1.5}),
+    "logistic_gradient": ({"theta": THETA}, {}),
+    "cosine_gradient of signs": (
+        {"theta": THETA},
+        {"feature_bound": 1.0, "residual_bound": 0.5},
+    ),
     "gradient_norm": ({"theta": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "curvature": ({"direction": THETA}, {"cap": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
@@ -131,13 +137,22 @@ def naive(case, x, y):
         row = np.clip(
             row, -params.get("feature_bound", np.inf), params.get("feature_bound", np.inf)
         )
+        row = row * min(1, params.get("row_bound", np.inf) / np.linalg.norm(row))
         bound = params.get("residual_bound", np.inf)
-        total += np.clip(row @ THETA - target, -bound, bound) * row
+        total += np.clip(naive_score(case, row @ THETA, target), -bound, bound) * row
     gradient = total / max(len(x), 1)
     if case == "gradient_norm":
         with np.errstate(divide="ignore"):
             return [np.log(np.linalg.norm(gradient) / 1.5) / 2.0]
     return gradient[arrays.get("coordinates", np.arange(DIM))]
+
+
+def naive_score(case, u, target):
+    if case.startswith("logistic"):
+        return 1 / (1 + np.exp(-u)) - target
+    if case.startswith("cosine"):
+        return (2 * u + np.cos(u) - target) * (2 - np.sin(u))
+    return u - target
 
 
 def naive_rotation(case, x, y):
@@ -253,6 +268,8 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([-1])}, {}, 1),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([], np.int64)}, {}, 0),
         ("gradient", {"theta": np.zeros(DIM), "coordinates": np.array([1.0])}, {}, 1),
+        ("gradient", {"theta": np.zeros(DIM), "centre": np.zeros(DIM - 1)}, {}, DIM),
+        ("gradient", {"centre": np.zeros(DIM)}, {}, DIM),
         ("frequent_items", {}, {"set_size": 2.0}, 2),
         ("frequent_items", {}, {"set_size": 2.0, "domain_size": 8.0}, 1),
         ("frequent_items", {}, {"set_size": 0.0, "domain_size": 8.0}, 0),
