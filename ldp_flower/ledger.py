@@ -245,7 +245,8 @@ class SqliteLedger(Ledger):
         self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost
     ) -> NDArray[np.int64]:
         query = "SELECT user, used, 0 FROM plan WHERE plan = ?"
-        return self._columns(connection, accounts, query, cost.plan)[0].astype(np.int64)
+        found = self._columns(connection, accounts, query, cost.plan)
+        return np.asarray(found[0], np.int64)
 
     def reply(self, digest: str) -> bytes | None:
         """Return the stored reply to a query, or None if it was never answered."""

@@ -61,7 +61,8 @@ class DpIht(SiloIht):
     the data; steps have Nesterov's momentum, so that the safe step size converges in fifty;
     and silos add the noise, so that nobody has to be trusted.
 
-    ``std_error`` is the noise's part, for rows that are isotropic and as long as they may be.
+    ``std_error`` is the noise's part, for rows that are isotropic and as long as they may be,
+    and classes that are hard to tell apart; for others errors are larger.
 
     Guarantee
     ---------

@@ -31,7 +31,7 @@ def gradient(users: Users, arrays: Arrays, params: Params, link: str = "identity
         features = np.clip(features, -params["feature_bound"], params["feature_bound"])
     if "row_bound" in params:
         features = shortened(features, params["row_bound"])
-    score = LINKS[link].score(dot(features, arrays["theta"]), users.targets)
+    score = LINKS[link].score(dot(features, arrays["theta"]), np.asarray(users.targets, np.float64))
     if "residual_bound" in params:
         score = np.clip(score, -params["residual_bound"], params["residual_bound"])
     mean = mean_over_rows(users, score, features)

@@ -151,11 +151,12 @@ class RecordMechanism(Randomizer):
 
     def contains(self, reports: Reports) -> bool:
         """Whether all numbers are finite and the numbers of records are integers above 0."""
-        counts = reports[:, -1]
+        numbers = reports.astype(np.float64)
+        counts = numbers[:, -1]
         return bool(
-            np.isfinite(reports.astype(np.float64)).all()
+            np.isfinite(numbers).all()
             and (counts >= 1).all()
-            and (counts == np.floor(counts.astype(np.float64))).all()
+            and (counts == np.floor(counts)).all()
         )
 
 
