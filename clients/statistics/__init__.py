@@ -15,6 +15,7 @@ from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
 from .selection import SELECTION
 from .statistic import Statistic
+from .teacher import TEACHERS
 
 _ROTATED = {
     "mean": MEANS["mean"],
@@ -30,6 +31,7 @@ STATISTICS: Mapping[str, Statistic] = {
     **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
     **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
     **ITEMS,
+    **TEACHERS,
 }
 
 __all__ = ["STATISTICS", "Statistic"]
