@@ -76,6 +76,13 @@ PROTOCOLS = [
         "comparison with Ma, Jia & Yang (2024); users with few records each",
     ),
     Protocol(
+        "LabelLdpIht",
+        "labels only, pure epsilon or (epsilon, delta)",
+        "1, or 2 with a bought scale",
+        "4 a label (a bit: 1), and the public features",
+        "sparse linear regression where features are public and answers are not",
+    ),
+    Protocol(
         "DpIht",
         "record-level in silos, (epsilon, delta)",
         "50, all silos in each",
@@ -188,6 +195,18 @@ def _audited_sparse_regression(
     yield strategy, Users(features, features[:, 0], offsets)
 
 
+def _audited_labels(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield all mechanisms, with a declared and a bought bound, for one label and for two."""
+    from .strategies import LabelLdpIht
+
+    for options in (
+        {"label_bound": 1.0},
+        {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
+        {"delta": 1e-3},
+    ):
+        yield LabelLdpIht(dim, sparsity=1, epsilon=epsilon, **options), _normal_users(dim, 2)
+
+
 def _silo(features: np.ndarray, targets: np.ndarray) -> Users:
     return Users(features, targets, np.array([0, len(features)]))
 
@@ -221,6 +240,7 @@ AUDITED = {
     "user-level-mean": _audited_user_level_mean,
     "two-round": _audited_two_round,
     "multi-round": _audited_multi_round,
+    "labels": _audited_labels,
     "silos": _audited_silos,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.

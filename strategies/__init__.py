@@ -5,6 +5,7 @@ from .dp_iht import DpIht
 from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
+from .label_ldp_iht import LabelLdpIht
 from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
 from .model_result import FedAvgResult, ModelFit
@@ -25,6 +26,7 @@ __all__ = [
     "Fit",
     "HeavyHitters",
     "HeavyHittersResult",
+    "LabelLdpIht",
     "LdpFedAvg",
     "LdpIht",
     "LdpStrategy",
