@@ -10,6 +10,7 @@ from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
 from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
+from .non_interactive_iht import NonInteractiveIht
 from .peeling_dp_iht import PeelingDpIht
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
@@ -33,6 +34,7 @@ __all__ = [
     "LinearResult",
     "ModelFit",
     "MultiRoundRegression",
+    "NonInteractiveIht",
     "Outcome",
     "PeelingDpIht",
     "PrivacySpent",

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtr
 from sklearn.linear_model import Lasso
 
 from ldp_flower.iht import iht
@@ -23,6 +22,7 @@ from ldp_flower.randomizers.composed import sum_rounded_up
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
 
 from .base import LdpStrategy, Protocol, TooFewReports
+from .clipping import clipped_square, kept
 from .exchange import Answers, Ask
 from .label_scale import buy_label_scale
 from .result import Fit, LinearResult
@@ -186,7 +186,7 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
         rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user with fewer labels has zeros
         x, y = x[rows], y[rows]
         if scale is not None:
-            y = y / _kept(bound / self._scale_of(y, randomizer, bound, scale))
+            y = y / kept(bound / self._scale_of(y, randomizer, bound, scale))
         return self._fitted(x, y, notes)
 
     def _finished(self, fit: Fit, seeded: bool) -> LinearResult:  # type: ignore[override]
@@ -229,11 +229,11 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
             return bought
         square = (float(np.mean(y**2)) - one.variance) / bound**2
         error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
-        low, high = (_clipped_square(f) for f in (_FARTHEST, 1 / _FARTHEST))
+        low, high = (clipped_square(f) for f in (_FARTHEST, 1 / _FARTHEST))
         if not low < square < high:
             return bought
-        ratio = brentq(lambda r: _clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
-        slope = (_clipped_square(1.01 * ratio) - _clipped_square(ratio)) / 0.01
+        ratio = brentq(lambda r: clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
+        slope = (clipped_square(1.01 * ratio) - clipped_square(ratio)) / 0.01
         return bound / ratio if error < _PRECISE * abs(slope) else bought
 
     def _bound_over_scale(self) -> float:
@@ -276,15 +276,3 @@ def _errors(x: Floats, y: Floats, coef: Floats) -> Floats:
     covariance = np.linalg.pinv(x[:, support].T @ x[:, support])
     errors[support] = np.sqrt(square * np.diag(covariance))
     return errors
-
-
-def _kept(bound: float) -> float:
-    """Return the slope of standard normal labels, clipped at ``bound``, in the labels."""
-    return float(2 * ndtr(bound) - 1)
-
-
-def _clipped_square(bound: float) -> float:
-    """Return the mean square of standard normal labels clipped at ``bound``, over its square."""
-    density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
-    within = _kept(bound) - 2 * bound * density
-    return float(within / bound**2 + 2 * ndtr(-bound))

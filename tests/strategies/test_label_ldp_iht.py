@@ -15,7 +15,7 @@ from ldp_flower.grid import InProcessGrid
 from ldp_flower.randomizers import Composed, GaussianMechanism, HybridMechanism
 from ldp_flower.randomizers.gaussian import gaussian_mu
 from ldp_flower.strategies import LabelLdpIht
-from ldp_flower.strategies.label_ldp_iht import _clipped_square, _kept
+from ldp_flower.strategies.clipping import clipped_square, kept
 
 
 def signs(seed, rows=8000, dim=400, sparsity=10):
@@ -197,9 +197,9 @@ def test_what_clipping_keeps_of_normal_labels():
     y = 0.6 * x + 0.8 * noise
     for bound in (0.5, 1.0, 2.0):
         clipped = np.clip(y, -bound, bound)
-        assert np.mean(clipped * x) / 0.6 == pytest.approx(_kept(bound), abs=0.01)
+        assert np.mean(clipped * x) / 0.6 == pytest.approx(kept(bound), abs=0.01)
         square = np.mean(clipped**2) / bound**2
-        assert square == pytest.approx(_clipped_square(bound), abs=0.005)
+        assert square == pytest.approx(clipped_square(bound), abs=0.005)
 
 
 # ------------------------------------------------------------------------------- the audit
