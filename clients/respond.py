@@ -24,6 +24,8 @@ def respond(node: UsersNode, query: Query) -> Report:
     """
     statistic = _checked(node, query)
     if isinstance(query.randomizer, RecordMechanism):
+        if statistic.public is not None:
+            raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
         return node.answer_once(query, lambda slots: of_silos(node, query, statistic, slots))
     return node.answer_once(query, lambda slots: _randomised(node, query, statistic, slots))
 
@@ -37,18 +39,26 @@ def _checked(node: UsersNode, query: Query) -> Statistic:
     except MessageError as error:
         raise Refusal.malformed(error) from error
     node.terms.check(query.randomizer)
+    if statistic.public is not None and not node.terms.policy.features_public:
+        raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")
     return statistic
 
 
 def _randomised(
     node: UsersNode, query: Query, statistic: Statistic, slots: NDArray[np.int64]
 ) -> Report:
-    """Return single reports, or their sums where those are shorter: post-processing."""
+    """Return single reports, or their sums where those are shorter: post-processing.
+
+    With single reports goes what the statistic needs of the users' public data.
+    """
     randomizer = query.randomizer
-    summarised = randomizer.summable and (
-        len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8
+    # A public block tells rows apart, so reports that go with it are not added up.
+    summarised = (
+        statistic.public is None
+        and randomizer.summable
+        and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
-    parts = []
+    parts, blocks = [], []
     summary = Summary.empty(randomizer.size if summarised else 0)
     for start in range(0, len(slots), CHUNK):
         chunk = slots[start : start + CHUNK]
@@ -60,6 +70,9 @@ def _randomised(
             summary += randomizer.summarize(reports, coins)
         else:
             parts.append(reports)
+        if statistic.public is not None:
+            blocks.append(statistic.public(node.take(chunk), query.params))
     if summarised:
         return Report.of_summary(summary)
-    return Report.of_reports(slots, np.concatenate(parts))
+    public = np.concatenate(blocks) if blocks else None
+    return Report.of_reports(slots, np.concatenate(parts), public)

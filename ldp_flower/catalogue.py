@@ -76,6 +76,20 @@ PROTOCOLS = [
         "comparison with Ma, Jia & Yang (2024); users with few records each",
     ),
     Protocol(
+        "NonInteractiveIht",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1",
+        "1-2; paper: 4 a feature",
+        "sparse linear regression in one round",
+    ),
+    Protocol(
+        "LabelLdpIht",
+        "labels only, pure epsilon or (epsilon, delta)",
+        "1, or 2 with a bought scale",
+        "4 a label (a bit: 1), and the public features",
+        "sparse linear regression where features are public and answers are not",
+    ),
+    Protocol(
         "DpIht",
         "record-level in silos, (epsilon, delta)",
         "50, all silos in each",
@@ -93,7 +107,7 @@ PROTOCOLS = [
 
 
 def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
-    """Yield the variants for one and for several records per user, each with a population."""
+    """Yield the variants for one record per user, with all links, and for several."""
     from .strategies import LdpIht
 
     for rows in (1, 5):
@@ -101,8 +115,10 @@ def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[An
         features = KeyedRandom(derive(0, np.arange(len(user), dtype=np.uint64))).normals(
             (len(user), dim)
         )
-        strategy = LdpIht(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows)
-        yield strategy, Users.from_rows(np.sign(features), np.sign(features[:, 0]), user)
+        users = Users.from_rows(np.sign(features), np.sign(features[:, 0]), user)
+        yield LdpIht(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows), users
+        for link in ("logistic", "cosine") if rows == 1 else ():
+            yield LdpIht(dim, sparsity=1, epsilon=epsilon, link=link), users
 
 
 def _audited_heavy_hitters(
@@ -188,6 +204,29 @@ def _audited_sparse_regression(
     yield strategy, Users(features, features[:, 0], offsets)
 
 
+def _audited_non_interactive(
+    dim: int, epsilon: float
+) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods."""
+    from .strategies import NonInteractiveIht
+
+    for method, delta in (("auto", 0.0), ("paper", 1e-3)):
+        strategy = NonInteractiveIht(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
+        yield strategy, _normal_users(dim, 1)
+
+
+def _audited_labels(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield all mechanisms, with a declared and a bought bound, for one label and for two."""
+    from .strategies import LabelLdpIht
+
+    for options in (
+        {"label_bound": 1.0},
+        {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
+        {"delta": 1e-3},
+    ):
+        yield LabelLdpIht(dim, sparsity=1, epsilon=epsilon, **options), _normal_users(dim, 2)
+
+
 def _silo(features: np.ndarray, targets: np.ndarray) -> Users:
     return Users(features, targets, np.array([0, len(features)]))
 
@@ -221,6 +260,8 @@ AUDITED = {
     "user-level-mean": _audited_user_level_mean,
     "two-round": _audited_two_round,
     "multi-round": _audited_multi_round,
+    "non-interactive": _audited_non_interactive,
+    "labels": _audited_labels,
     "silos": _audited_silos,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.

@@ -5,10 +5,12 @@ from .dp_iht import DpIht
 from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
+from .label_ldp_iht import LabelLdpIht
 from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
 from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
+from .non_interactive_iht import NonInteractiveIht
 from .peeling_dp_iht import PeelingDpIht
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
@@ -25,12 +27,14 @@ __all__ = [
     "Fit",
     "HeavyHitters",
     "HeavyHittersResult",
+    "LabelLdpIht",
     "LdpFedAvg",
     "LdpIht",
     "LdpStrategy",
     "LinearResult",
     "ModelFit",
     "MultiRoundRegression",
+    "NonInteractiveIht",
     "Outcome",
     "PeelingDpIht",
     "PrivacySpent",

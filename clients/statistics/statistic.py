@@ -57,6 +57,9 @@ class Statistic:
         Numbers, all positive.
     coordinates : bool
         Whether the query may name the coordinates that are wanted.
+    public : callable, optional
+        The function ``(users, params) -> block`` of what is sent as it is beside the
+        reports, float32 with the users first. Its operator must have declared it public.
     """
 
     compute: Callable[[Users, Arrays, Params], Floats]
@@ -68,6 +71,7 @@ class Statistic:
     params: frozenset[str] = frozenset()
     optional_params: frozenset[str] = frozenset()
     coordinates: bool = False
+    public: Callable[[Users, Params], NDArray[np.float32]] | None = None
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""

@@ -85,6 +85,7 @@ CASES = {
         {"theta": THETA, "weights": 1 + THETA**2, "signs": SIGNS},
         {"ridge": 0.3, "bound": 0.7, "num_bins": 8.0},
     ),
+    "labels": ({}, {"labels_per_user": 3.0, "label_bound": 0.8}),
     "target_scale": ({}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
     "teacher": ({"centre": THETA}, {"sparsity": 7.0, "radius": 50.0, "ridge": 1.0}),
     "teacher by its answers": (
@@ -125,6 +126,8 @@ def naive(case, x, y):
     if case == "frequent_items":
         held = Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4)
         return [*sorted(held, key=lambda item: (-held[item], item)), 4, 5, 6][:3]
+    if case == "labels":
+        return [*np.clip(y, -0.8, 0.8)[:3], *[0.0] * (3 - len(y))]
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
