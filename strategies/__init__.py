@@ -5,6 +5,7 @@ from .dp_iht import DpIht
 from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
+from .knowledge_transfer import KnowledgeTransfer
 from .label_ldp_iht import LabelLdpIht
 from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
@@ -12,11 +13,14 @@ from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
 from .non_interactive_iht import NonInteractiveIht
 from .peeling_dp_iht import PeelingDpIht
+from .peeling_transfer import PeelingTransfer
 from .population import Cohort
+from .private_frank_wolfe import PrivateFrankWolfe
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 from .sparse_regression import SparseRegression
 from .sparse_result import SparseResult
 from .two_round_regression import TwoRoundRegression
+from .two_stage_regression import TwoStageRegression
 from .user_level_mean import UserLevelMean
 
 __all__ = [
@@ -27,6 +31,7 @@ __all__ = [
     "Fit",
     "HeavyHitters",
     "HeavyHittersResult",
+    "KnowledgeTransfer",
     "LabelLdpIht",
     "LdpFedAvg",
     "LdpIht",
@@ -37,12 +42,15 @@ __all__ = [
     "NonInteractiveIht",
     "Outcome",
     "PeelingDpIht",
+    "PeelingTransfer",
     "PrivacySpent",
+    "PrivateFrankWolfe",
     "Result",
     "SparseRegression",
     "SparseResult",
     "Step",
     "TooFewReports",
     "TwoRoundRegression",
+    "TwoStageRegression",
     "UserLevelMean",
 ]

@@ -79,7 +79,10 @@ def test_values_outside_the_domain_report_like_its_border(mechanism):
     rng = np.random.default_rng(0)
     values = rng.standard_normal((50, mechanism.width))
     values *= 2.0 / np.linalg.norm(values, axis=1, keepdims=True)
-    if isinstance(mechanism, SubsetHypercube | RecordPeeling | RecordVertices) or mechanism.width == 1:
+    if (
+        isinstance(mechanism, SubsetHypercube | RecordPeeling | RecordVertices)
+        or mechanism.width == 1
+    ):
         values = np.sign(values) * 2.0
     same = mechanism.randomize(values, keyed(50))
     far = mechanism.randomize(values * 1e6, keyed(50))
