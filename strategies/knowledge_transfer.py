@@ -13,7 +13,7 @@ from ldp_flower.validation import check_choice, check_integer, check_positive
 from .base import LdpStrategy, Protocol
 from .exchange import Ask
 from .result import Fit, LinearResult
-from .thresholding import keep_above, keep_largest
+from .thresholding import keep_above, keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
 
@@ -171,11 +171,12 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
 
     @property
     def _cutoff(self) -> float:
-        """Standard deviations that as many coefficients as the model has exceed by chance."""
-        return math.sqrt(2 * math.log(max(self.dim / self.sparsity, 1.0)))
+        """Standard deviations that hardly any of all coefficients exceeds by chance."""
+        return math.sqrt(2 * math.log(self.dim))
 
     def _student(self, answers: Floats, features: Floats | None, noise: float) -> Floats:
         """Return the sparse model of the pooled answers, without what may be chance."""
         if features is not None:
             answers = iht(features, answers, self.sparsity, radius=self.radius)
-        return keep_largest(keep_above(answers, self._cutoff * noise), self.sparsity)
+        kept = keep_largest(keep_above(answers, self._cutoff * noise), self.sparsity)
+        return project_on_ball(kept, self.radius)

@@ -225,7 +225,6 @@ def run(task: Task) -> dict[str, Any]:
 
 _FIRST = Setting("uniform", "identity", 1, 800, 1000, 10, 2.0)
 _SECOND = replace(_FIRST, rows=4000, dim=5000, sparsity=50)
-_SILOS = replace(_FIRST, rows=200)
 _NAMES = Setting("names", "logistic", 1, 27_405, 2000, 10, 1.0)
 _DIGITS = Setting("digits", "logistic", 1, 1437, 2081, 10, 5.0)
 _CENTRAL = (
@@ -261,11 +260,10 @@ def _over_epsilon(
 
 
 def _over_silos(title: str, epsilon: float) -> Grid:
-    points = tuple(
-        (replace(_SILOS, num_silos=silos, epsilon=epsilon), _FEW if silos <= 20 else _MANY)
-        for silos in (1, 5, 20, 100, 300, 1000, 3000)
-    )
-    return Grid(title, "num_silos", points)
+    few, many = replace(_FIRST, epsilon=epsilon), replace(_FIRST, epsilon=epsilon, rows=200)
+    points = [(replace(few, num_silos=silos), _FEW) for silos in (1, 5, 20)]
+    points += [(replace(many, num_silos=silos), _MANY) for silos in (100, 300, 1000, 3000)]
+    return Grid(title, "num_silos", tuple(points))
 
 
 _LINEAR, _LOGISTIC = (0.8, 2.0, 3.5, 5.0), (2.0, 5.0, 10.0)
@@ -278,8 +276,8 @@ GRIDS: dict[str, Grid] = {
     "ii-logistic": _over_epsilon(
         "(ii) logistic", replace(_SECOND, link="logistic"), _LOGISTIC, _CENTRAL
     ),
-    "silos": _over_silos("silos of 200 records, d=1000, s=10, epsilon 2", 2.0),
-    "silos-4": _over_silos("the same, epsilon 4", 4.0),
+    "silos": _over_silos("epsilon 2: up to 20 silos of 800 records, more of 200", 2.0),
+    "silos-4": _over_silos("epsilon 4: the same", 4.0),
     "names": _over_epsilon("27,405 first names, d=2000, s=10", _NAMES, (0.25, 0.5, 1, 2), _REAL),
     "digits": _over_epsilon("1,437 digits, d=2081, s=10", _DIGITS, _LOGISTIC, _REAL),
 }
