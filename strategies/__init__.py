@@ -10,6 +10,7 @@ from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
+from .sparse_mean import SparseMean
 from .sparse_regression import SparseRegression
 from .sparse_result import SparseResult
 from .two_round_regression import TwoRoundRegression
@@ -31,6 +32,7 @@ __all__ = [
     "Outcome",
     "PrivacySpent",
     "Result",
+    "SparseMean",
     "SparseRegression",
     "SparseResult",
     "Step",

@@ -113,10 +113,10 @@ class SelectedRegression(LdpStrategy[LinearResult]):
 
     def protocol(self) -> Protocol:
         """Buy the scale, let half of the users vote, let the others estimate."""
+        notes: list[str] = []
         scale = self.target_scale
         if scale is None:
-            scale = yield from self._buy_scale()
-        notes: list[str] = []
+            scale = yield from self._buy_scale(notes)
         selected = np.arange(self.dim)
         # Users with many more rows than there are features can estimate all of them.
         if self.method == "paper" or 3 * self.dim > self.samples_per_user:
@@ -131,9 +131,10 @@ class SelectedRegression(LdpStrategy[LinearResult]):
             notes.append("No coefficient clears the noise: zero is returned.")
         return Fit(scale * coef, np.where(coef != 0, scale * std_error, 0.0), notes)
 
-    def _buy_scale(self) -> Generator[Ask, Estimate, float]:
+    def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
         cohorts = scale_cohorts(self, self.epsilon)
         scale = yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user)
+        notes += scale.doubts("target_scale")
         return scale.value
 
     def _vote(self, cohort: Cohort, notes: list[str]) -> Generator[Ask, Estimate, Integers]:

@@ -10,6 +10,7 @@ depend, to the last bit, on which other users are in the batch (see :mod:`.rows`
 from collections.abc import Mapping
 
 from .items import ITEMS
+from .labels import LABELS
 from .means import MEANS
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
@@ -26,6 +27,7 @@ _ROTATED = {
 STATISTICS: Mapping[str, Statistic] = {
     **REGRESSION,
     **SELECTION,
+    **LABELS,
     **MEANS,
     **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
     **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
