@@ -38,7 +38,14 @@ PROTOCOLS = [
         "user-level, pure epsilon",
         "8 (a scale, a vote, 6 waves); 7 with a declared scale or few features",
         "1; votes some bytes",
-        "sparse linear regression, many records per user, sparsity and sizes unknown",
+        "sparse linear or logistic regression, many records per user, sparsity and sizes unknown",
+    ),
+    Protocol(
+        "SparseMean",
+        "user-level, pure epsilon",
+        "8 (a scale, a vote, 6 waves); 7 with a declared scale or few features",
+        "1; votes some bytes",
+        "mean of a long vector most of which is zero, one or several records per user",
     ),
     Protocol(
         "LdpFedAvg",
@@ -106,8 +113,8 @@ def _audited_heavy_hitters(
 
 
 def _normal_users(dim: int, rows: int) -> Users:
-    """Return 3,000 users whose targets are their first feature."""
-    user = np.repeat(np.arange(3000), rows)
+    """Return 4,000 users whose targets are their first feature."""
+    user = np.repeat(np.arange(4000), rows)
     states = derive(0, np.arange(len(user), dtype=np.uint64))
     features = KeyedRandom(states).normals((len(user), dim))
     return Users.from_rows(features, features[:, 0], user)
@@ -164,18 +171,27 @@ def _audited_multi_round(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrateg
 def _audited_sparse_regression(
     dim: int, epsilon: float
 ) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
-    """Yield a run that buys the scale, lets users vote, and ends with two waves."""
+    """Yield a run that buys the scale, lets users vote, and ends with two waves; and classes."""
     from .strategies import SparseRegression
 
-    rows, users = 2, 4000
-    features = KeyedRandom(derive(0, np.arange(users * rows))).normals((users * rows, dim))
-    offsets = rows * np.arange(users + 1)
-    strategy = SparseRegression(dim, epsilon=epsilon, samples_per_user=rows, num_waves=2)
-    yield strategy, Users(features, features[:, 0], offsets)
+    users = _normal_users(dim, 2)
+    for link in ("identity", "logistic"):
+        yield (
+            SparseRegression(dim, epsilon=epsilon, samples_per_user=2, link=link, num_waves=2),
+            users,
+        )
+
+
+def _audited_sparse_mean(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield a run that buys the scale, lets users vote, and ends with two waves."""
+    from .strategies import SparseMean
+
+    yield SparseMean(dim, epsilon=epsilon, num_waves=2), _normal_users(dim, 2)
 
 
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
+    "sparse-mean": _audited_sparse_mean,
     "ldp-iht": _audited_ldp_iht,
     "heavy-hitters": _audited_heavy_hitters,
     "user-level-mean": _audited_user_level_mean,

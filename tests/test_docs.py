@@ -68,3 +68,13 @@ def test_the_sparse_regression_example():
     names = {"users": Users(x, x[:, 7] + x[:, 9], 30 * np.arange(401))}
     exec(example[1], names)
     assert names["result"].support.tolist() == [7, 9]
+
+
+def test_the_sparse_mean_example():
+    text = (DOCS / "sparse-mean.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    x = np.random.default_rng(0).standard_normal((400 * 30, 256))
+    x[:, [7, 9]] += 1.0
+    names = {"users": Users(x, x[:, 0], 30 * np.arange(401))}
+    exec(example[1], names)
+    assert names["result"].support.tolist() == [7, 9]

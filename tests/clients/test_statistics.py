@@ -53,6 +53,21 @@ CASES = {
     ),
     "mean": ({"centre": THETA}, {}),
     "mean on a support": ({"centre": THETA, "coordinates": np.array([5, 1])}, {}),
+    "weighted_mean": (
+        {"centre": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
+        {},
+    ),
+    "outstanding_features": ({}, {"set_size": 3.0}),
+    "labelled_correlated_features": ({}, {"set_size": 3.0}),
+    "labelled_correlated_features by ridge": ({}, {"set_size": 3.0, "ridge": 0.5}),
+    "labelled_lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
+    "labelled_post_lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
+    "labelled_pursued_features": ({}, {"set_size": 2.0}),
+    "label_coefficients": ({"theta": THETA, "weights": 1 + THETA**2}, {"ridge": 0.3}),
+    "label_coefficients on a support": (
+        {"theta": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
+        {"ridge": 0.3},
+    ),
     "distance_scale": ({"centre": THETA}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
     "rotated_mean": (
         {"centre": 0 * THETA, "signs": SIGNS, "midpoints": np.linspace(-1, 2, 8)},
@@ -107,6 +122,21 @@ def naive(case, x, y):
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
+    if case == "weighted_mean":
+        return arrays["weights"] * (sum(x) / len(x) - THETA if len(x) else THETA * np.nan)[[5, 1]]
+    if case == "outstanding_features":
+        squares = (x**2).sum(axis=0)
+        typical = squares.mean() / max(len(x), 1)
+        own = np.sqrt((squares + 4 * typical) / (len(x) + 4))
+        order = np.argsort(-np.abs(x.sum(axis=0) / own), kind="stable")[:3] if len(x) else [-1] * 3
+        return sorted(order)
+    if case.startswith("label"):
+        labels = np.array([1.0 if target > 0 else -1.0 for target in y])
+        if case.startswith("labelled_"):
+            return naive(case.removeprefix("labelled_"), x, labels)
+        residual = standardised(labels - np.tanh(x @ THETA / 2))
+        wanted = arrays.get("coordinates", np.arange(DIM))
+        return arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3)
     if case.split()[0] == "mean":
         mean = sum(x) / len(x) - THETA if len(x) else np.full(DIM, np.nan)
         return mean[arrays.get("coordinates", np.arange(DIM))]
