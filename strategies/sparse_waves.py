@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
-_SURELY = 3.3  # times the voters that usually find a coefficient find it nearly always
+_SURELY = 4  # times the voters that usually find a coefficient find it nearly always
 _CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
 _NEGLIGIBLE = 1e-3  # of the largest share of information
 _CLIP = 1.0  # radius over the root mean square length of a user's vector

@@ -55,7 +55,7 @@ def test_one_row_per_user_is_enough_if_it_stands_out():
 
 
 def test_nothing_is_found_where_nothing_is_and_it_is_said_what_it_would_take():
-    users, mean = make_users(400, 20, 128, 0, size=0.0)
+    users, _ = make_users(400, 20, 128, 0, size=0.0)
     result = fit(users, 128, 0)
     assert not len(result.support) and np.linalg.norm(result.coef) < 0.05
     assert "twice the standard deviation of users' means" in result.notes[0]
