@@ -23,7 +23,7 @@ from .exchange import Ask
 from .population import Cohort
 from .result import Fit, LinearResult
 from .selectors import SELECTORS
-from .set_vote import best_vote
+from .set_vote import best_vote, typical_score
 from .target_scale import buy_target_scale, scale_cohorts
 from .thresholding import keep_above, keep_largest
 
@@ -147,7 +147,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         paper = self.method == "paper"
         oracle = SubsetSelection(self.epsilon, self.dim)
         if not paper:
-            oracle = best_vote(self.epsilon, self.dim)
+            oracle = best_vote(self.epsilon, self.dim, typical_score(self.samples_per_user))
         answer = yield Ask(cohort, statistic, oracle, {}, {"set_size": oracle.set_size, **params})
         noise = math.sqrt(oracle.variance_at(oracle.set_size / self.dim) / answer.count)
         order = np.argsort(-answer.mean, kind="stable")

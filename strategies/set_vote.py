@@ -13,7 +13,7 @@ from ldp_flower.randomizers import SubsetSelection
 Floats = NDArray[np.float64]
 
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-_TYPICAL_SCORE = 1.75  # standard deviations by which a typical local score stands out
+_TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
 # A local score stands out by so many times the square root of a user's rows times the
 # coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
 # which coefficients are not zero, and little about their sizes.
@@ -52,15 +52,20 @@ def information(oracle: SubsetSelection, score: float) -> float:
     return (math.sqrt(with_) - math.sqrt(without)) ** 2
 
 
-def best_vote(epsilon: float, dim: int) -> SubsetSelection:
-    """Return the set vote that tells typical features from the others best."""
+def typical_score(samples_per_user: int) -> float:
+    """Return by how many standard deviations a typical coefficient stands out for one user."""
+    return math.sqrt(samples_per_user) * _TYPICAL
+
+
+def best_vote(epsilon: float, dim: int, score: float) -> SubsetSelection:
+    """Return the set vote that tells features with these local scores from the others best."""
     oracles = [SubsetSelection(epsilon, dim, k) for k in _SET_SIZES if k <= max(1, dim // 8)]
-    return max(oracles, key=lambda oracle: information(oracle, _TYPICAL_SCORE))
+    return max(oracles, key=lambda oracle: information(oracle, score))
 
 
 def enough_voters(epsilon: float, dim: int, score: float) -> int:
     """Return how many voters tell a coefficient with these local scores from zero."""
-    return math.ceil(_CLEAR / information(best_vote(epsilon, dim), score))
+    return math.ceil(_CLEAR / information(best_vote(epsilon, dim, score), score))
 
 
 def needed_for_selection(what: str, epsilon: float, dim: int, score: float, num_users: int) -> str:

@@ -14,7 +14,7 @@ from .logistic_view import as_logistic, logistic_std_error, logistic_unexplained
 from .question import Question
 from .ridge_shrinkage import ridge_moments
 from .selectors import SELECTORS
-from .set_vote import needed_for_selection
+from .set_vote import needed_for_selection, typical_score
 from .sparse_waves import SparseWaves
 from .spike_and_slab import Posterior
 from .target_scale import TargetScale, buy_target_scale, scale_cohorts
@@ -23,8 +23,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LINKS = ("identity", "logistic")
-_TYPICAL = 0.175  # size of a coefficient, in units of the targets' scale
-_WORTH_SHOWING = 0.2
+_WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
 _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
 
@@ -133,7 +132,7 @@ class SparseRegression(SparseWaves):
 
     @property
     def _score(self) -> float:
-        return math.sqrt(self.samples_per_user) * _TYPICAL
+        return typical_score(self.samples_per_user)
 
     @property
     def _few(self) -> bool:

@@ -144,7 +144,7 @@ class SparseWaves(LdpStrategy[SparseResult]):
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
     def _vote(self, cohort: Cohort) -> Generator[Ask, Estimate, Vote]:
-        oracle = best_vote(self.epsilon, self.dim)
+        oracle = best_vote(self.epsilon, self.dim, self._score)
         question = self._selection(oracle.set_size)
         answer = yield Ask(cohort, question.statistic, oracle, question.arrays, question.params)
         counts = np.rint(oracle.support(answer))

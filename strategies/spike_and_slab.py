@@ -18,7 +18,8 @@ from .set_vote import Vote
 
 Floats = NDArray[np.float64]
 
-_LEAST_SCORE = 0.2  # smallest b, in standard deviations of one user's estimate
+# The smallest b, at most; and in standard deviations of one user's estimate.
+_SMALLEST, _LEAST_SCORE = 0.02, 0.2
 _LARGEST, _NUM_SIZES = 0.6, 16  # of b
 _SPREAD = 0.4  # standard deviation of a coefficient around its typical size, over the size
 _OUTLYING = 0.01  # probability that a coefficient has any size instead
@@ -102,7 +103,8 @@ def posterior(evidence: Evidence) -> Posterior:
     normal = weighted[:, None] * values - precision[:, None] * values**2 / 2
     shares = np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5)
     shares = np.unique(shares)
-    sizes = np.geomspace(_LEAST_SCORE / math.sqrt(evidence.rows), _LARGEST, _NUM_SIZES)
+    smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(evidence.rows))
+    sizes = np.geomspace(smallest, _LARGEST, _NUM_SIZES)
     slabs = _slabs(values, sizes)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):

@@ -95,10 +95,10 @@ def test_a_vote_has_the_law_that_it_is_read_by():
 
 def test_the_best_vote_is_the_most_informative():
     for epsilon in (1.0, 4.0, 8.0):
-        best = best_vote(epsilon, 256)
+        best = best_vote(epsilon, 256, 1.75)
         others = [SubsetSelection(epsilon, 256, k) for k in (1, 2, 4, 8)]
         assert information(best, 1.75) >= max(information(oracle, 1.75) for oracle in others)
-    assert information(best_vote(4.0, 256), 3.0) > information(best_vote(4.0, 256), 1.0)
+    assert information(best_vote(4.0, 256, 1.75), 3.0) > information(best_vote(4.0, 256, 1.75), 1.0)
 
 
 def test_water_filling_is_the_minimum():
