@@ -14,7 +14,8 @@ from ldp_flower.messages import CENSUS, QUERY, MessageError, Query
 from ldp_flower.users import Users
 
 from .node import Refusal, Seed, Terms, operators_ledger, reply_with
-from .respond import UsersNode, respond
+from .respond import respond
+from .values import UsersNode
 
 LoadUsers = Callable[[Context], Users | GeneratedUsers]
 
@@ -56,7 +57,8 @@ class LdpClientApp(ClientApp):
     -----
     In a deployment ``node_config`` (set by the node's operator) must hold
     ``max-epsilon`` and ``ledger-path``, and may hold ``max-delta``,
-    ``allow-inexact`` and ``max-rows``. Nothing in a message or in ``run_config``
+    ``allow-inexact``, ``max-rows``, ``unit``, ``num-records`` and ``features-public``
+    (see :class:`~ldp_flower.PrivacyPolicy`). Nothing in a message or in ``run_config``
     is consulted about privacy.
 
     Guarantee
@@ -72,7 +74,11 @@ class LdpClientApp(ClientApp):
     4. The spend and the reply are on the ledger before the reply is sent; the same
        query gets the same bytes again.
     5. The handlers never raise, and error replies are fixed texts or about the query.
-    6. This is per user per ledger: one person under two ids, or on two operators'
+    6. Where the operator protects single records of silos (``unit`` "record"), 1 and 3 are
+       about each record instead, whatever the silo's other records are.
+    7. Where the operator has declared everything but the targets public
+       (``features-public``), it may be sent as it is, and 1 is about the targets.
+    8. This is per user per ledger: one person under two ids, or on two operators'
        ledgers, spends twice. How long a reply takes is not covered.
     """
 

@@ -19,7 +19,9 @@ from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
 
 Seed = int | Callable[[Context], int | None] | None
 
-_UNLIMITED = PrivacyPolicy(float("inf"), max_delta=0.5, allow_inexact=True)
+_UNLIMITED = PrivacyPolicy(
+    float("inf"), max_delta=0.5, allow_inexact=True, unit="record", features_public=True
+)
 
 
 class Refusal(Exception):
@@ -164,7 +166,7 @@ class Node:
         Refusal
             If the query addresses nobody, or no addressed user can afford it.
         """
-        cost, policy = Cost.of(query.randomizer), self.terms.policy
+        cost, policy = Cost.of(query.randomizer, query.salt), self.terms.policy
         slots = self.keys.addressed(query.salt, query.low, query.high)
         if not len(slots):
             raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")

@@ -1,35 +1,15 @@
 """From a query to a report: check, compute, randomise, commit. The reply comes after."""
 
-import logging
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.generated import GeneratedUsers
 from ldp_flower.messages import MessageError, Query, Report
-from ldp_flower.randomizers import Summary
-from ldp_flower.users import Users
+from ldp_flower.randomizers import RecordMechanism, Summary
 
-from .node import Node, Refusal
+from .node import Refusal
+from .silos import of_silos
 from .statistics import STATISTICS, Statistic
-
-# Users are taken in runs of this many. Their number is public; their rows are not,
-# and must not decide in which order reports are added up.
-_CHUNK = 1024
-
-
-@dataclass(frozen=True)
-class UsersNode(Node):
-    """A node with rows of users to answer from.
-
-    Attributes
-    ----------
-    users : Users or GeneratedUsers
-        The users of the node.
-    """
-
-    users: Users | GeneratedUsers
+from .values import CHUNK, UsersNode, values_of
 
 
 def respond(node: UsersNode, query: Query) -> Report:
@@ -43,6 +23,10 @@ def respond(node: UsersNode, query: Query) -> Report:
         If the query is malformed or forbidden, or no addressed user can afford it.
     """
     statistic = _checked(node, query)
+    if isinstance(query.randomizer, RecordMechanism):
+        if statistic.public is not None:
+            raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
+        return node.answer_once(query, lambda slots: of_silos(node, query, statistic, slots))
     return node.answer_once(query, lambda slots: _randomised(node, query, statistic, slots))
 
 
@@ -55,53 +39,40 @@ def _checked(node: UsersNode, query: Query) -> Statistic:
     except MessageError as error:
         raise Refusal.malformed(error) from error
     node.terms.check(query.randomizer)
+    if statistic.public is not None and not node.terms.policy.features_public:
+        raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")
     return statistic
 
 
 def _randomised(
     node: UsersNode, query: Query, statistic: Statistic, slots: NDArray[np.int64]
 ) -> Report:
-    """Return single reports, or their sums where those are shorter: post-processing."""
+    """Return single reports, or their sums where those are shorter: post-processing.
+
+    With single reports goes what the statistic needs of the users' public data.
+    """
     randomizer = query.randomizer
-    summarised = randomizer.summable and (
-        len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8
+    # A public block tells rows apart, so reports that go with it are not added up.
+    summarised = (
+        statistic.public is None
+        and randomizer.summable
+        and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
-    parts = []
+    parts, blocks = [], []
     summary = Summary.empty(randomizer.size if summarised else 0)
-    for start in range(0, len(slots), _CHUNK):
-        chunk = slots[start : start + _CHUNK]
+    for start in range(0, len(slots), CHUNK):
+        chunk = slots[start : start + CHUNK]
         coins = node.keys.coins(query.salt, query.step, chunk)
-        values = _values(node, query, statistic, chunk)
+        values = values_of(node.take, chunk, query, statistic)
         randomness = node.private_randomness(query.step, chunk)
         reports = randomizer.randomize(values, randomness, coins)
         if summarised:
             summary += randomizer.summarize(reports, coins)
         else:
             parts.append(reports)
+        if statistic.public is not None:
+            blocks.append(statistic.public(node.take(chunk), query.params))
     if summarised:
         return Report.of_summary(summary)
-    return Report.of_reports(slots, np.concatenate(parts))
-
-
-def _values(
-    node: UsersNode, query: Query, statistic: Statistic, slots: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the users' values; whatever goes wrong with data stays on this side.
-
-    A value that cannot be computed becomes NaN, which the randomizer takes for the
-    centre of its domain: the reply looks like any other, and the log tells the operator.
-    """
-    logger = logging.getLogger(__name__)
-    try:
-        users = node.users.take(slots, node.terms.policy.max_rows)
-        with np.errstate(all="ignore"):
-            values = statistic.compute(users, query.arrays, query.params)
-    except Exception:
-        if len(slots) > 1:  # one user's data must not cost the others their answer
-            each = [_values(node, query, statistic, slots[i : i + 1]) for i in range(len(slots))]
-            return np.concatenate(each)
-        logger.exception("Statistic %s failed for a user, who reports a centre.", query.statistic)
-        return np.full((1, query.randomizer.width), np.nan)
-    if bad := int((~np.isfinite(values).all(axis=1)).sum()):
-        logger.warning("%d users have data that are not finite and report a centre.", bad)
-    return values
+    public = np.concatenate(blocks) if blocks else None
+    return Report.of_reports(slots, np.concatenate(parts), public)

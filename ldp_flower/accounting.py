@@ -11,15 +11,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from .randomizers.gaussian import gaussian_delta, surely_at_most
+from .randomizers.zcdp import zcdp_epsilon, zcdp_rho
 from .validation import check_fraction, check_integer, check_positive
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+__all__ = [
+    "Event",
+    "GaussianEvent",
+    "RandomizedResponseEvent",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "shuffled_epsilon",
+    "total_epsilon",
+    "total_mu",
+    "total_over_cohorts",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]
 
 _PLD_INTERVAL = 1e-4
 _PLD_POINTS = 1e6  # so many points of a privacy loss distribution fit in time and memory
@@ -40,41 +53,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     while not surely_at_most(epsilon, mu, delta):
         epsilon += 1e-9 * (1 + epsilon)
     return epsilon
-
-
-# -------------------------------------------------------------------------------- zCDP
-
-# Any order gives a valid bound; a grid this fine is within 1e-4 of the best.
-_ORDERS_LESS_ONE = np.exp(np.linspace(-6.0, 25.0, 20_000))
-
-
-def _zcdp_offsets(delta: float) -> NDArray[np.float64]:
-    excess = _ORDERS_LESS_ONE
-    log_factor = (1 + excess) * np.log(excess / (1 + excess)) - np.log(excess)
-    return np.asarray((log_factor - math.log(delta)) / excess)
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return an epsilon for which rho-zCDP implies (epsilon, delta).
-
-    Notes
-    -----
-    Source: Canonne, Kamath & Steinke (2020), Proposition 12: for every order a > 1,
-    delta = exp((a - 1) (a rho - epsilon)) / (a - 1) * (1 - 1/a)**a, solved for epsilon.
-    """
-    check_positive("rho", rho)
-    check_fraction("delta", delta)
-    return max(0.0, float(np.min((1 + _ORDERS_LESS_ONE) * rho + _zcdp_offsets(delta))))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho for which :func:`zcdp_epsilon` is at most ``epsilon``."""
-    check_positive("epsilon", epsilon)
-    check_fraction("delta", delta)
-    rho = float(np.max((epsilon - _zcdp_offsets(delta)) / (1 + _ORDERS_LESS_ONE)))
-    if rho <= 0:
-        raise ValueError(f"Expected a larger epsilon or delta, got {epsilon} and {delta}.")
-    return rho * (1 - 1e-12)
 
 
 # -------------------------------------------------------------------------- composition

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
-from .randomizers import Randomizer
-from .validation import check_integer
+from .randomizers import Randomizer, RecordMechanism
+from .validation import check_choice, check_integer
+
+#: What a policy's limits are about: everything of a user, or each record of a silo.
+UNITS = ("user", "record")
 
 
 @dataclass(frozen=True)
@@ -19,19 +22,32 @@ class Cost:
         Sum of the epsilons.
     delta : float
         Sum of the deltas.
+    plan : str or None (default: None)
+        Name of the plan of several reports that this is the cost of, all together: it is
+        paid with the plan's first report.
+    steps : int (default: 1)
+        Number of reports of the plan.
     """
 
     epsilon: float
     delta: float = 0.0
+    plan: str | None = None
+    steps: int = 1
 
     def __post_init__(self) -> None:
         if not (0 <= self.epsilon < math.inf and 0 <= self.delta < 1):
             raise ValueError(f"Expected a finite privacy cost, got {self}.")
 
     @classmethod
-    def of(cls, randomizer: Randomizer) -> Self:
-        """Return the cost of one report, read off the mechanism itself."""
-        return cls(randomizer.epsilon, randomizer.delta)
+    def of(cls, randomizer: Randomizer, salt: int = 0) -> Self:
+        """Return the cost of one report, read off the mechanism itself.
+
+        Plans of runs with another ``salt`` are other plans.
+        """
+        if not isinstance(randomizer, RecordMechanism):
+            return cls(randomizer.epsilon, randomizer.delta)
+        plan = f"{salt} {randomizer.plan}"
+        return cls(randomizer.epsilon, randomizer.delta, plan, randomizer.steps)
 
 
 @dataclass(frozen=True)
@@ -49,27 +65,44 @@ class PrivacyPolicy:
         in real arithmetic only.
     max_rows : int, optional
         Largest number of rows used per user (the first ones); by default all.
+    unit : {"user", "record"} (default: "user")
+        What the limits are about: all data of a user, or, where the users of a node are
+        silos (hospitals), each single record of a silo. With ``"user"``, mechanisms that
+        protect single records are refused.
+    num_records : int, optional
+        Number of records of a silo, which becomes public: the first so many are used. No
+        guarantee rests on it. A deployment that protects records needs it; in simulation
+        it is by default their true number.
+    features_public : bool (default: False)
+        Whether everything but the targets is public (and how many rows a user has), so that
+        protocols that protect targets only may send it as it is.
 
     Raises
     ------
     ValueError
-        If a limit is negative or not a number.
+        If a limit is negative or not a number, or a unit is not known.
     """
 
     max_epsilon: float
     max_delta: float = 0.0
     allow_inexact: bool = False
     max_rows: int | None = None
+    unit: str = "user"
+    num_records: int | None = None
+    features_public: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.max_epsilon, bool) or not self.max_epsilon > 0:
             raise ValueError(f"Expected max_epsilon > 0, got {self.max_epsilon}.")
         if not 0 <= self.max_delta < 1:
             raise ValueError(f"Expected 0 <= max_delta < 1, got {self.max_delta}.")
-        if not isinstance(self.allow_inexact, bool):
-            raise ValueError(f"Expected allow_inexact true or false, got {self.allow_inexact}.")
-        if self.max_rows is not None:
-            check_integer("max_rows", self.max_rows, 1)
+        for name in ("allow_inexact", "features_public"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"Expected {name} true or false, got {getattr(self, name)}.")
+        for name in ("max_rows", "num_records"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        check_choice("unit", self.unit, UNITS)
 
     @classmethod
     def from_node_config(cls, node_config: Mapping[str, object]) -> Self | None:
@@ -95,8 +128,11 @@ class PrivacyPolicy:
         for name in ("max_epsilon", "max_delta"):
             if name in given and not isinstance(given[name], int | float):
                 raise ValueError(f"Expected a number for {name}, got {given[name]!r}.")
-        if "max_rows" in given and type(given["max_rows"]) is not int:
-            raise ValueError(f"Expected an integer for max_rows, got {given['max_rows']!r}.")
+        for name in ("max_rows", "num_records"):
+            if name in given and type(given[name]) is not int:
+                raise ValueError(f"Expected an integer for {name}, got {given[name]!r}.")
+        if given.get("unit") == "record" and "num_records" not in given:
+            raise ValueError("Expected num_records, the public number of a silo's records.")
         return cls(**given)  # type: ignore[arg-type]
 
     def tightened_by(self, other: "PrivacyPolicy | None") -> "PrivacyPolicy":
@@ -109,6 +145,9 @@ class PrivacyPolicy:
             min(self.max_delta, other.max_delta),
             self.allow_inexact and other.allow_inexact,
             min(rows, default=None),
+            "record" if self.unit == other.unit == "record" else "user",
+            self.num_records,
+            self.features_public and other.features_public,
         )
 
     def allows(self, randomizer: Randomizer) -> bool:
@@ -116,6 +155,7 @@ class PrivacyPolicy:
         cost = Cost.of(randomizer)
         return (
             (randomizer.exact or self.allow_inexact)
+            and (self.unit == "record" or not isinstance(randomizer, RecordMechanism))
             and cost.epsilon <= self.max_epsilon
             and cost.delta <= self.max_delta
         )

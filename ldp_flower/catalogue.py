@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .audit import extreme_holders
+from .audit import extreme_holders, extreme_users
 from .randomness import KeyedRandom, derive
 from .users import Users
 
@@ -82,11 +82,39 @@ PROTOCOLS = [
         "1; votes up to the number of features in bits",
         "comparison with Ma, Jia & Yang (2024); users with few records each",
     ),
+    Protocol(
+        "NonInteractiveIht",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1",
+        "1-2; paper: 4 a feature",
+        "sparse linear regression in one round",
+    ),
+    Protocol(
+        "LabelLdpIht",
+        "labels only, pure epsilon or (epsilon, delta)",
+        "1, or 2 with a bought scale",
+        "4 a label (a bit: 1), and the public features",
+        "sparse linear regression where features are public and answers are not",
+    ),
+    Protocol(
+        "DpIht",
+        "record-level in silos, (epsilon, delta)",
+        "50, all silos in each",
+        "4 a feature",
+        "sparse linear or logistic regression over silos with many records each",
+    ),
+    Protocol(
+        "PeelingDpIht",
+        "record-level in silos, (epsilon, delta)",
+        "3, all silos in each",
+        "8 a coefficient",
+        "the same with very many features and one or few silos",
+    ),
 ]
 
 
 def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
-    """Yield the variants for one and for several records per user, each with a population."""
+    """Yield the variants for one record per user, with all links, and for several."""
     from .strategies import LdpIht
 
     for rows in (1, 5):
@@ -94,8 +122,10 @@ def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[An
         features = KeyedRandom(derive(0, np.arange(len(user), dtype=np.uint64))).normals(
             (len(user), dim)
         )
-        strategy = LdpIht(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows)
-        yield strategy, Users.from_rows(np.sign(features), np.sign(features[:, 0]), user)
+        users = Users.from_rows(np.sign(features), np.sign(features[:, 0]), user)
+        yield LdpIht(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows), users
+        for link in ("logistic", "cosine") if rows == 1 else ():
+            yield LdpIht(dim, sparsity=1, epsilon=epsilon, link=link), users
 
 
 def _audited_heavy_hitters(
@@ -189,6 +219,55 @@ def _audited_sparse_mean(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrateg
     yield SparseMean(dim, epsilon=epsilon, num_waves=2), _normal_users(dim, 2)
 
 
+def _audited_non_interactive(
+    dim: int, epsilon: float
+) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods."""
+    from .strategies import NonInteractiveIht
+
+    for method, delta in (("auto", 0.0), ("paper", 1e-3)):
+        strategy = NonInteractiveIht(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
+        yield strategy, _normal_users(dim, 1)
+
+
+def _audited_labels(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield all mechanisms, with a declared and a bought bound, for one label and for two."""
+    from .strategies import LabelLdpIht
+
+    for options in (
+        {"label_bound": 1.0},
+        {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
+        {"delta": 1e-3},
+    ):
+        yield LabelLdpIht(dim, sparsity=1, epsilon=epsilon, **options), _normal_users(dim, 2)
+
+
+def _silo(features: np.ndarray, targets: np.ndarray) -> Users:
+    return Users(features, targets, np.array([0, len(features)]))
+
+
+def _audited_silos(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield plans of one step: there the whole budget can be measured in one report."""
+    from .strategies import DpIht, PeelingDpIht
+
+    draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
+    common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
+    silo = _silo(draws, np.sign(draws[:, 0]))
+    for link in ("logistic", "identity"):
+        yield DpIht(dim, link=link, residual_bound=1.0, **common), silo
+        yield PeelingDpIht(dim, link=link, target_scale=1.0, **common), silo
+
+
+def _extreme_silos(num_features: int) -> dict[str, Users]:
+    """Return silos of three records, two of which are the same in all."""
+    same = np.eye(num_features)[[0, 1]]
+    return {
+        name: _silo(np.concatenate([same, user.features]), np.append([1.0, 0.0], user.targets))
+        for name, user in extreme_users(num_features).items()
+        if len(user.features) == 1
+    }
+
+
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
     "sparse-mean": _audited_sparse_mean,
@@ -197,6 +276,9 @@ AUDITED = {
     "user-level-mean": _audited_user_level_mean,
     "two-round": _audited_two_round,
     "multi-round": _audited_multi_round,
+    "non-interactive": _audited_non_interactive,
+    "labels": _audited_labels,
+    "silos": _audited_silos,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.
-CANDIDATES = {"heavy-hitters": extreme_holders}
+CANDIDATES = {"heavy-hitters": extreme_holders, "silos": _extreme_silos}

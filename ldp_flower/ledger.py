@@ -4,6 +4,9 @@ One transaction debits the users and stores the encoded reply, before anything i
 sent. So a reply is never sent without its cost on the ledger, and the same query
 asked again (after a lost reply, a time-out, a crashed server) gets the stored
 bytes at no further cost.
+
+A plan of several reports is paid as a whole with its first one; the ledger counts the
+reports and gives no more of them than were paid.
 """
 
 import sqlite3
@@ -52,12 +55,15 @@ class Ledger(ABC):
         """
 
 
-def _affordable(spent: NDArray[np.float64], cost: Cost, policy: PrivacyPolicy) -> Allowed:
+def _affordable(
+    spent: NDArray[np.float64], used: NDArray[np.int64], cost: Cost, policy: PrivacyPolicy
+) -> Allowed:
+    """Whether users can pay who spent so much and had so many reports of the cost's plan."""
     epsilon, delta = spent
     # No tolerance: three times 0.1 does not fit into 0.3, which is the safe side.
     total_epsilon, total_delta = epsilon + cost.epsilon, delta + cost.delta
     within = (total_epsilon <= policy.max_epsilon) & (total_delta <= policy.max_delta)
-    return np.asarray(within)
+    return np.asarray(np.where(used > 0, used < cost.steps, within))
 
 
 class StateLedger(Ledger):
@@ -76,13 +82,20 @@ class StateLedger(Ledger):
     def __init__(self, state: RecordDict, num_users: int, name: str = "ldp") -> None:
         self._state = state
         self._spent_name, self._replies_name = f"{name}-spent", f"{name}-replies"
+        self._plans_name = f"{name}-plans"
         if self._spent_name not in state:
             state[self._spent_name] = ArrayRecord([np.zeros((2, num_users))])
             state[self._replies_name] = ConfigRecord()
+            state[self._plans_name] = ConfigRecord()
 
     def _spent(self) -> NDArray[np.float64]:
         (spent,) = self._state.array_records[self._spent_name].to_numpy_ndarrays()
         return spent
+
+    def _used(self, cost: Cost) -> NDArray[np.int64]:
+        nothing = np.zeros(self._spent().shape[1], np.int64)
+        plans = self._state.config_records[self._plans_name]
+        return nothing if cost.plan is None else np.array(plans.get(cost.plan, nothing), np.int64)
 
     def reply(self, digest: str) -> bytes | None:
         """Return the stored reply to a query, or None if it was never answered."""
@@ -91,7 +104,7 @@ class StateLedger(Ledger):
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
-        return _affordable(self._spent()[:, accounts], cost, policy)
+        return _affordable(self._spent()[:, accounts], self._used(cost)[accounts], cost, policy)
 
     def commit(
         self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
@@ -99,9 +112,13 @@ class StateLedger(Ledger):
         """Debit the users and store the reply."""
         if self.reply(digest) is not None or not self.affordable(accounts, cost, policy).all():
             return False
-        spent = self._spent()
-        spent[:, accounts] += np.array([[cost.epsilon], [cost.delta]])
+        spent, used = self._spent(), self._used(cost)
+        paying = accounts[used[accounts] == 0]
+        spent[:, paying] += np.array([[cost.epsilon], [cost.delta]])
         self._state[self._spent_name] = ArrayRecord([spent])
+        if cost.plan is not None:
+            used[accounts] += 1
+            self._state.config_records[self._plans_name][cost.plan] = used.tolist()
         self._state.config_records[self._replies_name][digest] = reply
         return True
 
@@ -126,7 +143,7 @@ class SqliteLedger(Ledger):
         an empty one: that would forget what users have spent.
     """
 
-    _APPLICATION_ID = 0x1D9F10E4  # marks the file as a ledger of this format
+    _APPLICATION_ID = 0x1D9F10E5  # marks the file as a ledger of this format
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
         self._path = Path(path).expanduser()
@@ -169,6 +186,9 @@ class SqliteLedger(Ledger):
                     digest TEXT PRIMARY KEY, created TEXT DEFAULT CURRENT_TIMESTAMP,
                     content BLOB NOT NULL
                 );
+                CREATE TABLE plan (
+                    user TEXT, plan TEXT, used INTEGER NOT NULL, PRIMARY KEY (user, plan)
+                ) WITHOUT ROWID;
                 PRAGMA application_id={cls._APPLICATION_ID};
                 COMMIT;
                 """
@@ -196,17 +216,37 @@ class SqliteLedger(Ledger):
             raise LedgerError(f"The ledger {self._path} failed: {error}.") from error
 
     @staticmethod
-    def _spent(connection: sqlite3.Connection, accounts: Accounts) -> NDArray[np.float64]:
+    def _columns(
+        connection: sqlite3.Connection, accounts: Accounts, query: str, *given: object
+    ) -> NDArray[np.float64]:
+        """Return two numbers of each account, zero without a row: (2, accounts)."""
         found = {}
         names = [str(account) for account in accounts]
         for start in range(0, len(names), 500):
             some = names[start : start + 500]
             marks = ",".join("?" * len(some))
-            rows = connection.execute(
-                f"SELECT user, epsilon, delta FROM spent WHERE user IN ({marks})", some
-            )
-            found.update({user: (epsilon, delta) for user, epsilon, delta in rows})
+            rows = connection.execute(f"{query} AND user IN ({marks})", [*given, *some])
+            found.update({user: (first, second) for user, first, second in rows})
         return np.array([found.get(name, (0.0, 0.0)) for name in names]).reshape(-1, 2).T
+
+    def _able(
+        self,
+        connection: sqlite3.Connection,
+        accounts: Accounts,
+        cost: Cost,
+        policy: PrivacyPolicy,
+    ) -> Allowed:
+        spent = self._columns(
+            connection, accounts, "SELECT user, epsilon, delta FROM spent WHERE 1"
+        )
+        return _affordable(spent, self._used(connection, accounts, cost), cost, policy)
+
+    def _used(
+        self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost
+    ) -> NDArray[np.int64]:
+        query = "SELECT user, used, 0 FROM plan WHERE plan = ?"
+        found = self._columns(connection, accounts, query, cost.plan)
+        return np.asarray(found[0], np.int64)
 
     def reply(self, digest: str) -> bytes | None:
         """Return the stored reply to a query, or None if it was never answered."""
@@ -219,7 +259,7 @@ class SqliteLedger(Ledger):
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
         with self._open() as connection:
-            return _affordable(self._spent(connection, accounts), cost, policy)
+            return self._able(connection, accounts, cost, policy)
 
     def commit(
         self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
@@ -228,15 +268,21 @@ class SqliteLedger(Ledger):
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
             answered = connection.execute("SELECT 1 FROM reply WHERE digest = ?", (digest,))
-            spent = self._spent(connection, accounts)
-            if answered.fetchone() or not _affordable(spent, cost, policy).all():
+            if answered.fetchone() or not self._able(connection, accounts, cost, policy).all():
                 connection.execute("ROLLBACK")
                 return False
+            paying = accounts[self._used(connection, accounts, cost) == 0]
             connection.executemany(
                 "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
                 "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",
-                [(str(account), cost.epsilon, cost.delta) for account in accounts],
+                [(str(account), cost.epsilon, cost.delta) for account in paying],
             )
+            if cost.plan is not None:
+                connection.executemany(
+                    "INSERT INTO plan VALUES (?, ?, 1) ON CONFLICT (user, plan) DO UPDATE SET "
+                    "used = used + 1",
+                    [(str(account), cost.plan) for account in accounts],
+                )
             connection.execute("INSERT INTO reply (digest, content) VALUES (?, ?)", (digest, reply))
             connection.execute("COMMIT")
         return True

@@ -210,15 +210,22 @@ class Report:
     Attributes
     ----------
     arrays : mapping of str to ndarray
-        ``slots`` and ``reports``, or ``count``, ``sum`` and ``sum_of_squares``.
+        ``slots`` and ``reports``, with ``public`` if the statistic sends public data of
+        the same users; or ``count``, ``sum`` and ``sum_of_squares``.
     """
 
     arrays: Arrays
 
     @classmethod
-    def of_reports(cls, slots: NDArray[np.int64], reports: NDArray[Any]) -> "Report":
-        """Return the single reports of the users in ``slots``."""
-        return cls({"slots": slots.astype(np.uint32), "reports": reports})
+    def of_reports(
+        cls,
+        slots: NDArray[np.int64],
+        reports: NDArray[Any],
+        public: NDArray[np.float32] | None = None,
+    ) -> "Report":
+        """Return the single reports of the users in ``slots``, and their public data."""
+        single = {"slots": slots.astype(np.uint32), "reports": reports}
+        return cls(single if public is None else single | {"public": public})
 
     @classmethod
     def of_summary(cls, summary: Summary) -> "Report":
@@ -253,6 +260,7 @@ class Report:
         config, arrays = _from_record_dict(content)
         if config or set(arrays) not in (
             {"slots", "reports"},
+            {"slots", "reports", "public"},
             {"count", "sum", "sum_of_squares"},
         ):
             raise MessageError("Expected single reports or their sums.")

@@ -1,13 +1,17 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
 from .base import LdpStrategy, TooFewReports
+from .dp_iht import DpIht
 from .exchange import Ask
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
+from .label_ldp_iht import LabelLdpIht
 from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
 from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
+from .non_interactive_iht import NonInteractiveIht
+from .peeling_dp_iht import PeelingDpIht
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 from .sparse_mean import SparseMean
@@ -19,17 +23,21 @@ from .user_level_mean import UserLevelMean
 __all__ = [
     "Ask",
     "Cohort",
+    "DpIht",
     "FedAvgResult",
     "Fit",
     "HeavyHitters",
     "HeavyHittersResult",
+    "LabelLdpIht",
     "LdpFedAvg",
     "LdpIht",
     "LdpStrategy",
     "LinearResult",
     "ModelFit",
     "MultiRoundRegression",
+    "NonInteractiveIht",
     "Outcome",
+    "PeelingDpIht",
     "PrivacySpent",
     "Result",
     "SparseMean",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.keys import NodeKeys, Slots
 from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
-from ldp_flower.randomizers import Estimate, Randomizer, Summary
+from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
 from ldp_flower.training import census, with_query
 
@@ -43,6 +43,9 @@ class Ask:
         Public numbers that the statistic needs.
     content : RecordDict, optional
         Records of an app's own that the question rides on, instead of arrays.
+    public : tuple of int, optional
+        Shape of each user's public data, which the statistic sends beside the reports:
+        then the answer is :class:`Answers`, whatever the randomizer.
     """
 
     cohort: Cohort
@@ -51,11 +54,12 @@ class Ask:
     arrays: Arrays = field(default_factory=dict)
     params: dict[str, float] = field(default_factory=dict)
     content: RecordDict | None = None
+    public: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Single reports, from a randomizer whose reports do not add up.
+    """Single reports: of a randomizer whose reports do not add up, or with public data.
 
     Attributes
     ----------
@@ -63,10 +67,13 @@ class Answers:
         The reports.
     coins : ndarray of uint64, shape (users,)
         The public coins that they were made with.
+    public : ndarray of float32, shape (users, *public_shape)
+        The same users' public data, of no columns if none were asked for.
     """
 
     reports: NDArray[np.generic]
     coins: Words
+    public: NDArray[np.float32]
 
     @property
     def count(self) -> int:
@@ -79,7 +86,8 @@ def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent
     # Costs add up where cohorts overlap; the sum is largest at the low end of one.
     places = {ask.cohort.low for ask in asked}
     costs = [
-        [ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high] for at in places
+        _charged([ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high])
+        for at in places
     ]
     return PrivacySpent(
         max(sum(mechanism.epsilon for mechanism in those) for those in costs),
@@ -88,6 +96,19 @@ def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent
         all(ask.randomizer.exact for ask in asked),
         seeded,
     )
+
+
+def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
+    """Leave out those that belong to a plan already paid."""
+    plans = Counter[str]()
+    charged = []
+    for mechanism in mechanisms:
+        if isinstance(mechanism, RecordMechanism):
+            plans[mechanism.plan] += 1
+            if plans[mechanism.plan] % mechanism.steps != 1 % mechanism.steps:
+                continue
+        charged.append(mechanism)
+    return charged
 
 
 class Exchange:
@@ -235,7 +256,7 @@ class Exchange:
                     rejected += 1
                 else:
                     parts.append(part)
-        answer = _together(randomizer, parts)
+        answer = _together(ask, parts)
         return answer, Step(
             number,
             ask.statistic,
@@ -260,7 +281,7 @@ def _checked(
         return None
     randomizer = ask.randomizer
     if "reports" not in arrays:
-        if not randomizer.summable:
+        if ask.public is not None or not randomizer.summable:
             return None
         count = arrays["count"]
         if count.shape != (1,) or not 1 <= count[0] <= len(slots):
@@ -275,15 +296,31 @@ def _checked(
         return None
     if not randomizer.well_formed(reports, len(answered)):
         return None
+    public = arrays.get("public")
+    if public is None:
+        public = _no_data(len(answered), None)
+    if public.dtype != np.float32 or public.shape != _no_data(len(answered), ask.public).shape:
+        return None
     coins = keys.coins(salt, number, answered)
-    return randomizer.summarize(reports, coins) if randomizer.summable else Answers(reports, coins)
+    if ask.public is None and randomizer.summable:
+        return randomizer.summarize(reports, coins)
+    return Answers(reports, coins, public)
 
 
-def _together(randomizer: Randomizer, parts: list[Summary | Answers]) -> Estimate | Answers:
-    if randomizer.summable:
+def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
+    """Return public data of zeros; without a shape, of no columns."""
+    return np.zeros((users, *((0,) if shape is None else shape)), np.float32)
+
+
+def _together(ask: Ask, parts: list[Summary | Answers]) -> Estimate | Answers:
+    randomizer = ask.randomizer
+    if ask.public is None and randomizer.summable:
         summaries = [part for part in parts if isinstance(part, Summary)]
         return randomizer.estimate(sum(summaries, Summary.empty(randomizer.size)))
     single = [part for part in parts if isinstance(part, Answers)]
     nothing = np.empty((0, *randomizer.report_shape), randomizer.report_dtype)
-    reports = np.concatenate([nothing, *(part.reports for part in single)])
-    return Answers(reports, np.concatenate([np.empty(0, np.uint64), *(p.coins for p in single)]))
+    return Answers(
+        np.concatenate([nothing, *(part.reports for part in single)]),
+        np.concatenate([np.empty(0, np.uint64), *(part.coins for part in single)]),
+        np.concatenate([_no_data(0, ask.public), *(part.public for part in single)]),
+    )

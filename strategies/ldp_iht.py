@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ldp_flower.links import LINKS
 from ldp_flower.randomizers import (
     Codebook,
     Estimate,
@@ -15,7 +16,7 @@ from ldp_flower.randomizers import (
     Randomizer,
     SubsetHypercube,
 )
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import check_choice, check_integer, check_positive
 
 from .base import LdpStrategy, Protocol
 from .exchange import Ask
@@ -26,6 +27,7 @@ from .thresholding import keep_above, keep_largest, project_on_ball
 Floats = NDArray[np.float64]
 
 _MAX_STEPS = 6
+_CLASSES = 0.6  # bound on the residuals of classes, after the first step
 _STANDS_OUT = 4.0  # standard deviations of the noise
 _CURVATURE_CAP = 8.0  # squares of <x, direction> are cut off here
 _LOG_RANGE = math.log(16)  # the bought gradient norm lies within this factor of its prior
@@ -67,6 +69,10 @@ class LdpIht(LdpStrategy[LinearResult]):
     gradient_bound : float, optional
         Bound on a user's mean gradient at zero (several records per user). By default
         it is bought from a small cohort.
+    link : {"identity", "logistic", "cosine"} (default: "identity")
+        How targets depend on ``u = <x, coef>``: as ``u`` plus noise, as 0 or 1 with
+        probability 1 / (1 + exp(-u)) of the latter, or as ``2 u + cos(u)`` plus noise.
+        Others than the first are for one record per user.
     exact : bool (default: True)
         With several records per user, use :class:`Codebook`. False: :class:`PrivUnit`,
         many times faster and not free of floating-point caveats; clients outside
@@ -83,6 +89,9 @@ class LdpIht(LdpStrategy[LinearResult]):
     dimensions too; the residual is clipped at a bound that shrinks with the a-priori
     error instead of the worst case, without which the noise drowns everything; few
     users lead to fewer steps and a last step on the selected support only.
+
+    Other links are the paper's section 6 and its non-linear measurements (Yang et al.,
+    ICML 2016): the same client with another scalar in front of the record, clipped alike.
 
     With several records, a step's size comes from a bought curvature (an upper bound
     in most cases), so that badly scaled features cannot make it diverge.
@@ -109,6 +118,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         noise_scale: float = 0.04,
         feature_variance: float = 1.0,
         gradient_bound: float | None = None,
+        link: str = "identity",
         exact: bool = True,
         min_reports: int = 20,
     ) -> None:
@@ -123,6 +133,11 @@ class LdpIht(LdpStrategy[LinearResult]):
             ("gradient_bound", 1.0 if gradient_bound is None else gradient_bound),
         ):
             check_positive(name, value)
+        check_choice("link", link, LINKS)
+        if link != "identity" and samples_per_user > 1:
+            raise ValueError(
+                f"Expected samples_per_user = 1 with the link {link}, got {samples_per_user}."
+            )
         self.dim = dim
         self.sparsity = sparsity
         self.epsilon = epsilon
@@ -131,6 +146,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         self.noise_scale = noise_scale
         self.feature_variance = feature_variance
         self.gradient_bound = gradient_bound
+        self.link = link
         self.exact = exact
         self.randomizer()  # refuses a bad epsilon now
 
@@ -154,16 +170,17 @@ class LdpIht(LdpStrategy[LinearResult]):
         theta, variance = np.zeros(self.dim), np.zeros(self.dim)
         error = self.radius
         cohorts = self.cohorts(sizes)
+        statistic = "gradient" if self.link == "identity" else f"{self.link}_gradient"
         for cohort in cohorts:
             last = refit and cohort is cohorts[-1]
             wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self.dim)
-            bound = self._residual_bound(error)
+            bound = self._residual_bound(error, bool(theta.any()))
             randomizer = self.randomizer(bound, len(wanted))
             arrays = {"theta": theta} | ({} if len(wanted) == self.dim else {"coordinates": wanted})
             params = {"residual_bound": bound, "feature_bound": 1.0}
-            gradient = yield Ask(cohort, "gradient", randomizer, arrays, params)
+            gradient = yield Ask(cohort, statistic, randomizer, arrays, params)
             noise = math.sqrt(randomizer.variance / gradient.count)
-            theta, variance = theta.copy(), (1 - step_size * self.feature_variance) ** 2 * variance
+            theta, variance = theta.copy(), (1 - step_size * self._curvature) ** 2 * variance
             theta[wanted] -= step_size * gradient.mean
             variance[wanted] += (step_size * noise) ** 2
             theta = project_on_ball(keep_largest(theta, self.sparsity), self.radius)
@@ -171,17 +188,33 @@ class LdpIht(LdpStrategy[LinearResult]):
             # that stands out where theta is zero says that it is not.
             missed = np.abs(gradient.mean[theta[wanted] == 0]) > _STANDS_OUT * noise
             if not missed.any():
-                error = min(error, max(self._error(noise), error / 4))
+                error = min(error, max(self._error(noise), error / self._contraction))
         return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0))
 
-    def _residual_bound(self, error: float) -> float:
-        """Clip residuals at their typical size, given the error of the coefficients."""
-        return max(error * math.sqrt(self.feature_variance), 2 * self.noise_scale + 0.02)
+    @property
+    def _curvature(self) -> float:
+        """Usual curvature of the loss in each coefficient."""
+        return LINKS[self.link].curvature * self.feature_variance
+
+    @property
+    def _contraction(self) -> float:
+        """How many times smaller a step makes the error at best: less where slopes vary."""
+        return 4.0 if self.link == "identity" else 2.0
+
+    def _residual_bound(self, error: float, started: bool = False) -> float:
+        """Clip scores at their typical size, given the error of the coefficients."""
+        link = LINKS[self.link]
+        if link.largest_score < math.inf:
+            # All residuals of classes are 1/2 at zero, and their size hardly changes after.
+            return link.largest_score * (_CLASSES if started else 0.5)
+        slope = math.sqrt(link.curvature)
+        typical = slope * error * math.sqrt(self.feature_variance)
+        return slope * max(typical, 2 * self.noise_scale + 0.02)
 
     def _error(self, noise: float) -> float:
         """A-priori error of a thresholded step whose gradient has this noise per coordinate."""
         largest = math.sqrt(2 * self.sparsity * math.log(max(self.dim, 2)))
-        return largest * noise / self.feature_variance
+        return largest * noise / self._curvature
 
     def _plan(self) -> tuple[list[int], bool, float]:
         """Return the cohorts' sizes, whether the last one refits the support, and the step size.
@@ -199,10 +232,10 @@ class LdpIht(LdpStrategy[LinearResult]):
         steps = next((t for t in range(_MAX_STEPS, 1, -1) if informative(t)), 1)
         if steps >= 3:
             sizes = [users // steps + (i < users % steps) for i in range(steps)]
-            return sizes, False, 1 / self.feature_variance
+            return sizes, False, 1 / self._curvature
         first = int(0.7 * users) if steps == 1 else int(0.45 * users)
         second = [] if steps == 1 else [int(0.4 * users)]
-        return [first, *second, users - first - sum(second)], True, 1.3 / self.feature_variance
+        return [first, *second, users - first - sum(second)], True, 1.3 / self._curvature
 
     # ------------------------------------------------------- several records per user
 

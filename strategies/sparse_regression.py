@@ -148,7 +148,7 @@ class SparseRegression(SparseWaves):
 
     def _selection(self, set_size: int) -> Question:
         statistic, params = SELECTORS[self.selector]
-        prefix = "labelled_" if self._logistic else ""
+        prefix = "class_" if self._logistic else ""
         return Question(prefix + statistic, params={"set_size": set_size, **params})
 
     def _difference(
@@ -156,7 +156,7 @@ class SparseRegression(SparseWaves):
     ) -> Question:
         theta = as_logistic(centre) if self._logistic else centre
         return Question(
-            "label_coefficients" if self._logistic else "residual_coefficients",
+            "class_coefficients" if self._logistic else "residual_coefficients",
             {"theta": theta, "coordinates": active, "weights": weights},
             {"ridge": _RIDGE},
         )

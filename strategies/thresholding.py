@@ -3,26 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.thresholding import keep_largest, project_on_ball
+
+__all__ = ["keep_above", "keep_largest", "project_on_ball", "shrink"]
+
 Floats = NDArray[np.float64]
-
-
-def keep_largest(vector: Floats, sparsity: int) -> Floats:
-    """Set all but the ``sparsity`` largest entries (by magnitude) to zero."""
-    kept = np.zeros_like(vector)
-    largest = np.argsort(-np.abs(vector), kind="stable")[:sparsity]
-    kept[largest] = vector[largest]
-    return kept
 
 
 def keep_above(vector: Floats, threshold: Floats | float) -> Floats:
     """Set the entries whose magnitude is at most ``threshold`` to zero."""
     return np.where(np.abs(vector) > threshold, vector, 0.0)
-
-
-def project_on_ball(vector: Floats, radius: float) -> Floats:
-    """Shorten ``vector`` to length ``radius`` if it is longer."""
-    length = float(np.linalg.norm(vector))
-    return vector if length <= radius else vector * (radius / length)
 
 
 def shrink(vector: Floats, variance: float) -> Floats:

@@ -9,6 +9,7 @@ depend, to the last bit, on which other users are in the batch (see :mod:`.rows`
 
 from collections.abc import Mapping
 
+from .classes import CLASSES
 from .items import ITEMS
 from .labels import LABELS
 from .means import MEANS
@@ -27,11 +28,12 @@ _ROTATED = {
 STATISTICS: Mapping[str, Statistic] = {
     **REGRESSION,
     **SELECTION,
-    **LABELS,
+    **CLASSES,
     **MEANS,
     **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
     **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
     **ITEMS,
+    **LABELS,
 }
 
 __all__ = ["STATISTICS", "Statistic"]

@@ -1,7 +1,7 @@
-"""Statistics of classes: the targets as labels of -1 and 1."""
+"""Targets alone, for protocols that protect nothing else: the features are public."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,46 +9,51 @@ from numpy.typing import NDArray
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
-from .regression import weighted_coefficients
-from .rows import Floats, dot
-from .selection import SELECTION
-from .statistic import Params, Statistic, per_coordinate
+from .rows import Floats
+from .statistic import Params, Statistic
 
 
-def labels(users: Users) -> NDArray[np.float64]:
-    """Return 1 for a positive target, -1 for another, NaN for a missing one."""
-    return np.where(np.isnan(users.targets), np.nan, np.where(users.targets > 0, 1.0, -1.0))
+def labels(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return each user's first ``params["labels_per_user"]`` targets, zero where there are fewer.
 
-
-def label_coefficients(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return ``weights`` times the ridge coefficients of what ``theta`` leaves of the labels.
-
-    That is the label less its expectation ``tanh(<x, theta> / 2)`` under logistic
-    regression, brought to mean square 1. For ``arrays["coordinates"]``,
-    ``arrays["weights"]`` and ``params["ridge"]`` see
-    :func:`~.regression.residual_coefficients`. Shape (users, k).
+    They are clipped to ``[-label_bound, label_bound]``.
     """
-    residual = labels(users) - np.tanh(dot(users.features, arrays["theta"]) / 2)
-    return weighted_coefficients(users, residual, arrays, params["ridge"])
+    bound = params["label_bound"]
+    found = np.zeros((len(users), int(params["labels_per_user"])))
+    rows, places = _places(users, found.shape[1])
+    found[places] = np.clip(users.targets[rows], -bound, bound)
+    return found
 
 
-def labelled(statistic: Statistic) -> Statistic:
-    """Return the statistic of the same users with labels for targets."""
+def labelled_features(users: Users, params: Params) -> NDArray[np.float32]:
+    """Return the rows that the labels belong to, shape (users, labels_per_user, num_features).
 
-    def compute(users: Users, arrays: Arrays, params: Params) -> Floats:
-        return statistic.compute(replace(users, targets=labels(users)), arrays, params)
+    They are zero where there are fewer. No target has any part in this.
+    """
+    shape = (len(users), int(params["labels_per_user"]), users.num_features)
+    block = np.zeros(shape, np.float32)
+    rows, places = _places(users, shape[1])
+    with np.errstate(over="ignore"):
+        block[places] = users.features[rows]
+    return block
 
-    return replace(statistic, compute=compute)
+
+def _places(users: Users, most: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
+    """Return the first rows of every user, and their places: (user, number of the row)."""
+    kept = np.arange(most) < users.num_rows[:, None]
+    places = np.nonzero(kept)
+    return users.offsets[places[0]] + places[1], places
+
+
+def _labels_per_user(num_features: int, arrays: Arrays, params: Params) -> int:
+    return int(params["labels_per_user"])
 
 
 LABELS: Mapping[str, Statistic] = {
-    "label_coefficients": Statistic(
-        label_coefficients,
-        per_coordinate,
-        vectors=frozenset({"theta"}),
-        weights=frozenset({"weights"}),
-        params=frozenset({"ridge"}),
-        coordinates=True,
+    "labels": Statistic(
+        labels,
+        _labels_per_user,
+        params=frozenset({"labels_per_user", "label_bound"}),
+        public=labelled_features,
     ),
-    **{f"labelled_{name}": labelled(statistic) for name, statistic in SELECTION.items()},
 }

@@ -1,35 +1,40 @@
 """Statistics of linear regression: gradients of the squared loss and what goes with them."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.links import LINKS
 from ldp_flower.messages import Arrays, MessageError
 from ldp_flower.users import Users
 
 from .ridge import ridge_coefficients
-from .rows import Floats, dot, mean_over_rows, norm_over_rows
+from .rows import Floats, dot, mean_over_rows, norm_over_rows, shortened
 from .scale import SCALE_PARAMS, scale_bins
 from .statistic import Params, Statistic, one, per_coordinate
 
 
-def gradient(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return each user's mean gradient of the squared loss at ``theta``.
+def gradient(users: Users, arrays: Arrays, params: Params, link: str = "identity") -> Floats:
+    """Return each user's mean gradient of the loss of ``link`` at ``theta``.
 
     ``arrays["theta"]``, shape (num_features,); ``arrays["coordinates"]`` (optional):
     the coordinates wanted, by default all. ``params["feature_bound"]`` clips features
-    to ``[-bound, bound]``, ``params["residual_bound"]`` the residual ``<x, theta> - y``
-    (both optional).
+    to ``[-bound, bound]``, ``params["row_bound"]`` shortens rows to this length, and
+    ``params["residual_bound"]`` clips the score, which is ``<x, theta> - y`` for the
+    squared loss (all optional). ``arrays["centre"]`` (optional) is for the mechanism.
     """
     features: NDArray[Any] = users.features
     if "feature_bound" in params:
         features = np.clip(features, -params["feature_bound"], params["feature_bound"])
-    residual = dot(features, arrays["theta"]) - users.targets
+    if "row_bound" in params:
+        features = shortened(features, params["row_bound"])
+    score = LINKS[link].score(dot(features, arrays["theta"]), np.asarray(users.targets, np.float64))
     if "residual_bound" in params:
-        residual = np.clip(residual, -params["residual_bound"], params["residual_bound"])
-    mean = mean_over_rows(users, residual, features)
+        score = np.clip(score, -params["residual_bound"], params["residual_bound"])
+    mean = mean_over_rows(users, score, features)
     return mean[:, arrays["coordinates"]] if "coordinates" in arrays else mean
 
 
@@ -103,14 +108,20 @@ def target_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
     return scale_bins(sizes, params)
 
 
-REGRESSION: Mapping[str, Statistic] = {
-    "gradient": Statistic(
-        gradient,
+def _gradient(link: str) -> Statistic:
+    return Statistic(
+        partial(gradient, link=link),
         per_coordinate,
         vectors=frozenset({"theta"}),
-        optional_params=frozenset({"feature_bound", "residual_bound"}),
+        optional_outputs=frozenset({"centre"}),
+        optional_params=frozenset({"feature_bound", "row_bound", "residual_bound"}),
         coordinates=True,
-    ),
+    )
+
+
+REGRESSION: Mapping[str, Statistic] = {
+    "gradient": _gradient("identity"),
+    **{f"{link}_gradient": _gradient(link) for link in LINKS if link != "identity"},
     "gradient_norm": Statistic(
         gradient_norm,
         one,

@@ -42,3 +42,12 @@ def dot(rows: NDArray[Any], vector: Floats) -> Floats:
     for column in np.flatnonzero(vector):
         total += rows[:, column] * vector[column]
     return total
+
+
+def shortened(rows: NDArray[Any], length: float) -> Floats:
+    """Return rows shortened to a Euclidean length, those that are longer."""
+    squares = np.zeros(len(rows))
+    for column in range(rows.shape[1]):
+        squares += rows[:, column].astype(np.float64) ** 2
+    factors = length / np.maximum(np.sqrt(squares), length)
+    return np.asarray(rows * factors[:, None])

@@ -51,10 +51,15 @@ class Statistic:
         Required arrays with one number per wanted coordinate.
     outputs : frozenset of str
         Required arrays with one number per coordinate of the value.
+    optional_outputs : frozenset of str
+        Further such arrays that a query may have.
     params, optional_params : frozenset of str
         Numbers, all positive.
     coordinates : bool
         Whether the query may name the coordinates that are wanted.
+    public : callable, optional
+        The function ``(users, params) -> block`` of what is sent as it is beside the
+        reports, float32 with the users first. Its operator must have declared it public.
     """
 
     compute: Callable[[Users, Arrays, Params], Floats]
@@ -62,15 +67,17 @@ class Statistic:
     vectors: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
     outputs: frozenset[str] = frozenset()
+    optional_outputs: frozenset[str] = frozenset()
     params: frozenset[str] = frozenset()
     optional_params: frozenset[str] = frozenset()
     coordinates: bool = False
+    public: Callable[[Users, Params], NDArray[np.float32]] | None = None
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""
         required = self.vectors | self.weights | self.outputs
-        optional = {"coordinates"} if self.coordinates else set()
-        if set(arrays) - optional != required:
+        optional = self.optional_outputs | ({"coordinates"} if self.coordinates else set())
+        if not required <= set(arrays) <= required | optional:
             raise MessageError(f"Expected the arrays {sorted(required)}, got {sorted(arrays)}.")
         if not self.params <= set(params) <= self.params | self.optional_params:
             raise MessageError(f"Expected the numbers {sorted(self.params)}, got {sorted(params)}.")
@@ -80,7 +87,8 @@ class Statistic:
             _check_coordinates(arrays["coordinates"], num_features)
         wanted = per_coordinate(num_features, arrays, params)
         expected = self.width(num_features, arrays, params)
-        lengths = ((self.vectors, num_features), (self.weights, wanted), (self.outputs, expected))
+        given = self.outputs | (self.optional_outputs & set(arrays))
+        lengths = ((self.vectors, num_features), (self.weights, wanted), (given, expected))
         for names, length in lengths:
             for name in names:
                 if arrays[name].shape != (length,) or arrays[name].dtype != np.float64:

@@ -14,8 +14,10 @@ from .gaussian import GaussianMechanism
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
+from .peeling import RecordPeeling
 from .pem import PrefixExtending
 from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
+from .records import RecordGaussian, RecordMechanism
 from .registry import randomizer_from_config
 from .response import RandomizedResponse
 from .sampled import SampledCoordinate
@@ -45,6 +47,9 @@ __all__ = [
     "PrivUnit",
     "RandomizedResponse",
     "Randomizer",
+    "RecordGaussian",
+    "RecordMechanism",
+    "RecordPeeling",
     "SampledCoordinate",
     "SubsetHypercube",
     "SubsetSelection",

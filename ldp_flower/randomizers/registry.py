@@ -10,8 +10,10 @@ from .gaussian import GaussianMechanism
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
+from .peeling import RecordPeeling
 from .pem import PrefixExtending
 from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
+from .records import RecordGaussian
 from .response import RandomizedResponse
 from .sampled import SampledCoordinate
 from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
@@ -36,6 +38,8 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         PrefixExtending,
         PrivUnit,
         RandomizedResponse,
+        RecordGaussian,
+        RecordPeeling,
         SubsetHypercube,
         SubsetSelection,
         TreeHist,

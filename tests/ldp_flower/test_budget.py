@@ -1,10 +1,11 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.budget import Cost
-from ldp_flower.randomizers import PrivUnit, SubsetHypercube
+from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling, SubsetHypercube
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,9 @@ from ldp_flower.randomizers import PrivUnit, SubsetHypercube
         ({"max_epsilon": 1, "max_delta": math.nan}, "Expected 0 <= max_delta < 1, got nan"),
         ({"max_epsilon": 1, "allow_inexact": "no"}, "Expected allow_inexact true or false"),
         ({"max_epsilon": 1, "max_rows": 0}, "Expected an integer max_rows >= 1, got 0"),
+        ({"max_epsilon": 1, "num_records": 0}, "Expected an integer num_records >= 1, got 0"),
+        ({"max_epsilon": 1, "features_public": 1}, "Expected features_public true or false"),
+        ({"max_epsilon": 1, "unit": "row"}, "Expected unit in .*, got 'row'"),
     ],
 )
 def test_bad_limits_are_refused(arguments, message):
@@ -35,6 +39,11 @@ def test_the_operators_policy_is_read_from_the_node():
         PrivacyPolicy.from_node_config({"max-epsilon": math.inf})
     with pytest.raises(ValueError, match=r"Expected an integer for max_rows, got 2\.0"):
         PrivacyPolicy.from_node_config({"max-epsilon": 2, "max-rows": 2.0})
+    silo = {"max-epsilon": 2.0, "unit": "record"}
+    with pytest.raises(ValueError, match="Expected num_records"):
+        PrivacyPolicy.from_node_config(silo)
+    found = PrivacyPolicy.from_node_config(silo | {"num-records": 800, "features-public": True})
+    assert found == PrivacyPolicy(2.0, unit="record", num_records=800, features_public=True)
 
 
 def test_an_app_can_only_tighten():
@@ -44,6 +53,11 @@ def test_an_app_can_only_tighten():
     assert operators.tightened_by(None) == operators
     tight = PrivacyPolicy(1.0, 0.0, allow_inexact=True, max_rows=5)
     assert operators.tightened_by(tight) == PrivacyPolicy(1.0, 0.0, False, 5)
+    silo = PrivacyPolicy(2.0, unit="record", num_records=800, features_public=True)
+    other = PrivacyPolicy(2.0, unit="record", num_records=7, features_public=True)
+    assert silo.tightened_by(other) == silo
+    assert silo.tightened_by(operators).unit == "user"
+    assert not silo.tightened_by(operators).features_public
 
 
 def test_what_a_policy_allows():
@@ -52,6 +66,29 @@ def test_what_a_policy_allows():
     assert not policy.allows(SubsetHypercube(2.0000001, 4))
     assert not policy.allows(PrivUnit(1.0, 4))
     assert PrivacyPolicy(2.0, allow_inexact=True).allows(PrivUnit(1.0, 4))
+
+
+def test_protecting_records_only_must_be_allowed():
+    mechanism = RecordGaussian(2.0, 4, delta=1e-3)
+    policy = PrivacyPolicy(2.0, 1e-3, allow_inexact=True)
+    assert not policy.allows(mechanism)
+    assert replace(policy, unit="record").allows(mechanism)
+    assert replace(policy, unit="record").allows(PrivUnit(1.0, 4))  # protects more
+
+
+def test_the_cost_of_a_plan_is_that_of_all_its_steps():
+    mechanism = RecordGaussian(2.0, 4, delta=1e-3, steps=50)
+    cost = Cost.of(mechanism, salt=7)
+    assert (cost.epsilon, cost.delta, cost.steps) == (2.0, 1e-3, 50)
+    assert cost.plan == Cost.of(replace(mechanism, radius=3.0, dim=9), salt=7).plan
+    for other in (
+        Cost.of(mechanism, salt=8),
+        Cost.of(replace(mechanism, epsilon=1.0), salt=7),
+        Cost.of(replace(mechanism, delta=1e-4), salt=7),
+        Cost.of(replace(mechanism, steps=51), salt=7),
+        Cost.of(RecordPeeling(2.0, 4, 1.0, 1e-3, 50), salt=7),
+    ):
+        assert other.plan != cost.plan
 
 
 @pytest.mark.parametrize("cost", [(math.inf, 0), (math.nan, 0), (-1, 0), (1, 1), (1, math.nan)])

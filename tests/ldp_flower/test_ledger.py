@@ -61,6 +61,41 @@ def test_delta_has_a_budget_of_its_own(ledger):
     assert ledger.commit("q2", b"", ALL, Cost(0.1, 0.0), POLICY)
 
 
+PLAN = Cost(1.5, 0.01, plan="7 gaussian", steps=3)
+
+
+def test_a_plan_is_paid_once_and_gives_no_more_reports_than_were_paid(ledger):
+    for step in range(3):
+        assert ledger.commit(f"q{step}", b"", ALL[:2], PLAN, POLICY)
+    assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, False, True]
+    assert not ledger.commit("q3", b"", ALL[:2], PLAN, POLICY)
+    assert not ledger.commit("q3", b"", ALL, PLAN, POLICY)  # nobody gets one if one cannot
+    # 1.5 of 2 is spent, once, and what is left pays for something else.
+    assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
+    assert ledger.affordable(ALL, Cost(0.6), POLICY).tolist() == [False, False, True]
+
+
+def test_a_plan_that_has_begun_goes_on_when_nothing_is_left(ledger):
+    assert ledger.commit("q0", b"", ALL, PLAN, POLICY)
+    assert ledger.commit("other", b"", ALL, Cost(0.5), POLICY)
+    assert ledger.commit("q1", b"", ALL, PLAN, POLICY)
+    assert not ledger.affordable(ALL, Cost(0.01), POLICY).any()
+
+
+def test_another_plan_is_another_cost(ledger):
+    assert ledger.commit("q0", b"", ALL, PLAN, POLICY)
+    other = Cost(1.5, 0.01, plan="8 gaussian", steps=3)
+    assert not ledger.affordable(ALL, other, POLICY).any()
+
+
+def test_users_may_be_at_different_places_of_a_plan(ledger):
+    assert ledger.commit("q0", b"", ALL[:1], PLAN, POLICY)
+    assert ledger.commit("q1", b"", ALL, PLAN, POLICY)
+    assert ledger.commit("q2", b"", ALL, PLAN, POLICY)
+    assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, True, True]
+    assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
+
+
 def test_sqlite_remembers_over_restarts_and_for_many_users(tmp_path):
     path = tmp_path / "ledger.db"
     names = np.array([f"user-{i}" for i in range(1201)])
@@ -69,6 +104,16 @@ def test_sqlite_remembers_over_restarts_and_for_many_users(tmp_path):
     assert again.reply("q") == b"r"
     assert not again.affordable(names, ONE, POLICY).any()
     assert again.spent() == {name: Cost(1.5) for name in names}
+
+
+def test_sqlite_remembers_plans_over_restarts(tmp_path):
+    path = tmp_path / "ledger.db"
+    SqliteLedger.create(path).commit("q0", b"", np.array(["a"]), PLAN, POLICY)
+    again = SqliteLedger(path)
+    assert again.commit("q1", b"", np.array(["a", "b"]), PLAN, POLICY)
+    assert again.spent() == {"a": Cost(1.5, 0.01), "b": Cost(1.5, 0.01)}
+    assert again.commit("q2", b"", np.array(["a"]), PLAN, POLICY)
+    assert again.affordable(np.array(["a", "b"]), PLAN, POLICY).tolist() == [False, True]
 
 
 def test_a_ledger_is_never_made_up(tmp_path):

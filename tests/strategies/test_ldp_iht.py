@@ -186,3 +186,44 @@ def test_a_strategy_of_another_dimension_is_told_so():
     grid = InProcessGrid(LdpClientApp(lambda context: users), 1)
     with pytest.raises(RuntimeError, match=r"Expected 12 floats in theta"):
         LdpIht(13, sparsity=2, epsilon=2.0).start(grid, timeout=1, num_nodes=1)
+
+
+def linked(link, seed, num_users=100_000, dim=64):
+    """Return users whose targets depend on four of their features through a link."""
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-1.0, 1.0], (num_users, dim)).astype(np.float32)
+    theta = np.zeros(dim)
+    support = rng.choice(dim, 4, replace=False)
+    if link == "logistic":
+        theta[support] = rng.choice([-1.0, 1.0], 4)
+        y = (rng.random(num_users) < 1 / (1 + np.exp(-x @ theta))).astype(float)
+    else:
+        theta[support] = rng.standard_normal(4)
+        theta /= np.linalg.norm(theta)
+        y = 2 * (x @ theta) + np.cos(x @ theta) + rng.uniform(-0.05, 0.05, num_users)
+    return Users.from_rows(x, y), theta
+
+
+@pytest.mark.parametrize(
+    ("link", "epsilon", "radius", "largest"),
+    [("logistic", 4.0, 2.0, 0.2), ("cosine", 2.0, 1.0, 0.05)],
+)
+def test_other_links(link, epsilon, radius, largest):
+    strategy = LdpIht(64, sparsity=4, epsilon=epsilon, radius=radius, link=link)
+    for seed in (3000, 3001, 3002):
+        users, theta = linked(link, seed)
+        result = simulate(strategy, users, seed=seed)
+        assert np.linalg.norm(result.coef - theta) <= largest * np.linalg.norm(theta)
+        assert result.privacy.epsilon == epsilon and result.num_reports == 100_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"link": "probit"}, "Expected link in .*, got 'probit'"),
+        ({"link": "logistic", "samples_per_user": 2}, "Expected samples_per_user = 1 with the"),
+    ],
+)
+def test_links_that_it_does_not_have_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LdpIht(8, sparsity=2, epsilon=1.0, **arguments)

@@ -20,6 +20,8 @@ from ldp_flower.randomizers import (
     PiecewiseMechanism,
     PrivUnit,
     RandomizedResponse,
+    RecordGaussian,
+    RecordPeeling,
     SubsetHypercube,
     Summary,
     randomizer_from_config,
@@ -36,6 +38,8 @@ MECHANISMS = [
     PiecewiseMechanism(1.0, radius=2.0),
     PrivUnit(1.0, 5, radius=2.0),
     RandomizedResponse(1.0, radius=2.0),
+    RecordGaussian(1.0, 5, radius=2.0),
+    RecordPeeling(1.0, 5, radius=2.0, sparsity=2),
     SubsetHypercube(2.0, 5, radius=2.0),
 ]
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
@@ -71,7 +75,7 @@ def test_values_outside_the_domain_report_like_its_border(mechanism):
     rng = np.random.default_rng(0)
     values = rng.standard_normal((50, mechanism.width))
     values *= 2.0 / np.linalg.norm(values, axis=1, keepdims=True)
-    if isinstance(mechanism, SubsetHypercube) or mechanism.width == 1:
+    if isinstance(mechanism, SubsetHypercube | RecordPeeling) or mechanism.width == 1:
         values = np.sign(values) * 2.0
     same = mechanism.randomize(values, keyed(50))
     far = mechanism.randomize(values * 1e6, keyed(50))
