@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from .items import ITEMS
 from .means import MEANS
+from .moments import MOMENTS
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
 from .selection import SELECTION
@@ -27,6 +28,7 @@ STATISTICS: Mapping[str, Statistic] = {
     **REGRESSION,
     **SELECTION,
     **MEANS,
+    **MOMENTS,
     **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
     **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
     **ITEMS,

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
+from math import comb
 
 import numpy as np
 import pytest
@@ -77,6 +79,11 @@ CASES = {
         {"theta": THETA, "weights": 1 + THETA**2, "signs": SIGNS},
         {"ridge": 0.3, "bound": 0.7, "num_bins": 8.0},
     ),
+    "second_moments": (
+        {},
+        {"feature_bound": 2.5, "target_bound": 0.9, "product_weight": 0.8, "square_weight": 0.6},
+    ),
+    "tensor_moments": ({}, {"feature_bound": 2.5, "target_bound": 0.9, "degree": 3.0}),
     "target_scale": ({}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
 }
 each = pytest.mark.parametrize("case", CASES)
@@ -116,6 +123,8 @@ def naive(case, x, y):
             distance = np.linalg.norm(sum(x) / len(x) - THETA)
             size = distance if case == "distance_scale" else np.sqrt(sum(y**2) / len(y))
         return [np.clip(np.floor(2 * np.log2(size / 0.1)), 0, 11) if size else -1]
+    if case.endswith("_moments"):
+        return naive_moments(params, x, y)
     if case.startswith("residual_coefficients"):
         wanted, more = arrays.get("coordinates", np.arange(DIM)), []
         if not y.any():
@@ -153,6 +162,28 @@ def naive_rotation(case, x, y):
         return rotated - arrays["midpoints"]
     edges = np.linspace(-1, 1, int(params["num_bins"]) + 1)[1:-1] * params["bound"]
     return [np.nan if np.isnan(v) else sum(v >= edges) for v in rotated]
+
+
+def naive_moments(params, x, y):
+    """Sum over all d**degree products, and collect equal ones by their root of squares."""
+    degrees = range(2, int(params.get("degree", 1)) + 2, 2)
+    even = (1 + len(degrees)) ** -0.5
+    weights = [params.get("product_weight", even), params.get("square_weight", even)]
+    total = np.zeros(DIM + sum(comb(DIM + q - 1, q) for q in degrees))
+    for row, target in zip(x, y, strict=True):
+        row = row / max(2.5, np.linalg.norm(row))
+        parts = [weights[0] * row * np.clip(target / 0.9, -1, 1)]
+        for q in degrees:
+            squares, signs = {}, {}
+            for indices in product(range(DIM), repeat=q):
+                term, key = np.prod(row[list(indices)]), tuple(sorted(indices))
+                squares[key] = squares.get(key, 0.0) + term**2
+                signs[key] = np.sign(term)
+            parts.append(
+                [weights[1] * signs[key] * np.sqrt(squares[key]) for key in sorted(squares)]
+            )
+        total += np.concatenate(parts)
+    return total / max(len(x), 1)
 
 
 def standardised(y):
@@ -237,6 +268,10 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
     np.testing.assert_array_equal(np.delete(after, user, axis=0), np.delete(before, user, axis=0))
 
 
+BOUNDS = {"feature_bound": 1.0, "target_bound": 1.0}
+MOMENTS = BOUNDS | {"product_weight": 1.0, "square_weight": 1.0}
+
+
 @pytest.mark.parametrize(
     ("name", "arrays", "params", "width"),
     [
@@ -258,6 +293,12 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("frequent_items", {}, {"set_size": 0.0, "domain_size": 8.0}, 0),
         ("frequent_items", {"theta": np.zeros(DIM)}, {"set_size": 1.0, "domain_size": 8.0}, 1),
         ("curvature", {"direction": np.zeros(DIM)}, {}, 1),
+        ("second_moments", {}, MOMENTS, DIM),
+        ("second_moments", {}, {"feature_bound": 1.0, "target_bound": 1.0}, 35),
+        ("second_moments", {"theta": np.zeros(DIM)}, MOMENTS, 35),
+        ("tensor_moments", {}, BOUNDS | {"degree": 2.0}, 35),
+        ("tensor_moments", {}, BOUNDS | {"degree": 1e9}, 35),
+        ("tensor_moments", {}, BOUNDS | {"degree": 3.0}, 35),
         ("curvature", {"direction": np.zeros(DIM)}, {"cap": 1.0}, 2),
         ("mean", {}, {}, DIM),
         ("rotated_mean", {"centre": THETA, "signs": SIGNS, "midpoints": np.zeros(8)}, {}, DIM),
@@ -302,3 +343,32 @@ def test_wide_rows_do_not_mix_users_either(dim, rows):
         return STATISTICS["gradient"].compute(users, {"theta": theta}, {})[1]
 
     np.testing.assert_array_equal(second(rows), second(3))
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+def test_moments_are_never_longer_than_their_weights_say(degree):
+    """Antipodal extremes differ by the diameter, but for the squares, which are the same."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, DIM)) * 10.0 ** rng.integers(-3, 200, (2000, 1))
+    users = Users.from_rows(x, rng.standard_normal(2000) * 10)
+    if degree == 1:
+        name, params = "second_moments", MOMENTS | {"product_weight": 0.8, "square_weight": 0.6}
+    else:
+        name, params = "tensor_moments", BOUNDS | {"degree": 3.0}
+    values = STATISTICS[name].compute(users, {}, params)
+    lengths = np.linalg.norm(values, axis=1)
+    assert lengths.max() <= 1 + 1e-12
+    assert lengths.max() > 1 - 1e-12
+    opposite = np.zeros((2, DIM))
+    opposite[:, 3] = 1.0
+    users = Users.from_rows(opposite, np.array([1.0, -1.0]))
+    first, second = STATISTICS[name].compute(users, {}, params)
+    share = 0.8 if degree == 1 else 3**-0.5
+    assert np.linalg.norm(first - second) == pytest.approx(2 * share)
+
+
+def test_many_rows_are_packed_a_few_columns_at_a_time(monkeypatch):
+    users = make_users()
+    whole = compute("tensor_moments", users)
+    monkeypatch.setattr("ldp_flower.clients.statistics.moments._BLOCK_ENTRIES", 1000)
+    np.testing.assert_array_equal(compute("tensor_moments", users), whole)
