@@ -4,6 +4,7 @@ Clients pack, the server unpacks; nothing here is part of the guarantee.
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations_with_replacement
 
@@ -13,18 +14,30 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+MAX_DEGREE = 7  # of a polynomial whose gradient is estimated
+
 
 def num_monomials(dim: int, degree: int) -> int:
     """Return the number of different products of ``degree`` of ``dim`` coordinates."""
     return math.comb(dim + degree - 1, degree)
 
 
-def num_moments(dim: int, degree: int) -> int:
-    """Return the size of the products with a target and of all even powers up to ``degree + 1``.
+def num_moments(dim: int, powers: Sequence[int]) -> int:
+    """Return the size of the products with a target and of these tensor powers."""
+    return dim + sum(num_monomials(dim, power) for power in powers)
 
-    With ``degree`` 1 these are the first and second moments that least squares needs.
+
+def tensor_powers(degree: int, stride: int) -> Sequence[int]:
+    """Return the powers that the gradient of a polynomial loss needs.
+
+    With ``stride`` 1 those of ``(c_0 + c_1 <w, x> + ...) x``, with 2 those for an odd polynomial.
     """
-    return dim + sum(num_monomials(dim, power) for power in range(2, degree + 2, 2))
+    return range(stride, degree + 2, stride)
+
+
+def tensor_weight(powers: Sequence[int]) -> float:
+    """Return the weight of products and powers that keeps all together in the unit ball."""
+    return 1 / math.sqrt(1 + len(powers))
 
 
 @lru_cache(maxsize=16)
@@ -71,3 +84,15 @@ def unpacked_square(packed: Floats) -> Floats:
     # An off-diagonal pair is packed as sqrt(2) times its entry.
     matrix[first, second] = matrix[second, first] = packed / weights
     return matrix
+
+
+def contracted(packed: Floats, vector: Floats, degree: int) -> Floats:
+    """Return the mean of ``<vector, x>**(degree - 1) x`` from the packed mean of powers of x."""
+    coordinates, weights = monomials(len(vector), degree)
+    terms = packed * weights / degree
+    total = np.zeros(len(vector))
+    for place in range(degree):
+        others = np.delete(coordinates, place, axis=1)
+        products = terms * vector[others].prod(axis=1)
+        total += np.bincount(coordinates[:, place], products, len(vector))
+    return total

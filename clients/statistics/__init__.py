@@ -10,8 +10,10 @@ depend, to the last bit, on which other users are in the batch (see :mod:`.rows`
 from collections.abc import Mapping
 
 from .items import ITEMS
+from .mapped import fourier, projected
 from .means import MEANS
 from .moments import MOMENTS
+from .records import RECORDS
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
 from .selection import SELECTION
@@ -23,12 +25,18 @@ _ROTATED = {
     "residual_coefficients": REGRESSION["residual_coefficients"],
 }
 
+_PROJECTED = {"mean": MEANS["mean"], **MOMENTS, **RECORDS}
+_FOURIER = {"second_moments": MOMENTS["second_moments"], "record": RECORDS["record"]}
+
 #: The closed registry: the only statistics that a query can name.
 STATISTICS: Mapping[str, Statistic] = {
     **REGRESSION,
     **SELECTION,
     **MEANS,
     **MOMENTS,
+    **RECORDS,
+    **{f"projected_{name}": projected(statistic) for name, statistic in _PROJECTED.items()},
+    **{f"fourier_{name}": fourier(statistic) for name, statistic in _FOURIER.items()},
     **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
     **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
     **ITEMS,

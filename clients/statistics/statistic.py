@@ -55,6 +55,9 @@ class Statistic:
         Numbers, all positive.
     coordinates : bool
         Whether the query may name the coordinates that are wanted.
+    mapped : callable, optional
+        The function ``(num_features, params) -> num_features`` of a public map that the
+        features go through first; by default there is none.
     """
 
     compute: Callable[[Users, Arrays, Params], Floats]
@@ -65,6 +68,7 @@ class Statistic:
     params: frozenset[str] = frozenset()
     optional_params: frozenset[str] = frozenset()
     coordinates: bool = False
+    mapped: Callable[[int, Params], int] | None = None
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""
@@ -76,6 +80,8 @@ class Statistic:
             raise MessageError(f"Expected the numbers {sorted(self.params)}, got {sorted(params)}.")
         if any(value <= 0 for value in params.values()):
             raise MessageError("Expected positive numbers.")
+        if self.mapped is not None:
+            num_features = self.mapped(num_features, params)
         if "coordinates" in arrays:
             _check_coordinates(arrays["coordinates"], num_features)
         wanted = per_coordinate(num_features, arrays, params)

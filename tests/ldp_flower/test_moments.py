@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from ldp_flower.moments import monomials, num_moments, packed_power, unpacked_square
+from ldp_flower.moments import (
+    contracted,
+    monomials,
+    num_moments,
+    packed_power,
+    tensor_powers,
+    unpacked_square,
+)
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 6])
@@ -29,4 +36,18 @@ def test_squares_are_in_the_order_of_the_upper_triangle():
     ("dim", "degree", "size"), [(16, 1, 152), (64, 1, 2144), (5, 3, 90), (5, 5, 300), (16, 3, 4028)]
 )
 def test_sizes(dim, degree, size):
-    assert num_moments(dim, degree) == size
+    assert num_moments(dim, tensor_powers(degree, 2)) == size
+
+
+def test_powers_of_odd_and_of_other_polynomials():
+    assert list(tensor_powers(3, 2)) == [2, 4]
+    assert list(tensor_powers(2, 1)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4, 6])
+def test_contraction_is_the_mean_of_its_docstring(degree):
+    rng = np.random.default_rng(degree)
+    rows, vector = rng.standard_normal((20, 5)), rng.standard_normal(5)
+    expected = ((rows @ vector) ** (degree - 1) @ rows) / 20
+    found = contracted(packed_power(rows, degree).mean(axis=0), vector, degree)
+    np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
