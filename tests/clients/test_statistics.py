@@ -167,7 +167,7 @@ def naive(case, x, y):
 
 def naive_rotation(case, x, y):
     """Multiply with the matrix; the inner values are those of the plain statistic's test."""
-    params = CASES[case][1]
+    arrays, params = CASES[case]
     name = case.split()[0].removeprefix("rotated_").removesuffix("_bins")
     users = Users(x, y, np.array([0, len(x)]))
     inner = STATISTICS[name].compute(users, arrays, params)[0]
