@@ -185,3 +185,4 @@ class GaussianRecord(GaussianMechanism):
     """
 
     summable: ClassVar[bool] = False
+    debiasable: ClassVar[bool] = True

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from math import comb
+from math import comb, prod
 
 import numpy as np
 import pytest
@@ -213,11 +213,12 @@ def naive_moments(params, x, y):
     total = np.zeros(dim + sum(comb(dim + q - 1, q) for q in degrees))
     for row, target in zip(x, y, strict=True):
         row = row / max(2.5, np.linalg.norm(row))
+        numbers = row.tolist()
         parts = [weights[0] * row * np.clip(target / 0.9, -1, 1)]
         for q in degrees:
             squares, signs = {}, {}
             for indices in product(range(dim), repeat=q):
-                term, key = np.prod(row[list(indices)]), tuple(sorted(indices))
+                term, key = prod(numbers[i] for i in indices), tuple(sorted(indices))
                 squares[key] = squares.get(key, 0.0) + term**2
                 signs[key] = np.sign(term)
             parts.append(
