@@ -1,6 +1,6 @@
 """What the command line tells of each protocol, and the runs that it audits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from .users import Users
 
 if TYPE_CHECKING:
     from .strategies import LdpStrategy
+
+    Runs = Callable[[int, float], Iterator[tuple[LdpStrategy[Any], Users]]]
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,34 @@ PROTOCOLS = [
         "3, all silos in each",
         "8 a coefficient",
         "the same with very many features and one or few silos",
+    ),
+    Protocol(
+        "ConstrainedMean",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 4 per dimension",
+        "sparse mean of hundreds or thousands of features, in one message",
+    ),
+    Protocol(
+        "ConstrainedRegression",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 4 per dimension",
+        "linear regression with up to 98 features (more: projected), in one message",
+    ),
+    Protocol(
+        "KernelRidgeRegression",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 4 per Fourier feature",
+        "a smooth function of one or two features, in one message",
+    ),
+    Protocol(
+        "SmoothGlm",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 12 per dimension and more",
+        "logistic regression with few features, in one message",
     ),
 ]
 
@@ -268,6 +298,20 @@ def _extreme_silos(num_features: int) -> dict[str, Users]:
     }
 
 
+def _audited_collections(name: str, **arguments: Any) -> "Runs":
+    """Return a function that yields both methods of a protocol that collects once."""
+
+    def runs(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+        from . import strategies
+
+        users = _normal_users(dim, 1)
+        for method in ("auto", "paper"):
+            strategy = getattr(strategies, name)(dim, epsilon=epsilon, method=method, **arguments)
+            yield strategy, users[:200]
+
+    return runs
+
+
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
     "sparse-mean": _audited_sparse_mean,
@@ -279,6 +323,10 @@ AUDITED = {
     "non-interactive": _audited_non_interactive,
     "labels": _audited_labels,
     "silos": _audited_silos,
+    "constrained-mean": _audited_collections("ConstrainedMean"),
+    "constrained-regression": _audited_collections("ConstrainedRegression"),
+    "kernel-ridge": _audited_collections("KernelRidgeRegression"),
+    "smooth-glm": _audited_collections("SmoothGlm"),
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.
 CANDIDATES = {"heavy-hitters": extreme_holders, "silos": _extreme_silos}

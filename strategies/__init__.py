@@ -1,10 +1,15 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
 from .base import LdpStrategy, TooFewReports
+from .constrained_mean import ConstrainedMean
+from .constrained_regression import ConstrainedRegression
 from .dp_iht import DpIht
 from .exchange import Ask
+from .glm_result import GlmFit, GlmResult
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
+from .kernel_result import KernelFit, KernelResult
+from .kernel_ridge_regression import KernelRidgeRegression
 from .label_ldp_iht import LabelLdpIht
 from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
@@ -14,6 +19,7 @@ from .non_interactive_iht import NonInteractiveIht
 from .peeling_dp_iht import PeelingDpIht
 from .population import Cohort
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
+from .smooth_glm import SmoothGlm
 from .sparse_mean import SparseMean
 from .sparse_regression import SparseRegression
 from .sparse_result import SparseResult
@@ -23,11 +29,18 @@ from .user_level_mean import UserLevelMean
 __all__ = [
     "Ask",
     "Cohort",
+    "ConstrainedMean",
+    "ConstrainedRegression",
     "DpIht",
     "FedAvgResult",
     "Fit",
+    "GlmFit",
+    "GlmResult",
     "HeavyHitters",
     "HeavyHittersResult",
+    "KernelFit",
+    "KernelResult",
+    "KernelRidgeRegression",
     "LabelLdpIht",
     "LdpFedAvg",
     "LdpIht",
@@ -40,6 +53,7 @@ __all__ = [
     "PeelingDpIht",
     "PrivacySpent",
     "Result",
+    "SmoothGlm",
     "SparseMean",
     "SparseRegression",
     "SparseResult",

@@ -10,7 +10,7 @@ from .codebook import Codebook
 from .composed import Composed
 from .direct import KRandomizedResponse
 from .frequency import FrequencyOracle
-from .gaussian import GaussianMechanism
+from .gaussian import GaussianMechanism, GaussianRecord
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
@@ -35,6 +35,7 @@ __all__ = [
     "Estimate",
     "FrequencyOracle",
     "GaussianMechanism",
+    "GaussianRecord",
     "HadamardResponse",
     "HybridMechanism",
     "KRandomizedResponse",

@@ -6,7 +6,7 @@ from .base import Randomizer
 from .codebook import Codebook
 from .composed import Composed, configs_of_parts
 from .direct import KRandomizedResponse
-from .gaussian import GaussianMechanism
+from .gaussian import GaussianMechanism, GaussianRecord
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
@@ -27,6 +27,7 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         Codebook,
         DuchiBall,
         GaussianMechanism,
+        GaussianRecord,
         HadamardResponse,
         HybridMechanism,
         KRandomizedResponse,
