@@ -84,17 +84,16 @@ class Federation:
         @app.train(mods=[*mods])
         def train(message: Message, context: Context) -> Message:
             user = int(context.node_config["partition-id"])
-            sent = message.content["arrays"].to_numpy_ndarrays()
+            sent = message.content.array_records["arrays"].to_numpy_ndarrays()
             trained = self.train(user, sent)
             if all(map(np.array_equal, trained, sent)):
                 # Flower divides by the update's length: a client that has nothing to say
                 # (one flight, on time) would end a run of its wrapper with an exception.
                 trained[0] = trained[0] + _NOTHING
-            content = {
-                "arrays": ArrayRecord(trained),
-                "metrics": MetricRecord({"num-examples": 1}),
-            }
-            return Message(Records(content), reply_to=message)
+            content = Records()
+            content["arrays"] = ArrayRecord(trained)
+            content["metrics"] = MetricRecord({"num-examples": 1})
+            return Message(content, reply_to=message)
 
         return app
 

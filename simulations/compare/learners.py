@@ -20,15 +20,11 @@ Floats = NDArray[np.float64]
 
 
 class Learner(Protocol):
-    """A model and its training.
+    """A model and its training."""
 
-    Attributes
-    ----------
-    rate : float
-        Learning rate of a local step.
-    """
-
-    rate: float
+    @property
+    def rate(self) -> float:
+        """Learning rate of a local step."""
 
     def initial(self) -> Arrays:
         """Return the model that all users start from."""

@@ -191,14 +191,14 @@ def sparse(seed: int) -> Problem:
         known = {"epsilon": epsilon, "samples_per_user": setting.samples_per_user}
         try:
             strategy = SparseRegression(setting.dim, **known)
-            result = simulate(strategy, users, seed=seed)
+            result: LinearResult = simulate(strategy, users, seed=seed)
         except TooFewReports:  # raised before anybody is asked, from public numbers
             strategy = SparseRegression(setting.dim, target_scale=DECLARED_SCALE, **known)
             result = simulate(strategy, users, seed=seed)
         return r2(result.coef), result
 
     return Problem(
-        users.features / scale,
+        np.asarray(users.features, np.float64) / scale,
         users.targets,
         users.offsets,
         Linear(setting.dim, 1, "squares", rate=1 / curvature),

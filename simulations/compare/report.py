@@ -1,6 +1,7 @@
 """The table and the figure, from the file of runs."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from ..panels import save_with_legend
 from .methods import METHODS
 from .runs import PROBLEMS
 
@@ -80,7 +82,7 @@ def table(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return head, lines
 
 
-def _protection(row: "pd.Series") -> str:  # type: ignore[type-arg]
+def _protection(row: "pd.Series[Any]") -> str:
     if row["unit"] == "nothing":
         return "nothing"
     return f"{row['unit']}, {'(eps, delta)' if row['delta'] else 'pure'}"
@@ -134,16 +136,7 @@ def draw(runs: pd.DataFrame, path: Path) -> Path:
         _panel(axes, problem, runs[runs["problem"] == problem])
     for axes in panels.flat[len(shown) :]:
         axes.set_visible(False)
-    found = {
-        label: handle
-        for axes in panels.flat
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    entries = {label: found[label] for label in _STYLES if label in found}
-    figure.tight_layout(rect=(0, 0.9 / (3.6 * rows + 0.9), 1, 1))
-    figure.legend(entries.values(), entries.keys(), loc="lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save_with_legend(figure, _STYLES, 0.9, path)
     return path
 
 
