@@ -127,7 +127,8 @@ class LdpStrategy(Strategy, Generic[R]):
         if step.reports < self.min_reports:
             raise TooFewReports(f"{step}. At least {self.min_reports} reports are needed.")
         self._advance(answer)
-        return self._estimate(), MetricRecord({**step.counts()})
+        public = self._exchange.public_metrics(server_round)
+        return self._estimate(), MetricRecord({**step.counts(), **public})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -1,18 +1,13 @@
-"""One run of one method, and the file in which all runs are kept."""
+"""One run of one method, and the row that is kept of it."""
 
-import csv
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, fields
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..baselines.ldpprox import LdpProx
+from ..resumable import Sweep
 from .user_level import methods
 from .user_level.methods import Estimate, Method
 from .user_level.population import Population, Setting
@@ -43,6 +38,11 @@ class Task:
         """What tells a row of the file from others."""
         return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
 
+    @property
+    def label(self) -> str:
+        """What to show while it runs."""
+        return f"{self.method}, seed {self.seed}"
+
 
 KEY = [*(field.name for field in fields(Setting)), "method", "seed"]
 COLUMNS = [*KEY, "error", "f1", "support", "scale_declared", "seconds"]
@@ -65,40 +65,4 @@ def run(task: Task) -> dict[str, Any]:
     }
 
 
-def missing(tasks: Iterable[Task], path: Path) -> list[Task]:
-    """Return the tasks that are not in the file yet."""
-    if not path.exists():
-        return list(tasks)
-    with path.open(newline="") as file:
-        done = {tuple(row[name] for name in KEY) for row in csv.DictReader(file)}
-    return [task for task in tasks if task.key not in done]
-
-
-def run_all(tasks: list[Task], path: Path, processes: int) -> Iterator[Task]:
-    """Run tasks, append each row to the file as soon as it is known, and yield the task."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if fresh:
-            writer.writeheader()
-        for task, row in _rows(tasks, processes):
-            writer.writerow(row)
-            file.flush()
-            yield task
-
-
-def _rows(tasks: list[Task], processes: int) -> Iterator[tuple[Task, dict[str, Any]]]:
-    if processes == 1:
-        for task in tasks:
-            yield task, run(task)
-        return
-    # Not forked: threads of the linear algebra do not survive it.
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
-    try:
-        futures = {pool.submit(run, task): task for task in tasks}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        with suppress(KeyboardInterrupt):
-            pool.shutdown(cancel_futures=True)
+sweep = Sweep(KEY, COLUMNS, run)

@@ -10,23 +10,12 @@ import os
 from pathlib import Path
 
 import pandas as pd
-from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from .grids import GRIDS, settings_of
 from .report import draw, show, write_markdown
-from .runs import METHODS, Task, missing, run_all
+from .runs import METHODS, Task, sweep
 
 EVERYTHING = [*GRIDS, "table"]
-
-
-def sweep(tasks: list[Task], path: Path, processes: int) -> None:
-    """Run what the file lacks."""
-    todo = missing(tasks, path)
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as progress:
-        bar = progress.add_task("runs", total=len(tasks), completed=len(tasks) - len(todo))
-        for task in run_all(todo, path, processes):
-            progress.update(bar, advance=1, description=f"{task.method}, seed {task.seed}")
 
 
 def main(arguments: list[str] | None = None) -> None:
