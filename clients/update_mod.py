@@ -105,7 +105,9 @@ class LdpUpdateMod:
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Answer the census, or a query with a report of what ``call_next`` learns."""
-        return reply_with(message, lambda: self._answer(message, context, call_next))
+        return reply_with(
+            message, context, self._policy, lambda: self._answer(message, context, call_next)
+        )
 
     def _answer(self, message: Message, context: Context, call_next: CallNext) -> RecordDict:
         kind = message.metadata.message_type
@@ -127,7 +129,8 @@ class LdpUpdateMod:
         def randomised(slots: Slots) -> Report:
             inner.content = content
             reply = _reply(inner, context, call_next)
-            public.update(_metrics(reply, self._public(node.terms, context)))
+            if not node.terms.rehearsal:
+                public.update(_metrics(reply, self._public(node.terms, context)))
             return _report(node, query, _update(reply, name, sent), slots)
 
         answer = node.answer_once(query, randomised, kind, digest(content)).to_record_dict()
@@ -148,12 +151,13 @@ class LdpUpdateMod:
             # Not the ledger of LdpClientApp, which may share the state: that one has many users.
             ledger = StateLedger(context.state, 1, "ldp-node")
             first = int(context.node_config["partition-id"])
-            return Node(terms, NodeKeys(0, first, 1), ledger, np.zeros(1, np.int64))
+            return Node(terms, NodeKeys(0, first, 1), ledger, np.zeros(1, np.int64), context.run_id)
         user = context.node_config.get("user-id")
         if not isinstance(user, str) or not user:
             raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
         keys = NodeKeys(context.node_id & (1 << 64) - 1, 0, 1)
-        return Node(terms, keys, operators_ledger(context), np.array([user]))
+        ledger_of_all = operators_ledger(context)
+        return Node(terms, keys, ledger_of_all, np.array([user]), context.run_id)
 
 
 def _model(content: RecordDict) -> tuple[str, Parameters]:
@@ -250,4 +254,6 @@ def _report(node: Node, query: Query, update: Floats, slots: Slots) -> Report:
         value = _value(update, query)
     coins = node.keys.coins(query.salt, query.step, slots)
     randomness = node.private_randomness(query.step, slots)
-    return Report.of_reports(slots, query.randomizer.randomize(value[None], randomness, coins))
+    return Report.of_reports(
+        slots, query.randomizer.randomize(node.shown(value[None]), randomness, coins)
+    )

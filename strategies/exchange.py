@@ -20,7 +20,7 @@ from ldp_flower.training import PUBLIC, census, with_query
 
 from .population import Cohort, Population
 from .result import PrivacySpent, Step
-from .roster import census_content, census_facts
+from .roster import Facts, census_content, census_facts
 from .store import RunStore
 
 logger = logging.getLogger("flwr")
@@ -190,21 +190,18 @@ class Exchange:
         kind = self._rides_on or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
-    def census(self, roster: list[int]) -> tuple[dict[int, NodeKeys], bool, Step]:
+    def census(self, roster: list[int]) -> tuple[dict[int, Facts], Step]:
         """Read the answers to the census.
 
         Returns
         -------
-        nodes : dict of int to NodeKeys
-            The keys of the users behind every node that answered.
-        seeded : bool
-            Whether a node draws its reports from a seed.
+        nodes : dict of int to Facts
+            What every node that answered says.
         step : Step
             What became of the question; all its numbers are nodes.
         """
         replies = self._store.replies(0)
-        nodes: dict[int, NodeKeys] = {}
-        seeded = False
+        nodes: dict[int, Facts] = {}
         rejected = 0
         for node in roster:
             content, _ = replies.get(node, (None, None))
@@ -213,11 +210,11 @@ class Exchange:
             if (facts := census_facts(content, node)) is None:
                 rejected += 1
             else:
-                nodes[node], seeded = facts[0], seeded or facts[1]
+                nodes[node] = facts
         reasons = Counter(error for _, error in replies.values() if error is not None)
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
         step = Step(0, "census", "", 0, len(roster), len(nodes), errors, rejected, silent, reasons)
-        return nodes, seeded, step
+        return nodes, step
 
     def _waiting(self, step: int, nodes: Iterable[int]) -> list[int]:
         replies = self._store.replies(step)

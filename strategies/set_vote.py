@@ -18,7 +18,10 @@ _TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
 # coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
 # which coefficients are not zero, and little about their sizes.
 _MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
-_CLEAR = 1.2  # information of all voters with which a feature is selected, by simulation
+# Information of all voters with which a feature is selected: 1.2 of 256 features, by
+# simulation, and more where the largest of more others has to be passed.
+_CLEAR = 0.056
+_MARGIN = 2.0  # standard deviations beyond the largest of the others
 _EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 _TYPICAL_SUPPORT = 8  # number of features that stand out
 
@@ -65,7 +68,9 @@ def best_vote(epsilon: float, dim: int, score: float) -> SubsetSelection:
 
 def enough_voters(epsilon: float, dim: int, score: float) -> int:
     """Return how many voters tell a coefficient with these local scores from zero."""
-    return math.ceil(_CLEAR / information(best_vote(epsilon, dim, score), score))
+    others = max(dim / _TYPICAL_SUPPORT, 1.0)
+    clear = _CLEAR * (math.sqrt(2 * math.log(others)) + _MARGIN) ** 2
+    return math.ceil(clear / information(best_vote(epsilon, dim, score), score))
 
 
 def needed_for_selection(what: str, epsilon: float, dim: int, score: float, num_users: int) -> str:

@@ -465,7 +465,13 @@ def test_the_census_tells_public_facts_only():
     app, trained = app_of(BEHAVIOURS["up"], seed=2)
     grid = InProcessGrid(app, 3)
     (reply,) = grid.send_and_receive([Message(census(), 3, "train")])
-    assert dict(reply.content["census"]) == {"group": 0, "first": 2, "users": 1, "seeded": 1}
+    assert dict(reply.content["census"]) == {
+        "group": 0,
+        "first": 2,
+        "users": 1,
+        "seeded": 1,
+        "rehearsing": 0,
+    }
     assert trained["times"] == 0
 
 
