@@ -4,25 +4,34 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 
-class Keyed(Protocol):
-    """A task: something to run that a file knows by a key."""
+@dataclass(frozen=True)
+class Task:
+    """A method at a setting (a dataclass), on the data of one seed."""
+
+    setting: Any
+    method: str
+    seed: int
 
     @property
     def key(self) -> tuple[str, ...]:
         """What tells a row of the file from others."""
+        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
 
 
-T = TypeVar("T", bound=Keyed)
+def key_columns(setting: type[Any]) -> list[str]:
+    """Return the columns that hold the keys of tasks with this type of setting."""
+    return [*(field.name for field in fields(setting)), "method", "seed"]
 
 
-def missing(tasks: Iterable[T], path: Path, key: Sequence[str]) -> list[T]:
+def missing(tasks: Iterable[Task], path: Path, key: Sequence[str]) -> list[Task]:
     """Return the tasks that are not in the file yet, whose columns ``key`` hold the keys."""
     if not path.exists():
         return list(tasks)
@@ -32,12 +41,12 @@ def missing(tasks: Iterable[T], path: Path, key: Sequence[str]) -> list[T]:
 
 
 def run_all(
-    run: Callable[[T], dict[str, Any]],
-    tasks: Sequence[T],
+    run: Callable[[Task], dict[str, Any]],
+    tasks: Sequence[Task],
     path: Path,
     columns: Sequence[str],
     processes: int,
-) -> Iterator[T]:
+) -> Iterator[Task]:
     """Run tasks, append each row to the file as soon as it is known, and yield the task."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = not path.exists()
@@ -52,8 +61,8 @@ def run_all(
 
 
 def _rows(
-    run: Callable[[T], dict[str, Any]], tasks: Sequence[T], processes: int
-) -> Iterator[tuple[T, dict[str, Any]]]:
+    run: Callable[[Task], dict[str, Any]], tasks: Sequence[Task], processes: int
+) -> Iterator[tuple[Task, dict[str, Any]]]:
     if processes == 1:
         for task in tasks:
             yield task, run(task)
@@ -69,7 +78,7 @@ def _rows(
             pool.shutdown(cancel_futures=True)
 
 
-def with_progress(done: Iterable[T], todo: int, total: int, name: Callable[[T], str]) -> None:
+def with_progress(done: Iterable[Task], todo: int, total: int, name: Callable[[Task], str]) -> None:
     """Exhaust ``done``, showing how far it is."""
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as progress:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import resumable
 from ..baselines.ldpprox import LdpProx
+from ..resumable import Task, key_columns
 from .user_level import methods
 from .user_level.methods import Estimate, Method
 from .user_level.population import Population, Setting
@@ -27,21 +28,7 @@ def ldpprox(population: Population) -> Estimate:
 METHODS: dict[str, Method] = methods.METHODS | {"LDPPROX": ldpprox}
 
 
-@dataclass(frozen=True)
-class Task:
-    """A method at a setting, on one population."""
-
-    setting: Setting
-    method: str
-    seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells a row of the file from others."""
-        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
-
-
-KEY = [*(field.name for field in fields(Setting)), "method", "seed"]
+KEY = key_columns(Setting)
 COLUMNS = [*KEY, "error", "f1", "support", "scale_declared", "seconds"]
 
 
