@@ -108,7 +108,7 @@ PROTOCOLS = [
     Protocol(
         "PeelingDpIht",
         "record-level in silos, (epsilon, delta)",
-        "3, all silos in each",
+        "5, all silos in each",
         "8 a coefficient",
         "the same with very many features and one or few silos",
     ),

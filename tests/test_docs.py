@@ -61,6 +61,17 @@ def test_every_mechanism_is_on_the_page():
         assert f"`{name}`" in text, name
 
 
+def test_the_corrections_are_what_their_code_prints(capsys):
+    """Every block is followed, in comments, by what it prints."""
+    text = (DOCS / "corrections-wang-xu.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 8
+    for block in blocks:
+        exec(block, {})
+        printed = capsys.readouterr().out.split("\n")[:-1]
+        assert printed == re.findall(r"(?:^|  )# (.*)$", block, re.MULTILINE), block
+
+
 def test_the_sparse_regression_example():
     text = (DOCS / "sparse-regression.md").read_text()
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL)

@@ -1,13 +1,13 @@
 """One run of one method, and the row that is kept of it."""
 
 import time
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from ..baselines.ldpprox import LdpProx
-from ..resumable import Sweep
+from ..resumable import Sweep, Task, key_columns
 from .user_level import methods
 from .user_level.methods import Estimate, Method
 from .user_level.population import Population, Setting
@@ -25,26 +25,7 @@ def ldpprox(population: Population) -> Estimate:
 METHODS: dict[str, Method] = methods.METHODS | {"LDPPROX": ldpprox}
 
 
-@dataclass(frozen=True)
-class Task:
-    """A method at a setting, on one population."""
-
-    setting: Setting
-    method: str
-    seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells a row of the file from others."""
-        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
-
-    @property
-    def label(self) -> str:
-        """What to show while it runs."""
-        return f"{self.method}, seed {self.seed}"
-
-
-KEY = [*(field.name for field in fields(Setting)), "method", "seed"]
+KEY = key_columns(Setting)
 COLUMNS = [*KEY, "error", "f1", "support", "scale_declared", "seconds"]
 
 

@@ -1,0 +1,127 @@
+"""Tables and the figure from the file of runs."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import matplotlib
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from .experiments import BASES, CURVES, METHODS, ROWS, VARIED, Setting
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+_COLOURS = ("#0b7a75", "#b0532c", "#4c78a8", "#7b5ea7")
+_MARKERS = ("o", "s", "^", "D")
+_NAMES = {"dim": "p", "sparsity": "s", "epsilon": "eps"}
+_TITLES = {
+    "labels": "labels: relative error",
+    "silos": "silos: loss above the optimum",
+}
+
+
+def select(runs: pd.DataFrame, setting: Setting, method: str) -> pd.DataFrame:
+    """Return the runs of a method at a setting."""
+    chosen = runs["method"] == method
+    for name, value in asdict(setting).items():
+        chosen &= runs[name] == value
+    return runs[chosen]
+
+
+def true_epsilon(found: pd.DataFrame) -> str:
+    """Return the true epsilon of a method's runs, with its delta."""
+    epsilon, delta = found["true_epsilon"].iloc[0], found["delta"].iloc[0]
+    if pd.isna(epsilon):
+        return "none"
+    return f"{epsilon:.3g}" + (f", delta {delta:g}" if delta else "")
+
+
+def lines(runs: pd.DataFrame) -> list[list[str]]:
+    """Return the table's lines: every method at every base setting that has runs."""
+    found = []
+    for experiment, base in BASES.items():
+        for rows in sorted({*ROWS[experiment], base.rows}):
+            setting = replace(base, rows=rows)
+            for method in METHODS[experiment]:
+                some = select(runs, setting, method)
+                if some.empty:
+                    continue
+                spread = f"{some['error'].min():.3g} to {some['error'].max():.3g}"
+                found.append(
+                    [
+                        f"{experiment}: n={rows}, p={base.dim}, s={base.sparsity}",
+                        method,
+                        f"{base.epsilon:g}",
+                        true_epsilon(some),
+                        f"{some['error'].median():.3g}",
+                        f"{spread} [{len(some)}]",
+                        some["data"].iloc[0],
+                    ]
+                )
+    return found
+
+
+HEAD = ["setting", "method", "nominal eps", "true eps", "median error", "range [seeds]", "data"]
+
+
+def show(runs: pd.DataFrame) -> None:
+    """Print the table."""
+    printed = Table(*HEAD, title="Error, and what each method's noise is truly worth")
+    for line in lines(runs):
+        printed.add_row(*(cell.replace("[", r"\[") for cell in line))
+    console = Console()
+    console.width = max(console.width, 150)  # wrapped cells cannot be read
+    console.print(printed)
+
+
+def write_markdown(runs: pd.DataFrame, path: Path) -> None:
+    """Write the table as Markdown."""
+    rows = [HEAD, ["---"] * len(HEAD), *lines(runs)]
+    path.write_text("\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n", "utf-8")
+
+
+def draw(runs: pd.DataFrame, path: Path) -> None:
+    """Draw the two figures of the paper, one a row: honest noise, and beside it the printed."""
+    figure, panels = plt.subplots(2, 3, figsize=(14, 8.6), squeeze=False)
+    for row, (experiment, base) in zip(panels, BASES.items(), strict=True):
+        for axes, (name, values) in zip(row, VARIED[experiment].items(), strict=True):
+            _panel(axes, runs, base, name, values)
+        row[0].set_ylabel(_TITLES[experiment])
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _panel(
+    axes: plt.Axes, runs: pd.DataFrame, base: Setting, name: str, values: tuple[float, ...]
+) -> None:
+    honest, printed = CURVES[base.experiment]
+    for colour, marker, value in zip(_COLOURS, _MARKERS, values, strict=False):
+        for method, style, width in ((honest, "-", 2.0), (printed, ":", 1.2)):
+            points, worth = [], ""
+            for rows in ROWS[base.experiment]:
+                setting = replace(base, **{name: value, "rows": rows})  # type: ignore[arg-type]
+                some = select(runs, setting, method)
+                if len(some):
+                    points.append((rows, some["error"].median()))
+                    worth = true_epsilon(some).split(",")[0]
+            if not points:
+                continue
+            x, y = zip(*points, strict=True)
+            kind = "honest" if method == honest else "printed"
+            label = f"{_NAMES[name]}={value:g}, {kind}: true eps {worth}"
+            axes.plot(x, y, style, color=colour, marker=marker, ms=5, lw=width, label=label)
+    fixed = {"dim": base.dim, "sparsity": base.sparsity, "epsilon": base.epsilon}
+    del fixed[name]
+    axes.set_title(", ".join(f"{_NAMES[key]}={value:g}" for key, value in fixed.items()))
+    axes.set_xscale("log")
+    axes.set_xlabel("records n" if base.experiment == "silos" else "users n")
+    if base.experiment == "labels":
+        axes.set_yscale("log")
+    else:
+        axes.set_yscale("symlog", linthresh=1e-3)
+        axes.axhline(0.005, color="#8a8f98", lw=0.8, ls="--")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=7.5, frameon=False)
