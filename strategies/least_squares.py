@@ -86,15 +86,12 @@ class LeastSquares:
         """Return the same with a penalty on the squares of all coefficients."""
         return replace(self, squares=self.squares + penalty * np.eye(len(self.products)))
 
-    def std_error(self, coef: Floats, slope: float = 1.0) -> Floats:
-        """Return standard deviations of coefficients given their support, 0 outside it.
-
-        Those of the solution of ``slope squares coef = products``.
-        """
+    def std_error(self, coef: Floats) -> Floats:
+        """Return standard deviations of the solution given its support, 0 outside it."""
         support = np.flatnonzero(coef)
         errors = np.zeros(len(coef))
-        inverse = np.linalg.pinv(slope * self.squares[np.ix_(support, support)], hermitian=True)
+        inverse = np.linalg.pinv(self.squares[np.ix_(support, support)], hermitian=True)
         own = coef[support] ** 2
-        variances = self.product_variance + slope**2 * self.square_variance * (own.sum() + own) / 2
+        variances = self.product_variance + self.square_variance * (own.sum() + own) / 2
         errors[support] = np.sqrt((inverse**2) @ variances)
         return errors

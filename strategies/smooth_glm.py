@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.moments import MAX_DEGREE, num_moments, tensor_powers, tensor_weight
+from ldp_flower.moments import MAX_DEGREE, num_moments, tensor_powers
 from ldp_flower.validation import check_integer, check_positive
 
 from .base import Protocol
@@ -14,7 +14,6 @@ from .chebyshev import interpolated, is_odd, truncated
 from .collect_once import MAX_REPORT, check_report
 from .exchange import Answers, Ask
 from .glm_result import GlmFit, GlmResult
-from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT
 from .polynomial_loss import PolynomialLoss
 from .population import Cohort
 from .projected_collection import ProjectedCollection
@@ -160,22 +159,16 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, self._powers))
-        if self._powers == [2]:
-            kind, product_weight, powers = "second_moments", PRODUCT_WEIGHT, {2: SQUARE_WEIGHT}
-            params = {"product_weight": PRODUCT_WEIGHT, "square_weight": SQUARE_WEIGHT}
-        else:
-            kind, product_weight = "tensor_moments", tensor_weight(self._powers)
-            powers = dict.fromkeys(self._powers, product_weight)
-            params = {"degree": float(self.degree), "stride": float(self._stride)}
-        statistic, bounds = self._bounded(kind, size)
+        statistic, bounds = self._bounded("tensor_moments", size)
+        params = {"degree": float(self.degree), "stride": float(self._stride)}
         answer = yield Ask(everyone, statistic, mechanism, {}, bounds | params)
-        loss = PolynomialLoss.from_moments(answer, size, powers, product_weight)
+        loss = PolynomialLoss.from_moments(answer, size, self._powers)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
-        coef, polynomial = loss.minimised(link / self.target_bound, reach, self.degree)
-        # The slope of the polynomial where most arguments are.
-        slope = float(polynomial[1]) if polynomial[1] else 1.0
-        return self._of_features(coef, loss.second.std_error(coef, slope), link, size)
+        scaled = link / self.target_bound
+        coef = loss.minimised(scaled, reach, self.degree)
+        errors = loss.std_error(scaled, reach, self.degree, coef)
+        return self._of_features(coef, errors, link, size)
 
     def _as_printed(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

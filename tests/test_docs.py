@@ -89,3 +89,12 @@ def test_the_sparse_mean_example():
     names = {"users": Users(x, x[:, 0], 30 * np.arange(401))}
     exec(example[1], names)
     assert names["result"].support.tolist() == [7, 9]
+
+
+def test_the_collect_once_example():
+    text = (DOCS / "collect-once.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    x = np.random.default_rng(0).standard_normal((20_000, 8))
+    names = {"users": Users.from_rows(x, 0.6 * x[:, 1]), "X": x[:5]}
+    exec(example[1], names)
+    assert np.argmax(np.abs(names["result"].coef)) == 1 and names["result"].privacy.delta == 0

@@ -10,7 +10,7 @@ from .rows import Floats
 from .statistic import Params, Statistic
 
 _MAX_SEED = 1 << 53
-_MAX_FOURIER = 1 << 10  # a message can ask for it
+_MAX_PROJECTED, _MAX_FOURIER = 1 << 13, 1 << 10  # a message can ask for it
 
 
 def projected(inner: Statistic) -> Statistic:
@@ -29,7 +29,7 @@ def projected(inner: Statistic) -> Statistic:
 
     def mapped(num_features: int, params: Params) -> int:
         _integer("seed", params, _MAX_SEED)
-        return _integer("projected_dim", params, num_features)
+        return _integer("projected_dim", params, min(num_features, _MAX_PROJECTED))
 
     return replace(
         inner,

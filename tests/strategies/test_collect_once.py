@@ -209,7 +209,7 @@ def test_standard_errors_cover_where_nothing_is_constrained():
     scores = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        x = rng.standard_normal((8000, 8)) / np.sqrt(16)
+        x = rng.standard_normal((4000, 8)) / np.sqrt(16)
         coef = np.full(8, 0.3)
         strategy = ConstrainedRegression(8, epsilon=8.0, l1_bound=50.0, exact=False)
         result = simulate(strategy, Users.from_rows(x, x @ coef), seed=seed)
@@ -217,6 +217,22 @@ def test_standard_errors_cover_where_nothing_is_constrained():
         scores.append((result.coef - best) / result.std_error)
     assert np.mean(np.abs(scores) < 2) > 0.87
     assert 0.6 < np.mean(np.square(scores)) < 1.5
+
+
+@pytest.mark.parametrize("length", [1.0, 2.5])
+def test_standard_errors_of_a_logistic_model_cover(length):
+    """80 scores. At length 4 the fitted line's bias, which they leave out, is as large."""
+    scores = []
+    for seed in range(16):
+        x, y = logistic_rows(4000, 5, seed, length)
+        rng = np.random.default_rng(seed)
+        coef = rng.standard_normal(5)
+        coef *= length / np.linalg.norm(coef)
+        strategy = SmoothGlm(5, epsilon=4.0, radius=8.0, exact=False)
+        result = simulate(strategy, Users.from_rows(x, y), seed=seed)
+        scores.append((result.coef - coef) / result.std_error)
+    assert np.mean(np.abs(scores) < 2) > 0.87
+    assert 0.6 < np.mean(np.square(scores)) < 1.6
 
 
 # ------------------------------------------------------------- what a report costs
@@ -300,10 +316,8 @@ def test_the_gradient_without_noise_is_that_of_the_polynomial(powers, degree):
     x /= 1.1 * np.linalg.norm(x, axis=1).max()
     y = rng.choice([-1.0, 1.0], 40)
     moments = [y @ x / 40] + [packed_power(x, power).mean(axis=0) for power in powers]
-    answer = np.concatenate([0.5 * part for part in moments])
-    loss = PolynomialLoss.from_moments(
-        Estimate(answer, np.zeros(len(answer)), 40), 3, dict.fromkeys(powers, 0.5), 0.5
-    )
+    answer = np.concatenate(moments) / np.sqrt(1 + len(powers))
+    loss = PolynomialLoss.from_moments(Estimate(answer, 0 * answer, 40), 3, powers)
     polynomial = rng.standard_normal(degree + 1) * np.isin(np.arange(1, degree + 2), powers)
     coef = rng.standard_normal(3)
     expected = (np.polynomial.Polynomial(polynomial)(x @ coef) - y) @ x / 40
@@ -370,7 +384,7 @@ def test_many_features_are_projected(kind):
     x, y = logistic_rows(2000, 150, 0)
     strategy = kind(150, epsilon=8.0, projected_dim=10, exact=False)
     result = run(strategy, x, y, 0)
-    assert result.steps[1].statistic == "projected_second_moments"
+    assert result.steps[1].statistic.startswith("projected_")
     assert result.coef.shape == (150,) and result.predict(x).shape == (2000,)
 
 
