@@ -176,7 +176,7 @@ def test_flowers_adaptive_clip_runs_away_from_the_wanted_quantile():
 
 
 def test_a_zero_update_ends_flowers_run():
-    """Should it be mended, Federation need not replace zero updates."""
+    """Should it be mended, Federation.run need not replace zero updates."""
     from simulations.baselines import flower_dp
 
     users = federation(stays)
