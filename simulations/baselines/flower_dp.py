@@ -39,6 +39,23 @@ Train = Callable[[int, Arrays], Arrays]  # number of the user, model -> model
 _NOTHING = 1e-6  # what a zero update is replaced by, in each parameter of the first array
 
 
+def _never_zero(
+    message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+) -> Message:
+    """Move a model that training left as it was.
+
+    Flower divides by the update's length: a client that has nothing to say (one
+    flight, on time) would end a run of its wrapper with an exception.
+    """
+    reply = call_next(message, context)
+    sent, trained = (
+        part.content.array_records["arrays"].to_numpy_ndarrays() for part in (message, reply)
+    )
+    if all(map(np.array_equal, trained, sent)):
+        reply.content["arrays"] = ArrayRecord([trained[0] + _NOTHING, *trained[1:]])
+    return reply
+
+
 @dataclass(frozen=True)
 class Federation:
     """Users who train one model.
@@ -84,12 +101,8 @@ class Federation:
         @app.train(mods=[*mods])
         def train(message: Message, context: Context) -> Message:
             user = int(context.node_config["partition-id"])
-            sent = message.content.array_records["arrays"].to_numpy_ndarrays()
-            trained = self.train(user, sent)
-            if all(map(np.array_equal, trained, sent)):
-                # Flower divides by the update's length: a client that has nothing to say
-                # (one flight, on time) would end a run of its wrapper with an exception.
-                trained[0] = trained[0] + _NOTHING
+            sent = message.content.array_records["arrays"]
+            trained = self.train(user, sent.to_numpy_ndarrays())
             content = Records()
             content["arrays"] = ArrayRecord(trained)
             content["metrics"] = MetricRecord({"num-examples": 1})
@@ -124,6 +137,7 @@ class Federation:
             if after_round is not None:
                 after_round(number)
 
+        mods = [*mods, _never_zero]
         result = self.start(strategy, mods, num_rounds=self.rounds, evaluate_fn=evaluate)
         arrays: Arrays = result.arrays.to_numpy_ndarrays()
         return arrays

@@ -30,8 +30,13 @@ _STYLES = {  # colour, marker, line
     "FedAvg": (_INK, "", "--"),
     "local model": ("#8a8f98", "", ":"),
 }
-_MEASURES = {"a9a": "AUC", "digits": "accuracy", "flights": "R²", "sparse": "R² without noise"}
-_LOWEST = {"AUC": 0.48, "accuracy": 0.05, "R²": -0.1, "R² without noise": -0.1}
+# What a score is, and what a panel shows of it; by the first word of a problem's name.
+_MEASURES = {
+    "a9a": ("AUC", 0.7, 0.91),
+    "digits": ("accuracy", 0.0, 1.0),
+    "flights": ("R²", 0.4, 0.84),
+    "sparse": ("R² without noise", -0.1, 1.05),
+}
 
 _EXPLANATION = (
     "Mean score (standard deviation) [seeds] by epsilon. The true epsilons are those of the "
@@ -41,9 +46,8 @@ _EXPLANATION = (
 )
 
 
-def measure(problem: str) -> str:
-    """Return what a problem's score is."""
-    return _MEASURES[problem.split(",")[0].split(" ")[0]]
+def _measure(problem: str) -> tuple[str, float, float]:
+    return _MEASURES[problem.replace(",", " ").split()[0]]
 
 
 def table(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -67,7 +71,7 @@ def table(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
                 true = "0: nothing leaves" if method == "local model" else "none"
             lines.append(
                 [
-                    f"{problem} ({first['users']:,} users, {measure(problem)})",
+                    f"{problem} ({first['users']:,} users, {_measure(problem)[0]})",
                     method,
                     first["trusted"],
                     _protection(first),
@@ -141,7 +145,7 @@ def draw(runs: pd.DataFrame, path: Path) -> Path:
 
 
 def _panel(axes: plt.Axes, problem: str, runs: pd.DataFrame) -> None:
-    lowest = _LOWEST[measure(problem)]
+    measure, lowest, highest = _measure(problem)
     for method, (colour, marker, line) in _STYLES.items():
         found = runs[runs["method"] == method].dropna(subset="score")
         if found.empty:
@@ -153,6 +157,7 @@ def _panel(axes: plt.Axes, problem: str, runs: pd.DataFrame) -> None:
             continue
         points = found.groupby("epsilon")[["true_epsilon", "score"]].mean()
         spread = found.groupby("epsilon")["score"].std(ddof=1).fillna(0)
+        spread[points["score"] < lowest] = 0  # drawn at the edge
         axes.errorbar(
             points["true_epsilon"],
             points["score"].clip(lower=lowest),
@@ -169,9 +174,11 @@ def _panel(axes: plt.Axes, problem: str, runs: pd.DataFrame) -> None:
     axes.set_xscale("log", base=2)
     ticks = [1, 2, 4, 8, 16]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_ylim(bottom=lowest - 0.02)
+    margin = 0.03 * (highest - lowest)
+    axes.set_ylim(lowest - margin, highest + margin)
     axes.set_xlabel("true epsilon")
-    axes.set_ylabel(measure(problem))
+    axes.set_ylabel(measure)
+    axes.set_xlim(0.85, 21)
     title = f"{problem}, {runs['users'].iloc[0]:,} users"
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
