@@ -140,6 +140,34 @@ PROTOCOLS = [
         "1; paper: 12 per dimension and more",
         "logistic regression with few features, in one message",
     ),
+    Protocol(
+        "KnowledgeTransfer",
+        "silo-level, pure epsilon",
+        "3 (waves of silos)",
+        "1",
+        "silos hand over sparse models, each protected as a whole: some 1,000 silos or more",
+    ),
+    Protocol(
+        "PeelingTransfer",
+        "record-level in silos, (epsilon, delta)",
+        "3 for each silo",
+        "8 a coefficient",
+        "the same with a few silos, whose records are protected one by one",
+    ),
+    Protocol(
+        "PrivateFrankWolfe",
+        "record-level in silos, (epsilon, delta)",
+        "2 a coefficient, all silos in each",
+        "8",
+        "comparison with Talwar, Thakurta & Zhang (2015); small l1 norm instead of sparsity",
+    ),
+    Protocol(
+        "TwoStageRegression",
+        "record-level in silos, (epsilon, delta)",
+        "6, all silos in each",
+        "some 4 a coefficient",
+        "comparison with Kifer, Smith & Thakurta (2012): choose features, then descend",
+    ),
 ]
 
 
@@ -312,6 +340,30 @@ def _audited_collections(name: str, **arguments: Any) -> "Runs":
     return runs
 
 
+def _audited_baselines(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield plans as short as there are: one step, and a choice with one step."""
+    from .strategies import PrivateFrankWolfe, TwoStageRegression
+
+    draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
+    common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
+    silo = _silo(draws, np.sign(draws[:, 0]))
+    for link in ("logistic", "identity"):
+        yield PrivateFrankWolfe(dim, l1_radius=1.0, link=link, target_scale=1.0, **common), silo
+        yield TwoStageRegression(dim, link=link, target_scale=1.0, **common), silo
+
+
+def _audited_transfer(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield coefficients and answers, of teachers with either loss."""
+    from .strategies import KnowledgeTransfer
+
+    users = _normal_users(dim, 2).partition(0, 100)
+    for options in (
+        {"link": "identity", "num_waves": 2},
+        {"link": "logistic", "ridge": 0.1, "num_waves": 1, "num_answers": dim},
+    ):
+        yield KnowledgeTransfer(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
+
+
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
     "sparse-mean": _audited_sparse_mean,
@@ -327,6 +379,12 @@ AUDITED = {
     "constrained-regression": _audited_collections("ConstrainedRegression"),
     "kernel-ridge": _audited_collections("KernelRidgeRegression"),
     "smooth-glm": _audited_collections("SmoothGlm"),
+    "silo-baselines": _audited_baselines,
+    "knowledge-transfer": _audited_transfer,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.
-CANDIDATES = {"heavy-hitters": extreme_holders, "silos": _extreme_silos}
+CANDIDATES = {
+    "heavy-hitters": extreme_holders,
+    "silos": _extreme_silos,
+    "silo-baselines": _extreme_silos,
+}

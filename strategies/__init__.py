@@ -10,6 +10,7 @@ from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
 from .kernel_result import KernelFit, KernelResult
 from .kernel_ridge_regression import KernelRidgeRegression
+from .knowledge_transfer import KnowledgeTransfer
 from .label_ldp_iht import LabelLdpIht
 from .ldp_fedavg import LdpFedAvg
 from .ldp_iht import LdpIht
@@ -17,13 +18,16 @@ from .model_result import FedAvgResult, ModelFit
 from .multi_round_regression import MultiRoundRegression
 from .non_interactive_iht import NonInteractiveIht
 from .peeling_dp_iht import PeelingDpIht
+from .peeling_transfer import PeelingTransfer
 from .population import Cohort
+from .private_frank_wolfe import PrivateFrankWolfe
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 from .smooth_glm import SmoothGlm
 from .sparse_mean import SparseMean
 from .sparse_regression import SparseRegression
 from .sparse_result import SparseResult
 from .two_round_regression import TwoRoundRegression
+from .two_stage_regression import TwoStageRegression
 from .user_level_mean import UserLevelMean
 
 __all__ = [
@@ -41,6 +45,7 @@ __all__ = [
     "KernelFit",
     "KernelResult",
     "KernelRidgeRegression",
+    "KnowledgeTransfer",
     "LabelLdpIht",
     "LdpFedAvg",
     "LdpIht",
@@ -51,7 +56,9 @@ __all__ = [
     "NonInteractiveIht",
     "Outcome",
     "PeelingDpIht",
+    "PeelingTransfer",
     "PrivacySpent",
+    "PrivateFrankWolfe",
     "Result",
     "SmoothGlm",
     "SparseMean",
@@ -60,5 +67,6 @@ __all__ = [
     "Step",
     "TooFewReports",
     "TwoRoundRegression",
+    "TwoStageRegression",
     "UserLevelMean",
 ]

@@ -1,17 +1,23 @@
 """Peeling DP-IHT: sparse regression with very many features over few silos."""
 
 import math
+from collections.abc import Generator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldp_flower.links import LINKS
-from ldp_flower.randomizers import RecordPeeling
+from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.validation import check_positive
 
 from .base import Protocol
+from .exchange import Ask
+from .population import Cohort
 from .result import Fit
 from .silo_iht import SiloIht
 from .thresholding import keep_largest, project_on_ball
+
+Floats = NDArray[np.float64]
 
 _PRIOR = 1.5  # the first bound on residuals, in scales of the targets
 _SHRINKAGE = 0.5  # of that bound from step to step
@@ -136,16 +142,20 @@ class PeelingDpIht(SiloIht):
 
     def protocol(self) -> Protocol:
         """Let everybody peel the moved estimate; ``num_steps`` times."""
+        theta, noise = yield from self.descend(self.everyone())
+        return Fit(theta, np.where(theta != 0, noise, 0.0))
+
+    def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float]]:
+        """Return the estimate of a cohort, and the noise of the last step's values."""
         theta, noise = np.zeros(self.dim), 0.0
-        everyone = self.everyone()
         step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
         for bound in self.residual_bounds():
             params = {"feature_bound": self.feature_bound, "residual_bound": bound}
             centre = -theta / step_size
             randomizer = self.randomizer(bound)
-            moved = yield self.ask(everyone, randomizer, theta, params, centre)
+            moved = yield self.ask(cohort, randomizer, theta, params, centre)
             theta = project_on_ball(
                 keep_largest(-step_size * moved.mean, self.sparsity), self.radius
             )
             noise = step_size * float(moved.std_error[0])
-        return Fit(theta, np.where(theta != 0, noise, 0.0))
+        return theta, noise

@@ -82,11 +82,13 @@ class SiloIht(LdpStrategy[LinearResult]):
         theta: Floats,
         params: dict[str, float],
         centre: Floats | None = None,
+        coordinates: NDArray[np.int64] | None = None,
     ) -> Ask:
-        """Return the question for the mean gradient at ``theta``."""
+        """Return the question for the mean gradient at ``theta``, in some coordinates."""
         statistic = "gradient" if self.link == "identity" else f"{self.link}_gradient"
-        arrays = {"theta": theta} | ({} if centre is None else {"centre": centre})
-        return Ask(cohort, statistic, randomizer, arrays, params)
+        optional = {"centre": centre, "coordinates": coordinates}
+        given = {name: array for name, array in optional.items() if array is not None}
+        return Ask(cohort, statistic, randomizer, {"theta": theta, **given}, params)
 
     def _score_bound(self, wanted: float | None, name: str) -> float:
         """Return the bound on scores: the wanted one, or the link's own."""

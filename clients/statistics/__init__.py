@@ -20,6 +20,7 @@ from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
 from .selection import SELECTION
 from .statistic import Statistic
+from .teacher import TEACHERS
 
 _ROTATED = {
     "mean": MEANS["mean"],
@@ -44,6 +45,7 @@ STATISTICS: Mapping[str, Statistic] = {
     **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
     **ITEMS,
     **LABELS,
+    **TEACHERS,
 }
 
 __all__ = ["STATISTICS", "Statistic"]

@@ -8,6 +8,7 @@ from .base import Estimate, Randomizer, Summary
 from .choice import best_frequency_oracle
 from .codebook import Codebook
 from .composed import Composed
+from .concentrated import ConcentratedGaussian
 from .direct import KRandomizedResponse
 from .frequency import FrequencyOracle
 from .gaussian import GaussianMechanism, GaussianRecord
@@ -27,10 +28,12 @@ from .subset import SubsetSelection
 from .treehist import TreeHist
 from .two_level import TwoLevel
 from .unary import OptimizedUnaryEncoding
+from .vertices import RecordVertices
 
 __all__ = [
     "Codebook",
     "Composed",
+    "ConcentratedGaussian",
     "DuchiBall",
     "Estimate",
     "FrequencyOracle",
@@ -51,6 +54,7 @@ __all__ = [
     "RecordGaussian",
     "RecordMechanism",
     "RecordPeeling",
+    "RecordVertices",
     "SampledCoordinate",
     "SubsetHypercube",
     "SubsetSelection",

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 from ..randomness import RandomSource, Words
 from ..validation import check_integer
 from .base import Floats, Reports
-from .records import RecordMechanism
-from .zcdp import zcdp_rho
+from .concentrated import Concentrated
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
@@ -40,7 +38,7 @@ def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) ->
 
 
 @dataclass(frozen=True)
-class RecordPeeling(RecordMechanism):
+class RecordPeeling(Concentrated):
     """Randomiser of silos that reports the largest coordinates of a sum, with their values.
 
     What is published has ``sparsity`` coordinates, and so has the noise: for a long vector
@@ -87,11 +85,6 @@ class RecordPeeling(RecordMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("sparsity", self.sparsity, 1, self.dim)
-
-    @cached_property
-    def rho(self) -> float:
-        """Zero-concentrated privacy parameter of one report."""
-        return zcdp_rho(self.epsilon, self.delta) / self.steps
 
     @property
     def scale(self) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from .base import Randomizer
 from .codebook import Codebook
 from .composed import Composed, configs_of_parts
+from .concentrated import ConcentratedGaussian
 from .direct import KRandomizedResponse
 from .gaussian import GaussianMechanism, GaussianRecord
 from .hadamard import HadamardResponse
@@ -20,11 +21,13 @@ from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
 from .subset import SubsetSelection
 from .treehist import TreeHist
 from .unary import OptimizedUnaryEncoding
+from .vertices import RecordVertices
 
 _REGISTRY: dict[str, type[Randomizer]] = {
     cls.__name__: cls
     for cls in (
         Codebook,
+        ConcentratedGaussian,
         DuchiBall,
         GaussianMechanism,
         GaussianRecord,
@@ -41,6 +44,7 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         RandomizedResponse,
         RecordGaussian,
         RecordPeeling,
+        RecordVertices,
         SubsetHypercube,
         SubsetSelection,
         TreeHist,

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from ldp_flower.randomizers import (
     Codebook,
+    ConcentratedGaussian,
     DuchiBall,
     GaussianMechanism,
     HybridMechanism,
@@ -22,6 +23,7 @@ from ldp_flower.randomizers import (
     RandomizedResponse,
     RecordGaussian,
     RecordPeeling,
+    RecordVertices,
     SubsetHypercube,
     Summary,
     randomizer_from_config,
@@ -30,6 +32,7 @@ from ldp_flower.randomness import KeyedRandom, SystemRandom, derive
 
 MECHANISMS = [
     Codebook(1.0, 5, radius=2.0, num_codewords=16),
+    ConcentratedGaussian(1.0, 5, radius=2.0, steps=2),
     DuchiBall(1.0, 5, radius=2.0),
     GaussianMechanism(1.0, 5, radius=2.0),
     HybridMechanism(1.0, radius=2.0),
@@ -40,6 +43,7 @@ MECHANISMS = [
     RandomizedResponse(1.0, radius=2.0),
     RecordGaussian(1.0, 5, radius=2.0),
     RecordPeeling(1.0, 5, radius=2.0, sparsity=2),
+    RecordVertices(1.0, 5, radius=2.0, num_vertices=2),
     SubsetHypercube(2.0, 5, radius=2.0),
 ]
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
@@ -75,7 +79,10 @@ def test_values_outside_the_domain_report_like_its_border(mechanism):
     rng = np.random.default_rng(0)
     values = rng.standard_normal((50, mechanism.width))
     values *= 2.0 / np.linalg.norm(values, axis=1, keepdims=True)
-    if isinstance(mechanism, SubsetHypercube | RecordPeeling) or mechanism.width == 1:
+    if (
+        isinstance(mechanism, SubsetHypercube | RecordPeeling | RecordVertices)
+        or mechanism.width == 1
+    ):
         values = np.sign(values) * 2.0
     same = mechanism.randomize(values, keyed(50))
     far = mechanism.randomize(values * 1e6, keyed(50))

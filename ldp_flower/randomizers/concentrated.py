@@ -1,0 +1,67 @@
+"""Plans of equal shares: reports of different kinds, each for its part of one zCDP budget."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from .records import RecordGaussian, RecordMechanism
+from .zcdp import zcdp_rho
+
+
+@dataclass(frozen=True)
+class Concentrated(RecordMechanism):
+    """Base class: each of ``steps`` reports is (rho / steps)-zCDP, whatever its kind.
+
+    Zero-concentrated privacy adds up, also over mechanisms that are chosen adaptively, so
+    that a plan may choose coordinates with one kind of report and ask for values with
+    another.
+    """
+
+    @property
+    def plan(self) -> str:
+        """What identifies the plan, within a run: its parameters, not the mechanism."""
+        return f"zCDP {self.epsilon!r} {self.delta!r} {self.steps}"
+
+    @cached_property
+    def rho(self) -> float:
+        """Zero-concentrated privacy parameter of one report."""
+        return zcdp_rho(self.epsilon, self.delta) / self.steps
+
+
+@dataclass(frozen=True)
+class ConcentratedGaussian(Concentrated, RecordGaussian):
+    """Randomiser of silos that adds Gaussian noise, in a plan with reports of other kinds.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of all ``steps`` reports of a silo together.
+    dim : int
+        Number of coordinates.
+    radius : float (default: 1.0)
+        A record's value is shortened to this Euclidean length.
+    delta : float (default: 1e-6)
+        Privacy parameter of all ``steps`` reports together, in (0, 1).
+    steps : int (default: 1)
+        Number of reports, of any :class:`Concentrated` kind, that the two are for.
+
+    Notes
+    -----
+    Source: Bun & Steinke (2016), Proposition 6. A plan of such reports alone needs some
+    10 % less noise by the exact composition of :class:`RecordGaussian`.
+
+    Guarantee
+    ---------
+    1. Protected: every record of a silo, against any other record in its place, at
+       (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
+       (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
+       out is covered.
+    2. The sums of two silos that differ in one record differ by at most the diameter
+       D = ``2 radius``; the noise's variance is ``D**2 steps / (2 rho)``.
+    3. Shortening happens per record, first, and a value that is not finite becomes 0, so
+       the guarantee holds for every input.
+    """
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in each coordinate of a sum."""
+        return 2 * self.radius / float((2 * self.rho) ** 0.5)
