@@ -132,7 +132,7 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
-    from ldp_flower.clients import respond
+    from ldp_flower.clients import values
     from ldp_flower.clients.node import Terms
     from ldp_flower.ledger import StateLedger
 
@@ -140,10 +140,10 @@ def _single_reports(users, mechanism, seed):
     ledger = StateLedger(RecordDict(), len(users))
     terms = Terms(True, PrivacyPolicy(10.0), seed=1000 + seed)
     keys = NodeKeys(1, 0, len(users))
-    node = respond.UsersNode(terms, keys, ledger, slots, users)
-    values = respond._values(node, query(randomizer=mechanism), STATISTICS["gradient"], slots)
+    node = values.UsersNode(terms, keys, ledger, slots, users)
+    found = values.values_of(node.take, slots, query(randomizer=mechanism), STATISTICS["gradient"])
     coins = keys.coins(1, 1, slots)
-    return mechanism.randomize(values, node.private_randomness(1, slots), coins).astype(int)
+    return mechanism.randomize(found, node.private_randomness(1, slots), coins).astype(int)
 
 
 def fifty_users(seed=0):
