@@ -306,7 +306,7 @@ class SqliteLedger(Ledger):
             if answered or not self._able(connection, accounts, cost, policy).all():
                 connection.execute("ROLLBACK")
                 return False
-            paying = accounts[self._used(connection, accounts, cost) == 0]
+            paying = np.asarray(accounts)[self._used(connection, accounts, cost) == 0]
             connection.executemany(
                 "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
                 "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",

@@ -61,6 +61,14 @@ def test_every_mechanism_is_on_the_page():
         assert f"`{name}`" in text, name
 
 
+@pytest.mark.parametrize("page", ["label-ldp-iht", "silos"])
+def test_the_examples_print_what_they_say(page, capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
+    exec(example, {})
+    *_, said = re.findall(r"  # (.*)$", example, re.MULTILINE)
+    assert said in capsys.readouterr().out
+
+
 def test_the_corrections_are_what_their_code_prints(capsys):
     """Every block is followed, in comments, by what it prints."""
     text = (DOCS / "corrections-wang-xu.md").read_text()
