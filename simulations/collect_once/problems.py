@@ -94,7 +94,7 @@ class Regression(Problem):
     @property
     def name(self) -> str:
         """Title of the panel."""
-        places = ", any of the first 8" if self.anywhere else ""
+        places = ", any of 8" if self.anywhere else ""
         return f"ConstrainedRegression, d={self.dim}{places}"
 
     def strategy(self, **arguments: Any) -> LdpStrategy[Any]:

@@ -68,17 +68,17 @@ def draw(runs: pd.DataFrame, path: Path) -> Path:
     """Draw a panel for every problem that has runs."""
     plt.rcParams.update({"font.size": 10, "axes.edgecolor": _INK, "text.color": _INK})
     shown = [name for name in PROBLEMS if (runs["problem"] == name).any()]
-    columns = min(3, len(shown))
+    columns = min(4, len(shown))
     rows = -(-len(shown) // columns)
     figure, panels = plt.subplots(
-        rows, columns, figsize=(4.6 * columns, 3.4 * rows + 0.6), squeeze=False
+        rows, columns, figsize=(4.3 * columns, 3.4 * rows + 0.75), squeeze=False
     )
     for axes, name in zip(panels.flat, shown, strict=False):
         _panel(axes, name, runs[runs["problem"] == name])
     for axes in panels.flat[len(shown) :]:
         axes.set_visible(False)
     handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.tight_layout(rect=(0, 0.75 / (3.4 * rows + 0.6), 1, 1))
+    figure.tight_layout(rect=(0, 0.75 / (3.4 * rows + 0.75), 1, 1))
     figure.legend(handles, labels, loc="lower center", ncols=5, frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
