@@ -70,7 +70,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     dimensions), as the original does not; the plain mean takes the place of the median
     of 18 log(1/delta) means, as reports have light tails; and the Lasso, with the
     threshold above, that of a constraint so wide that 0 is its solution below 1e13 users.
-    It needs ten times as many users as ``"auto"``. Without projection the noise in a
+    It needs 30 to 100 times as many users as ``"auto"``. Without projection the noise in a
     coordinate does not depend on their number, so that projecting saves bytes and
     nothing else.
 

@@ -65,8 +65,8 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     longer than 1, are shortened to ``1 + 2 / sqrt(projected_dim)`` instead of 1; features
     and target share one Gaussian report; and the variance that is taken off is that which was
     added. Noise is then squared on the server: it has a use from epsilon 4, 16 features
-    and 400,000 users. What ``"auto"`` changes is that users multiply before the noise.
-    Curvature below what noise alone would show is raised to it.
+    and 400,000 users, if what matters varies most. What ``"auto"`` changes is that users
+    multiply before the noise. Curvature below what noise alone would show is raised to it.
 
     Guarantee
     ---------
