@@ -57,9 +57,11 @@ class LdpClientApp(ClientApp):
     -----
     In a deployment ``node_config`` (set by the node's operator) must hold
     ``max-epsilon`` and ``ledger-path``, and may hold ``max-delta``,
-    ``allow-inexact``, ``max-rows``, ``unit``, ``num-records`` and ``features-public``
-    (see :class:`~ldp_flower.PrivacyPolicy`). Nothing in a message or in ``run_config``
-    is consulted about privacy.
+    ``allow-inexact``, ``max-rows``, ``unit``, ``num-records``, ``features-public``,
+    ``min-epsilon``, ``max-width`` and ``reply-after`` (see
+    :class:`~ldp_flower.PrivacyPolicy`). Nothing in a message or in ``run_config`` is
+    consulted about privacy. With ``rehearsal`` true a node answers as always, but with
+    reports about no data, and spends nothing.
 
     Guarantee
     ---------
@@ -106,7 +108,7 @@ class _Client:
         def answer() -> RecordDict:
             return RecordDict({"census": MetricRecord({**self._open(context).census()})})
 
-        return reply_with(message, answer)
+        return reply_with(message, context, self._policy, answer)
 
     def report(self, message: Message, context: Context) -> Message:
         """Answer one query."""
@@ -118,13 +120,14 @@ class _Client:
                 raise Refusal.malformed(error) from error
             return respond(self._open(context), query).to_record_dict()
 
-        return reply_with(message, answer)
+        return reply_with(message, context, self._policy, answer)
 
     def _open(self, context: Context) -> UsersNode:
         terms = Terms.of(context, self._policy, self._seed)
         users = self._load_users(context)
         ledger, accounts = _ledger(context, terms, users)
-        return UsersNode(terms, _keys(context, terms, users), ledger, accounts, users)
+        keys = _keys(context, terms, users)
+        return UsersNode(terms, keys, ledger, accounts, context.run_id, users)
 
 
 def _keys(context: Context, terms: Terms, users: Users | GeneratedUsers) -> NodeKeys:

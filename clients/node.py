@@ -1,6 +1,7 @@
 """What every handler of a client needs: the rules it answers under, and answers paid once."""
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -12,15 +13,22 @@ from numpy.typing import NDArray
 from ldp_flower.budget import Cost, PrivacyPolicy
 from ldp_flower.environment import in_simulation
 from ldp_flower.keys import NodeKeys, Slots
-from ldp_flower.ledger import Ledger, LedgerError, SqliteLedger
+from ldp_flower.ledger import Entry, Ledger, LedgerError, SqliteLedger
 from ldp_flower.messages import MessageError, Query, Report
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
 
+Floats = NDArray[np.float64]
 Seed = int | Callable[[Context], int | None] | None
 
 _UNLIMITED = PrivacyPolicy(
-    float("inf"), max_delta=0.5, allow_inexact=True, unit="record", features_public=True
+    float("inf"),
+    max_delta=0.5,
+    allow_inexact=True,
+    unit="record",
+    features_public=True,
+    min_epsilon=0.0,
+    max_width=1 << 40,
 )
 
 
@@ -55,11 +63,15 @@ class Terms:
         What is allowed.
     seed : int or None
         Seed of private randomness, in simulation only; None: the system's.
+    rehearsal : bool (default: False)
+        Whether the operator rehearses: everything is as always, but reports are about
+        no data, and nothing is spent.
     """
 
     simulated: bool
     policy: PrivacyPolicy
     seed: int | None
+    rehearsal: bool = False
 
     @classmethod
     def of(cls, context: Context, own: PrivacyPolicy | None, seed: Seed) -> Self:
@@ -85,7 +97,10 @@ class Terms:
             raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.") from error
         if operators is None:
             raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
-        return cls(False, operators.tightened_by(own), None)
+        rehearsal = context.node_config.get("rehearsal", False)
+        if not isinstance(rehearsal, bool):
+            raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.")
+        return cls(False, operators.tightened_by(own), None, rehearsal)
 
     def check(self, randomizer: Randomizer) -> None:
         """Raise Refusal if the policy does not allow one report of this mechanism."""
@@ -125,18 +140,30 @@ class Node:
         What the users have spent.
     accounts : ndarray, shape (users,)
         The names that the ledger knows the users by.
+    run_id : int
+        Flower's number of the run, for the operator's books.
     """
 
     terms: Terms
     keys: NodeKeys
     ledger: Ledger
     accounts: NDArray[np.generic]
+    run_id: int
 
     def census(self) -> dict[str, int]:
         """Return how many users the node holds, and what their keys are."""
-        seeded = int(self.terms.seed is not None)
         keys = self.keys
-        return {"group": keys.group, "first": keys.first, "users": keys.count, "seeded": seeded}
+        return {
+            "group": keys.group,
+            "first": keys.first,
+            "users": keys.count,
+            "seeded": int(self.terms.seed is not None),
+            "rehearsing": int(self.terms.rehearsal),
+        }
+
+    def shown(self, values: Floats) -> Floats:
+        """Return what is randomised of users' values: in a rehearsal nothing, as of no data."""
+        return np.full_like(values, np.nan) if self.terms.rehearsal else values
 
     def private_randomness(self, step: int, slots: Slots) -> RandomSource:
         """Return the source of everything that must stay secret."""
@@ -177,19 +204,49 @@ class Node:
             # Looked up second: if another process's answer to this very query took the last
             # of the budget, it is there by now.
             if (stored := self.ledger.reply(digest)) is not None:
+                if not stored:
+                    raise Refusal(Refusal.EXHAUSTED, "The answer to this query is no longer kept.")
                 return Report.from_bytes(stored)
             if not len(able):
                 raise Refusal(
                     Refusal.EXHAUSTED, "The privacy budget of the addressed users is spent."
                 )
             report = randomised(able)
-            if self.ledger.commit(digest, report.to_bytes(), self.accounts[able], cost, policy):
+            if self.terms.rehearsal:
+                return report
+            entry = Entry(digest, report.to_bytes(), self.run_id, *query.summary)
+            if self.ledger.commit(entry, self.accounts[able], cost, policy):
                 return report
             # Another process answered, or spent a user's budget, since we looked.
 
 
-def reply_with(message: Message, answer: Callable[[], RecordDict]) -> Message:
-    """Return the answer, or an error whose text says nothing about data."""
+def reply_with(
+    message: Message, context: Context, own: PrivacyPolicy | None, answer: Callable[[], RecordDict]
+) -> Message:
+    """Return the answer, or an error whose text says nothing about data.
+
+    Neither leaves before the operator, or the app's ``own`` policy, wants it to.
+    """
+    started = time.monotonic()
+    reply = _answered(message, answer)
+    if in_simulation():
+        return reply
+    try:
+        policy = PrivacyPolicy.from_node_config(context.node_config)
+    except (ValueError, OverflowError):
+        return reply  # a refusal, for this
+    wanted = max((each.reply_after for each in (policy, own) if each is not None), default=0.0)
+    left = wanted - (time.monotonic() - started)
+    if left > 0:
+        time.sleep(left)
+    elif wanted:
+        logging.getLogger(__name__).warning(
+            "A reply took %.3f s longer than reply-after, which its receiver can see.", -left
+        )
+    return reply
+
+
+def _answered(message: Message, answer: Callable[[], RecordDict]) -> Message:
     logger = logging.getLogger(__name__)
     try:
         return Message(answer(), reply_to=message)

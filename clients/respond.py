@@ -63,7 +63,7 @@ def _randomised(
     for start in range(0, len(slots), CHUNK):
         chunk = slots[start : start + CHUNK]
         coins = node.keys.coins(query.salt, query.step, chunk)
-        values = values_of(node.take, chunk, query, statistic)
+        values = node.shown(values_of(node.take, chunk, query, statistic))
         randomness = node.private_randomness(query.step, chunk)
         reports = randomizer.randomize(values, randomness, coins)
         if summarised:
@@ -71,7 +71,8 @@ def _randomised(
         else:
             parts.append(reports)
         if statistic.public is not None:
-            blocks.append(statistic.public(node.take(chunk), query.params))
+            block = statistic.public(node.take(chunk), query.params)
+            blocks.append(np.zeros_like(block) if node.terms.rehearsal else block)
     if summarised:
         return Report.of_summary(summary)
     public = np.concatenate(blocks) if blocks else None

@@ -32,7 +32,8 @@ def of_silos(node: UsersNode, query: Query, statistic: Statistic, slots: Slots) 
         counts[i] = max(node.terms.policy.num_records or len(records), 1)
         for start in range(0, len(records), CHUNK):
             chunk = np.arange(start, min(start + CHUNK, len(records)))
-            totals[i] += mechanism.total(values_of(records.take, chunk, query, statistic))
+            values = node.shown(values_of(records.take, chunk, query, statistic))
+            totals[i] += mechanism.total(values)
     randomness = node.private_randomness(query.step, slots)
     return Report.of_reports(slots, mechanism.report(totals, counts, randomness, centre))
 

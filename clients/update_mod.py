@@ -1,7 +1,7 @@
 """LdpUpdateMod: a Flower mod that makes any app's training update a randomised report."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 
 import numpy as np
@@ -15,7 +15,7 @@ from ldp_flower.parameters import Floats, Parameters, flattened, parameters_of
 from ldp_flower.randomizers.ball import directions
 from ldp_flower.randomness import derive
 from ldp_flower.rotation import padded, rotate_twice
-from ldp_flower.training import CLIPPED, NORMALISED, digest, taken_apart
+from ldp_flower.training import CLIPPED, NORMALISED, PUBLIC, digest, taken_apart
 
 from .node import Node, Refusal, Seed, Terms, operators_ledger, reply_with
 
@@ -34,7 +34,8 @@ class LdpUpdateMod:
     difference between the parameters (all arrays of floats) that the train function
     returns and those that the server sent, normalised or clipped, and randomised as
     the query says within the limits of the node's operator. Nothing else of the
-    reply leaves: no metric (``num-examples`` is one), no counter, no other record.
+    reply leaves: no metric that is not declared public (``num-examples`` is one), no
+    counter, no other record.
 
     Parameters
     ----------
@@ -43,6 +44,16 @@ class LdpUpdateMod:
         effect: what a train function reads is its own affair.
     seed : int or callable, optional
         Makes a simulation's reports reproducible, as that of :class:`LdpClientApp`.
+    public_metrics : sequence of str (default: ())
+        Names of metrics that may leave as the train function returned them: facts
+        about the device, say, that no row of data has a part in. In a deployment the
+        operator has to name them as well (``public-metrics`` in ``node_config``, names
+        separated by spaces). They are outside the guarantee.
+
+    Raises
+    ------
+    ValueError
+        If ``public_metrics`` is not a sequence of names.
 
     Notes
     -----
@@ -65,6 +76,8 @@ class LdpUpdateMod:
     2. The reply is a report of that randomizer, whatever the train function does: a
        reply without an update of the right form (an exception, None, an error, other
        shapes, no numbers) counts as the update 0. Its size depends on the query alone.
+       Metrics that app and operator declare public leave beside it and are not
+       protected at all, nor is whether the train function returned them.
     3. The sum over the user's life of the epsilons (deltas) of all different queries
        is at most ``max_epsilon`` (``max_delta``), as read off the mechanisms that the
        client builds from its closed registry. A query over the limit trains nothing.
@@ -77,13 +90,24 @@ class LdpUpdateMod:
        app's own code may use (files, network).
     """
 
-    def __init__(self, policy: PrivacyPolicy | None = None, seed: Seed = None) -> None:
+    def __init__(
+        self,
+        policy: PrivacyPolicy | None = None,
+        seed: Seed = None,
+        public_metrics: Sequence[str] = (),
+    ) -> None:
+        names = tuple(public_metrics)
+        if isinstance(public_metrics, str) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"Expected public_metrics to be names, got {public_metrics!r}.")
         self._policy = policy
         self._seed = seed
+        self._public_metrics = frozenset(names)
 
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Answer the census, or a query with a report of what ``call_next`` learns."""
-        return reply_with(message, lambda: self._answer(message, context, call_next))
+        return reply_with(
+            message, context, self._policy, lambda: self._answer(message, context, call_next)
+        )
 
     def _answer(self, message: Message, context: Context, call_next: CallNext) -> RecordDict:
         kind = message.metadata.message_type
@@ -100,13 +124,26 @@ class LdpUpdateMod:
             raise Refusal.malformed(error) from error
         node.terms.check(query.randomizer)
         inner = copy(message)
+        public: dict[str, int | float] = {}
 
         def randomised(slots: Slots) -> Report:
             inner.content = content
-            update = _trained(inner, context, call_next, name, sent)
-            return _report(node, query, update, slots)
+            reply = _reply(inner, context, call_next)
+            if not node.terms.rehearsal:
+                public.update(_metrics(reply, self._public(node.terms, context)))
+            return _report(node, query, _update(reply, name, sent), slots)
 
-        return node.answer_once(query, randomised, kind, digest(content)).to_record_dict()
+        answer = node.answer_once(query, randomised, kind, digest(content)).to_record_dict()
+        if public:
+            answer[PUBLIC] = MetricRecord({**public})
+        return answer
+
+    def _public(self, terms: Terms, context: Context) -> frozenset[str]:
+        """Return the names of metrics that may leave as they are."""
+        if terms.simulated:
+            return self._public_metrics
+        operators = context.node_config.get("public-metrics")
+        return self._public_metrics & set(operators.split() if isinstance(operators, str) else ())
 
     def _open(self, context: Context) -> Node:
         terms = Terms.of(context, self._policy, self._seed)
@@ -114,12 +151,13 @@ class LdpUpdateMod:
             # Not the ledger of LdpClientApp, which may share the state: that one has many users.
             ledger = StateLedger(context.state, 1, "ldp-node")
             first = int(context.node_config["partition-id"])
-            return Node(terms, NodeKeys(0, first, 1), ledger, np.zeros(1, np.int64))
+            return Node(terms, NodeKeys(0, first, 1), ledger, np.zeros(1, np.int64), context.run_id)
         user = context.node_config.get("user-id")
         if not isinstance(user, str) or not user:
             raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
         keys = NodeKeys(context.node_id & (1 << 64) - 1, 0, 1)
-        return Node(terms, keys, operators_ledger(context), np.array([user]))
+        ledger_of_all = operators_ledger(context)
+        return Node(terms, keys, ledger_of_all, np.array([user]), context.run_id)
 
 
 def _model(content: RecordDict) -> tuple[str, Parameters]:
@@ -151,14 +189,37 @@ def _check(query: Query, model: Floats) -> None:
         )
 
 
-def _trained(
-    message: Message, context: Context, call_next: CallNext, name: str, sent: Parameters
-) -> Floats:
-    """Return the update that training makes; whatever goes wrong with it stays on this side."""
+def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDict:
+    """Return what training replies; whatever goes wrong with it stays on this side."""
+    try:
+        content = call_next(message, context).content
+        if not isinstance(content, RecordDict):
+            raise TypeError(f"The reply holds {type(content).__name__}.")
+        return content
+    except KeyboardInterrupt:  # is the operator's
+        raise
+    except BaseException:
+        logging.getLogger(__name__).exception("Training failed.")
+        return RecordDict()
+
+
+def _metrics(reply: RecordDict, public: frozenset[str]) -> dict[str, int | float]:
+    """Return the numbers of these names in a reply's metrics that Flower's wire takes."""
+    return {
+        name: value
+        for record in reply.metric_records.values()
+        for name, value in record.items()
+        if name in public
+        and (isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63))
+    }
+
+
+def _update(reply: RecordDict, name: str, sent: Parameters) -> Floats:
+    """Return the update that training made; 0 if it returned no model of this form."""
     before = flattened(sent)
     logger = logging.getLogger(__name__)
     try:
-        records = call_next(message, context).content.array_records
+        records = reply.array_records
         record = records[name] if name in records else next(iter(records.values()))
         returned = {key: record[key].numpy() for key in sent}
         for key, array in returned.items():
@@ -166,9 +227,7 @@ def _trained(
                 raise ValueError(f"{key} is {array.dtype} of shape {array.shape}.")
         with np.errstate(all="ignore"):
             update = flattened(returned) - before
-    except KeyboardInterrupt:  # is the operator's
-        raise
-    except BaseException:
+    except Exception:
         logger.exception("Training returned no update of this model; the node reports a centre.")
         return np.zeros_like(before)
     if not np.isfinite(update).all():
@@ -195,4 +254,6 @@ def _report(node: Node, query: Query, update: Floats, slots: Slots) -> Report:
         value = _value(update, query)
     coins = node.keys.coins(query.salt, query.step, slots)
     randomness = node.private_randomness(query.step, slots)
-    return Report.of_reports(slots, query.randomizer.randomize(value[None], randomness, coins))
+    return Report.of_reports(
+        slots, query.randomizer.randomize(node.shown(value[None]), randomness, coins)
+    )

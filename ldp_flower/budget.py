@@ -73,6 +73,15 @@ class PrivacyPolicy:
         Number of records of a silo, which becomes public: the first so many are used. No
         guarantee rests on it. A deployment that protects records needs it; in simulation
         it is by default their true number.
+    min_epsilon : float (default: 0.001)
+        Smallest epsilon of a report. Reports that cost next to nothing would let a server
+        ask without end, and fill the ledger.
+    max_width : int (default: 1,048,576)
+        Largest number of coordinates of the value that a query may ask of a user, which
+        bounds what an answer takes in time and memory.
+    reply_after : float (default: 0.0)
+        Seconds after which a reply leaves, at the earliest, so that it does not tell by
+        its time how long it took. It hides what takes less.
     features_public : bool (default: False)
         Whether everything but the targets is public (and how many rows a user has), so that
         protocols that protect targets only may send it as it is.
@@ -90,12 +99,19 @@ class PrivacyPolicy:
     unit: str = "user"
     num_records: int | None = None
     features_public: bool = False
+    min_epsilon: float = 0.001
+    max_width: int = 1 << 20
+    reply_after: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.max_epsilon, bool) or not self.max_epsilon > 0:
             raise ValueError(f"Expected max_epsilon > 0, got {self.max_epsilon}.")
         if not 0 <= self.max_delta < 1:
             raise ValueError(f"Expected 0 <= max_delta < 1, got {self.max_delta}.")
+        for name in ("min_epsilon", "reply_after"):
+            if isinstance(value := getattr(self, name), bool) or not 0 <= value < math.inf:
+                raise ValueError(f"Expected {name} >= 0 and finite, got {value}.")
+        check_integer("max_width", self.max_width, 1)
         for name in ("allow_inexact", "features_public"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"Expected {name} true or false, got {getattr(self, name)}.")
@@ -125,10 +141,10 @@ class PrivacyPolicy:
             return None
         if given["max_epsilon"] == math.inf:
             raise ValueError("Expected max_epsilon finite, got inf.")
-        for name in ("max_epsilon", "max_delta"):
+        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
             if name in given and not isinstance(given[name], int | float):
                 raise ValueError(f"Expected a number for {name}, got {given[name]!r}.")
-        for name in ("max_rows", "num_records"):
+        for name in ("max_rows", "num_records", "max_width"):
             if name in given and type(given[name]) is not int:
                 raise ValueError(f"Expected an integer for {name}, got {given[name]!r}.")
         if given.get("unit") == "record" and "num_records" not in given:
@@ -141,13 +157,16 @@ class PrivacyPolicy:
             return self
         rows = [rows for rows in (self.max_rows, other.max_rows) if rows is not None]
         return PrivacyPolicy(
-            min(self.max_epsilon, other.max_epsilon),
-            min(self.max_delta, other.max_delta),
-            self.allow_inexact and other.allow_inexact,
-            min(rows, default=None),
-            "record" if self.unit == other.unit == "record" else "user",
-            self.num_records,
-            self.features_public and other.features_public,
+            max_epsilon=min(self.max_epsilon, other.max_epsilon),
+            max_delta=min(self.max_delta, other.max_delta),
+            allow_inexact=self.allow_inexact and other.allow_inexact,
+            max_rows=min(rows, default=None),
+            unit="record" if self.unit == other.unit == "record" else "user",
+            num_records=self.num_records,
+            features_public=self.features_public and other.features_public,
+            min_epsilon=max(self.min_epsilon, other.min_epsilon),
+            max_width=min(self.max_width, other.max_width),
+            reply_after=max(self.reply_after, other.reply_after),
         )
 
     def allows(self, randomizer: Randomizer) -> bool:
@@ -156,6 +175,7 @@ class PrivacyPolicy:
         return (
             (randomizer.exact or self.allow_inexact)
             and (self.unit == "record" or not isinstance(randomizer, RecordMechanism))
-            and cost.epsilon <= self.max_epsilon
+            and self.min_epsilon <= cost.epsilon <= self.max_epsilon
+            and randomizer.width <= self.max_width
             and cost.delta <= self.max_delta
         )

@@ -1,6 +1,6 @@
 """What the command line tells of each protocol, and the runs that it audits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from .users import Users
 
 if TYPE_CHECKING:
     from .strategies import LdpStrategy
+
+    Runs = Callable[[int, float], Iterator[tuple[LdpStrategy[Any], Users]]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,14 @@ PROTOCOLS = [
         "user-level, pure epsilon",
         "8 (a scale, a vote, 6 waves); 7 with a declared scale or few features",
         "1; votes some bytes",
-        "sparse linear regression, many records per user, sparsity and sizes unknown",
+        "sparse linear or logistic regression, many records per user, sparsity and sizes unknown",
+    ),
+    Protocol(
+        "SparseMean",
+        "user-level, pure epsilon",
+        "8 (a scale, a vote, 6 waves); 7 with a declared scale or few features",
+        "1; votes some bytes",
+        "mean of a long vector most of which is zero, one or several records per user",
     ),
     Protocol(
         "LdpFedAvg",
@@ -99,9 +108,37 @@ PROTOCOLS = [
     Protocol(
         "PeelingDpIht",
         "record-level in silos, (epsilon, delta)",
-        "3, all silos in each",
+        "5, all silos in each",
         "8 a coefficient",
         "the same with very many features and one or few silos",
+    ),
+    Protocol(
+        "ConstrainedMean",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 4 per dimension",
+        "sparse mean of hundreds or thousands of features, in one message",
+    ),
+    Protocol(
+        "ConstrainedRegression",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 4 per dimension",
+        "linear regression with up to 98 features (more: projected), in one message",
+    ),
+    Protocol(
+        "KernelRidgeRegression",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 4 per Fourier feature",
+        "a smooth function of one or two features, in one message",
+    ),
+    Protocol(
+        "SmoothGlm",
+        "user-level, pure epsilon; paper: (epsilon, delta)",
+        "1, non-interactive",
+        "1; paper: 12 per dimension and more",
+        "logistic regression with few features, in one message",
     ),
     Protocol(
         "KnowledgeTransfer",
@@ -164,8 +201,8 @@ def _audited_heavy_hitters(
 
 
 def _normal_users(dim: int, rows: int) -> Users:
-    """Return 3,000 users whose targets are their first feature."""
-    user = np.repeat(np.arange(3000), rows)
+    """Return 4,000 users whose targets are their first feature."""
+    user = np.repeat(np.arange(4000), rows)
     states = derive(0, np.arange(len(user), dtype=np.uint64))
     features = KeyedRandom(states).normals((len(user), dim))
     return Users.from_rows(features, features[:, 0], user)
@@ -222,14 +259,22 @@ def _audited_multi_round(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrateg
 def _audited_sparse_regression(
     dim: int, epsilon: float
 ) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
-    """Yield a run that buys the scale, lets users vote, and ends with two waves."""
+    """Yield a run that buys the scale, lets users vote, and ends with two waves; and classes."""
     from .strategies import SparseRegression
 
-    rows, users = 2, 4000
-    features = KeyedRandom(derive(0, np.arange(users * rows))).normals((users * rows, dim))
-    offsets = rows * np.arange(users + 1)
-    strategy = SparseRegression(dim, epsilon=epsilon, samples_per_user=rows, num_waves=2)
-    yield strategy, Users(features, features[:, 0], offsets)
+    users = _normal_users(dim, 2)
+    for link in ("identity", "logistic"):
+        yield (
+            SparseRegression(dim, epsilon=epsilon, samples_per_user=2, link=link, num_waves=2),
+            users,
+        )
+
+
+def _audited_sparse_mean(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield a run that buys the scale, lets users vote, and ends with two waves."""
+    from .strategies import SparseMean
+
+    yield SparseMean(dim, epsilon=epsilon, num_waves=2), _normal_users(dim, 2)
 
 
 def _audited_non_interactive(
@@ -281,6 +326,20 @@ def _extreme_silos(num_features: int) -> dict[str, Users]:
     }
 
 
+def _audited_collections(name: str, **arguments: Any) -> "Runs":
+    """Return a function that yields both methods of a protocol that collects once."""
+
+    def runs(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+        from . import strategies
+
+        users = _normal_users(dim, 1)
+        for method in ("auto", "paper"):
+            strategy = getattr(strategies, name)(dim, epsilon=epsilon, method=method, **arguments)
+            yield strategy, users[:200]
+
+    return runs
+
+
 def _audited_baselines(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
     """Yield plans as short as there are: one step, and a choice with one step."""
     from .strategies import PrivateFrankWolfe, TwoStageRegression
@@ -307,6 +366,7 @@ def _audited_transfer(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[A
 
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
+    "sparse-mean": _audited_sparse_mean,
     "ldp-iht": _audited_ldp_iht,
     "heavy-hitters": _audited_heavy_hitters,
     "user-level-mean": _audited_user_level_mean,
@@ -315,6 +375,10 @@ AUDITED = {
     "non-interactive": _audited_non_interactive,
     "labels": _audited_labels,
     "silos": _audited_silos,
+    "constrained-mean": _audited_collections("ConstrainedMean"),
+    "constrained-regression": _audited_collections("ConstrainedRegression"),
+    "kernel-ridge": _audited_collections("KernelRidgeRegression"),
+    "smooth-glm": _audited_collections("SmoothGlm"),
     "silo-baselines": _audited_baselines,
     "knowledge-transfer": _audited_transfer,
 }

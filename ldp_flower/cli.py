@@ -9,24 +9,24 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from .audit import Audit, audit_handler, extreme_users, recorded_queries
 from .catalogue import AUDITED, CANDIDATES, PROTOCOLS
+from .console import FAILED, USAGE, console, fail
 from .flower_run import FlowerError, Scalar, declared_config, override, private_superlink
-from .ledger import LedgerError, SqliteLedger
+from .ledger_cli import ledger
 from .processes import TimeIsUp, ended_by_signals
 
 if TYPE_CHECKING:
     pass
 
-FAILED, USAGE, TIMED_OUT, INTERRUPTED = 1, 2, 124, 130
+TIMED_OUT, INTERRUPTED = 124, 130
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
 
 app = typer.Typer(
@@ -34,16 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
 app.add_typer(ledger, name="ledger")
-
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(highlight=False, soft_wrap=True, stderr=True)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    errors.print(Text.assemble(("Error: ", "bold red"), message))
-    raise typer.Exit(code)
 
 
 # ------------------------------------------------------------------------------- run
@@ -85,17 +76,17 @@ def run(
         declared = declared_config(app_path)
         settings = _settings(declared, given, config or [])
     except ValueError as error:
-        _fail(str(error), USAGE)
+        fail(str(error), USAGE)
     own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
     settings |= {key: value for key, value in own.items() if key in declared}
     if os.name == "nt":
-        _fail("`ldp-flower run` needs Linux or macOS; on Windows use WSL.", FAILED)
+        fail("`ldp-flower run` needs Linux or macOS; on Windows use WSL.", FAILED)
     if importlib.util.find_spec("ray") is None:
-        _fail('Flower\'s engine is missing: pip install "ldp-flower[sim]"', FAILED)
+        fail('Flower\'s engine is missing: pip install "ldp-flower[sim]"', FAILED)
     try:
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        _fail(f"Cannot make {where}: {error.strerror}. Choose another --output.", USAGE)
+        fail(f"Cannot make {where}: {error.strerror}. Choose another --output.", USAGE)
     result = where / "result.json" if "output-dir" in declared else None
     _run(app_path, nodes, settings, where / "flower.log", result, timeout)
 
@@ -117,22 +108,22 @@ def _run(
                     screen.show(line)
             status, details = superlink.outcome()
     except FlowerError as error:
-        _fail(f"{error} Its log may say why: {log}", FAILED)
+        fail(f"{error} Its log may say why: {log}", FAILED)
     except TimeIsUp:
-        _fail(f"Not finished after {timeout:g} s; stopped. The log so far: {log}", TIMED_OUT)
+        fail(f"Not finished after {timeout:g} s; stopped. The log so far: {log}", TIMED_OUT)
     except KeyboardInterrupt:
-        _fail(f"Interrupted; Flower has been stopped. The log so far: {log}", INTERRUPTED)
+        fail(f"Interrupted; Flower has been stopped. The log so far: {log}", INTERRUPTED)
     if not status:
-        _fail(f"Flower did not accept {app_path}; it says why above.", FAILED)
+        fail(f"Flower did not accept {app_path}; it says why above.", FAILED)
     if status != "finished:completed":
-        _fail(
+        fail(
             f"The run ended as {status.rpartition(':')[2]}. {details}\n"
             f"The log is above and, with Flower's own, in {log}\n"
             "Correct the app or its settings and run it again.",
             FAILED,
         )
     if result is not None and _modified(result) == before:
-        _fail(
+        fail(
             f"The run ended without writing {result}\n"
             f"The ServerApp may have left early: see above or {log}",
             FAILED,
@@ -221,39 +212,6 @@ class _Screen:
         console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
 
 
-# ---------------------------------------------------------------------------- ledger
-
-LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
-
-
-@ledger.command("init")
-def ledger_init(path: LedgerPath) -> None:
-    """Create an empty ledger in the file PATH, once per node, before its first query."""
-    try:
-        SqliteLedger.create(path)
-    except LedgerError as error:
-        _fail(str(error), FAILED)
-    console.print(f"Created {path}. Keep it: it remembers what every user has spent.")
-
-
-@ledger.command("show")
-def ledger_show(path: LedgerPath) -> None:
-    """Show what every user on the ledger in the file PATH has spent."""
-    try:
-        spent = SqliteLedger(path).spent()
-    except LedgerError as error:
-        _fail(str(error), FAILED)
-    table = Table()
-    table.add_column("user", overflow="fold")
-    for name in ("epsilon", "delta"):
-        table.add_column(name, justify="right")
-    for user, cost in spent.items():
-        table.add_row(Text(user), f"{cost.epsilon:g}", f"{cost.delta:g}")
-    if spent:
-        console.print(table)
-    console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
-
-
 # ------------------------------------------------------------------------- protocols
 
 
@@ -288,7 +246,7 @@ def audit(
     report. The exit code is 1 if anything contradicts the claim.
     """
     if protocol not in AUDITED:
-        _fail(f"Expected a protocol in {sorted(AUDITED)}, got {protocol!r}.", USAGE)
+        fail(f"Expected a protocol in {sorted(AUDITED)}, got {protocol!r}.", USAGE)
     audits: list[Audit] = []
     people = CANDIDATES.get(protocol, extreme_users)(dim)
     try:
@@ -300,9 +258,9 @@ def audit(
                 found = audit_handler(query, people, num_reports=reports, seed=seed)
                 audits.append(found)
     except ValueError as error:
-        _fail(str(error), USAGE)
+        fail(str(error), USAGE)
     except RuntimeError as error:
-        _fail(str(error), FAILED)
+        fail(str(error), FAILED)
     table = Table("statistic")
     table.add_column("mechanism", no_wrap=True)
     for name in ("claimed", "measured", "exact"):
@@ -322,7 +280,7 @@ def audit(
     console.print(table)
     failed = sum(not found.passed for found in audits)
     if failed:
-        _fail(f"{failed} of {len(audits)} queries break their promise.", FAILED)
+        fail(f"{failed} of {len(audits)} queries break their promise.", FAILED)
     console.print(f"{len(audits)} queries, nothing found.", style="green")
 
 

@@ -11,8 +11,9 @@ reports and gives no more of them than were paid.
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,33 @@ Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class Entry:
+    """An answer that is about to leave.
+
+    Attributes
+    ----------
+    digest : str
+        What identifies the query.
+    reply : bytes
+        The encoded reply.
+    run_id : int
+        Flower's number of the run, as the server gives it.
+    statistic, mechanism : str
+        What was asked, for the operator's books.
+    """
+
+    digest: str
+    reply: bytes
+    run_id: int = 0
+    statistic: str = ""
+    mechanism: str = ""
+
+
+#: Columns of :meth:`SqliteLedger.book`.
+BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
+
+
 class LedgerError(RuntimeError):
     """A ledger that is missing, foreign or cannot be written."""
 
@@ -35,16 +63,14 @@ class Ledger(ABC):
 
     @abstractmethod
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query, or None if it was never answered."""
+        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
 
     @abstractmethod
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
 
     @abstractmethod
-    def commit(
-        self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
-    ) -> bool:
+    def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply, all or nothing, durably.
 
         Returns
@@ -98,7 +124,7 @@ class StateLedger(Ledger):
         return nothing if cost.plan is None else np.array(plans.get(cost.plan, nothing), np.int64)
 
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query, or None if it was never answered."""
+        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
         reply = self._state.config_records[self._replies_name].get(digest)
         return reply if isinstance(reply, bytes) else None
 
@@ -106,11 +132,12 @@ class StateLedger(Ledger):
         """Return which users can still pay ``cost`` under ``policy``."""
         return _affordable(self._spent()[:, accounts], self._used(cost)[accounts], cost, policy)
 
-    def commit(
-        self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
-    ) -> bool:
+    def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply."""
-        if self.reply(digest) is not None or not self.affordable(accounts, cost, policy).all():
+        if (
+            self.reply(entry.digest) is not None
+            or not self.affordable(accounts, cost, policy).all()
+        ):
             return False
         spent, used = self._spent(), self._used(cost)
         paying = accounts[used[accounts] == 0]
@@ -119,7 +146,7 @@ class StateLedger(Ledger):
         if cost.plan is not None:
             used[accounts] += 1
             self._state.config_records[self._plans_name][cost.plan] = used.tolist()
-        self._state.config_records[self._replies_name][digest] = reply
+        self._state.config_records[self._replies_name][entry.digest] = entry.reply
         return True
 
 
@@ -143,7 +170,7 @@ class SqliteLedger(Ledger):
         an empty one: that would forget what users have spent.
     """
 
-    _APPLICATION_ID = 0x1D9F10E5  # marks the file as a ledger of this format
+    _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger of this format
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
         self._path = Path(path).expanduser()
@@ -183,8 +210,17 @@ class SqliteLedger(Ledger):
                     user TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL
                 ) WITHOUT ROWID;
                 CREATE TABLE reply (
-                    digest TEXT PRIMARY KEY, created TEXT DEFAULT CURRENT_TIMESTAMP,
-                    content BLOB NOT NULL
+                    number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
+                    created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, run TEXT NOT NULL,
+                    statistic TEXT NOT NULL, mechanism TEXT NOT NULL, content BLOB
+                );
+                CREATE TABLE charge (
+                    user TEXT, reply INTEGER, epsilon REAL NOT NULL, delta REAL NOT NULL,
+                    PRIMARY KEY (user, reply)
+                ) WITHOUT ROWID;
+                CREATE TABLE renewal (
+                    user TEXT NOT NULL, created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+                    epsilon REAL NOT NULL, delta REAL NOT NULL
                 );
                 CREATE TABLE plan (
                     user TEXT, plan TEXT, used INTEGER NOT NULL, PRIMARY KEY (user, plan)
@@ -249,29 +285,28 @@ class SqliteLedger(Ledger):
         return np.asarray(found[0], np.int64)
 
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query, or None if it was never answered."""
+        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
         with self._open() as connection:
             row = connection.execute(
                 "SELECT content FROM reply WHERE digest = ?", (digest,)
             ).fetchone()
-        return None if row is None else bytes(row[0])
+        return None if row is None else bytes(row[0] or b"")
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
         with self._open() as connection:
             return self._able(connection, accounts, cost, policy)
 
-    def commit(
-        self, digest: str, reply: bytes, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
-    ) -> bool:
+    def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply, in one transaction on disk."""
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            answered = connection.execute("SELECT 1 FROM reply WHERE digest = ?", (digest,))
-            if answered.fetchone() or not self._able(connection, accounts, cost, policy).all():
+            query = "SELECT 1 FROM reply WHERE digest = ?"
+            answered = connection.execute(query, (entry.digest,)).fetchone()
+            if answered or not self._able(connection, accounts, cost, policy).all():
                 connection.execute("ROLLBACK")
                 return False
-            paying = accounts[self._used(connection, accounts, cost) == 0]
+            paying = np.asarray(accounts)[self._used(connection, accounts, cost) == 0]
             connection.executemany(
                 "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
                 "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",
@@ -283,12 +318,67 @@ class SqliteLedger(Ledger):
                     "used = used + 1",
                     [(str(account), cost.plan) for account in accounts],
                 )
-            connection.execute("INSERT INTO reply (digest, content) VALUES (?, ?)", (digest, reply))
+            number = connection.execute(
+                "INSERT INTO reply (digest, run, statistic, mechanism, content) "
+                "VALUES (?, ?, ?, ?, ?)",
+                # As text: run numbers are unsigned, SQLite's integers are not.
+                (entry.digest, str(entry.run_id), entry.statistic, entry.mechanism, entry.reply),
+            ).lastrowid
+            connection.executemany(
+                "INSERT INTO charge VALUES (?, ?, ?, ?)",
+                [(str(account), number, cost.epsilon, cost.delta) for account in paying],
+            )
             connection.execute("COMMIT")
         return True
 
     def spent(self) -> dict[str, Cost]:
-        """Return what every user on the ledger has spent."""
+        """Return what every user on the ledger has spent, since its budget was last renewed."""
         with self._open() as connection:
             rows = connection.execute("SELECT user, epsilon, delta FROM spent ORDER BY user")
             return {user: Cost(epsilon, delta) for user, epsilon, delta in rows}
+
+    def book(self) -> Iterator[tuple[str, ...]]:
+        """Yield all that ever happened on the ledger, oldest first: rows of :data:`BOOK`.
+
+        A renewal gives back what is negative in it.
+        """
+        with self._open() as connection:
+            yield from connection.execute(
+                "SELECT created, user, run, statistic, mechanism, epsilon, delta "
+                "FROM charge JOIN reply ON reply = number UNION ALL "
+                "SELECT created, user, '', 'renewal', '', -epsilon, -delta FROM renewal "
+                "ORDER BY created, user"
+            )
+
+    def renew(self, users: Sequence[str] | None = None) -> int:
+        """Give users (by default all) their whole budget again; return how many had spent any.
+
+        Whatever they answer from now on adds to what is known of them already: the
+        guarantee holds for the time since, and over two such times with twice the limits.
+        """
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            chosen = [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
+            if users is not None:
+                chosen = sorted(set(chosen) & set(users))
+            for user in chosen:
+                connection.execute(
+                    "INSERT INTO renewal (user, epsilon, delta) "
+                    "SELECT user, epsilon, delta FROM spent WHERE user = ?",
+                    (user,),
+                )
+                connection.execute("DELETE FROM spent WHERE user = ?", (user,))
+            connection.execute("COMMIT")
+        return len(chosen)
+
+    def forget_replies(self, days: float) -> int:
+        """Delete the stored bytes of replies older than this; return how many there were.
+
+        What they cost stays. Asked again, such a query is refused.
+        """
+        with self._open() as connection:
+            return connection.execute(
+                "UPDATE reply SET content = NULL WHERE content IS NOT NULL "
+                "AND created <= datetime('now', ?)",
+                (f"-{days * 86400:.0f} seconds",),
+            ).rowcount

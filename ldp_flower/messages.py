@@ -192,6 +192,11 @@ class Query:
             raise MessageError(f"Refused randomizer: {error}") from error
         return cls(**own, randomizer=randomizer, arrays=arrays, params=sections["param"])
 
+    @property
+    def summary(self) -> tuple[str, str]:
+        """What is asked and how it is randomised, by name."""
+        return self.statistic, type(self.randomizer).__name__
+
     def digest(self, *about: object) -> str:
         """Hash all that decides the reports: this query and ``about`` (keys, users).
 

@@ -1,7 +1,8 @@
 """What rides on an app's own train messages: one more ConfigRecord beside the app's records.
 
 The app's train function sees its own records only, as if there were no other. The reply
-is a :class:`~ldp_flower.messages.Report`.
+is a :class:`~ldp_flower.messages.Report`, with a MetricRecord of its own beside it if
+the client declares metrics public.
 """
 
 import hashlib
@@ -13,6 +14,9 @@ from .messages import CENSUS, FORMAT_VERSION, MessageError, Query
 
 #: Name of the record that rides along.
 RIDER = "ldp-flower"
+
+#: Name of the record of a reply that holds metrics declared public, if there are any.
+PUBLIC = "public-metrics"
 
 #: What a client can be asked about its update: a unit vector in its direction, or the
 #: update shortened to the length ``radius``.

@@ -1,10 +1,15 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
 from .base import LdpStrategy, TooFewReports
+from .constrained_mean import ConstrainedMean
+from .constrained_regression import ConstrainedRegression
 from .dp_iht import DpIht
 from .exchange import Ask
+from .glm_result import GlmFit, GlmResult
 from .heavy_hitters import HeavyHitters
 from .item_result import HeavyHittersResult
+from .kernel_result import KernelFit, KernelResult
+from .kernel_ridge_regression import KernelRidgeRegression
 from .knowledge_transfer import KnowledgeTransfer
 from .label_ldp_iht import LabelLdpIht
 from .ldp_fedavg import LdpFedAvg
@@ -17,6 +22,8 @@ from .peeling_transfer import PeelingTransfer
 from .population import Cohort
 from .private_frank_wolfe import PrivateFrankWolfe
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
+from .smooth_glm import SmoothGlm
+from .sparse_mean import SparseMean
 from .sparse_regression import SparseRegression
 from .sparse_result import SparseResult
 from .two_round_regression import TwoRoundRegression
@@ -26,11 +33,18 @@ from .user_level_mean import UserLevelMean
 __all__ = [
     "Ask",
     "Cohort",
+    "ConstrainedMean",
+    "ConstrainedRegression",
     "DpIht",
     "FedAvgResult",
     "Fit",
+    "GlmFit",
+    "GlmResult",
     "HeavyHitters",
     "HeavyHittersResult",
+    "KernelFit",
+    "KernelResult",
+    "KernelRidgeRegression",
     "KnowledgeTransfer",
     "LabelLdpIht",
     "LdpFedAvg",
@@ -46,6 +60,8 @@ __all__ = [
     "PrivacySpent",
     "PrivateFrankWolfe",
     "Result",
+    "SmoothGlm",
+    "SparseMean",
     "SparseRegression",
     "SparseResult",
     "Step",

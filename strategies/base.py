@@ -38,6 +38,8 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 R = TypeVar("R", bound=Result)
 
+_REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
+
 
 class TooFewReports(RuntimeError):
     """A step got, or would get, too few answers to go on."""
@@ -68,6 +70,8 @@ class LdpStrategy(Strategy, Generic[R]):
     _population: Population
     _running: Protocol
     _result: R
+    _seeded: bool
+    _rehearsing: int  # nodes
 
     def __init__(self, *, min_reports: int = 20) -> None:
         check_integer("min_reports", min_reports, 1)
@@ -127,7 +131,8 @@ class LdpStrategy(Strategy, Generic[R]):
         if step.reports < self.min_reports:
             raise TooFewReports(f"{step}. At least {self.min_reports} reports are needed.")
         self._advance(answer)
-        return self._estimate(), MetricRecord({**step.counts()})
+        public = self._exchange.public_metrics(server_round)
+        return self._estimate(), MetricRecord({**step.counts(), **public})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -217,7 +222,7 @@ class LdpStrategy(Strategy, Generic[R]):
                 if metrics is not None:
                     self._result.train_metrics_clientapp[number] = metrics
                 self._evaluate(number, evaluate_fn)
-            result = self._finished(self._fit, kept.get("seeded"))
+            result = self._finished(self._fit, self._seeded)
         logger.info("Finished in %.1f s:", time.monotonic() - started)
         for line in repr(result).splitlines():
             logger.info("\t%s", line)
@@ -262,12 +267,14 @@ class LdpStrategy(Strategy, Generic[R]):
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))
             self._exchange.collect(grid, 0, messages, timeout)
-        nodes, seeded, step = self._exchange.census(kept.get("roster"))
+        nodes, step = self._exchange.census(kept.get("roster"))
         if not nodes:
             raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}")
         kept.put("step 0 complete", True)
-        kept.put("seeded", seeded)
-        self._population = Population(nodes, kept.get("salt"))
+        self._seeded = any(facts.seeded for facts in nodes.values())
+        self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
+        keys = {node: facts.keys for node, facts in nodes.items()}
+        self._population = Population(keys, kept.get("salt"))
         self._asked, self._fit = [], None
         self._result = self.result_type(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
@@ -298,5 +305,7 @@ class LdpStrategy(Strategy, Generic[R]):
         for found in fields(fit):
             setattr(result, found.name, getattr(fit, found.name))
         result.arrays = fit.arrays
+        if self._rehearsing:
+            result.notes = [*result.notes, _REHEARSED.format(self._rehearsing)]
         result.privacy = privacy_spent(self._asked, self.unit, seeded)
         return result

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.messages import Arrays
 from ldp_flower.randomizers import (
     Estimate,
     HadamardResponse,
@@ -20,6 +19,7 @@ from ldp_flower.rotation import padded, rotate_back
 
 from .exchange import Ask
 from .population import Cohort
+from .question import Question
 
 Floats = NDArray[np.float64]
 
@@ -28,25 +28,6 @@ _FEWEST_BINS = 4  # a bin widened by half its width on each side is no gain with
 _MOST_BINS = 1024
 _HALF = 0.5  # share of the users in a bin when their mean is at its end
 _EXCEEDED = 0.05  # probability that a rotated coordinate leaves its range, over the signs
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked, apart from whom and how it is randomised.
-
-    Attributes
-    ----------
-    statistic : str
-        The plain statistic; its rotated forms are asked.
-    arrays : mapping of str to ndarray
-        Its public arrays.
-    params : mapping of str to float
-        Its public numbers.
-    """
-
-    statistic: str
-    arrays: Arrays = field(default_factory=dict)
-    params: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

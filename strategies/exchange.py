@@ -1,13 +1,14 @@
 """Questions out, answers in: collection and checking of replies."""
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.app import Message, RecordDict
+from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -15,11 +16,11 @@ from ldp_flower.keys import NodeKeys, Slots
 from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
-from ldp_flower.training import census, with_query
+from ldp_flower.training import PUBLIC, census, with_query
 
 from .population import Cohort, Population
 from .result import PrivacySpent, Step
-from .roster import census_content, census_facts
+from .roster import Facts, census_content, census_facts
 from .store import RunStore
 
 logger = logging.getLogger("flwr")
@@ -125,6 +126,7 @@ class Exchange:
     def __init__(self, store: RunStore, rides_on: str | None = None) -> None:
         self._store = store
         self._rides_on = rides_on
+        self._public: dict[int, dict[int, MetricRecord]] = {}
 
     def collect(self, grid: Grid, step: int, messages: list[Message], timeout: float) -> None:
         """Send messages and store every reply as it arrives, until all are there."""
@@ -160,10 +162,27 @@ class Exchange:
             if step == 0:
                 content = census_content(reply.content)
             else:
-                content = Report.from_record_dict(reply.content).to_bytes()
+                content = self._report(step, node, reply.content).to_bytes()
         except (MessageError, KeyError, TypeError, ValueError, OverflowError):
             content = b""
         self._store.add_reply(step, node, content, None)
+
+    def _report(self, step: int, node: int, content: RecordDict) -> Report:
+        own = RecordDict({name: record for name, record in content.items() if name != PUBLIC})
+        report = Report.from_record_dict(own)
+        public = content.get(PUBLIC)
+        if isinstance(public, MetricRecord):
+            self._public.setdefault(step, {})[node] = public
+        return report
+
+    def public_metrics(self, step: int) -> dict[str, float]:
+        """Return the means of what this step's clients declared public and sent."""
+        sent: dict[str, list[float]] = {}
+        for record in self._public.get(step, {}).values():
+            for name, value in record.items():
+                if isinstance(value, int | float) and math.isfinite(value):
+                    sent.setdefault(f"public.{name}", []).append(float(value))
+        return {name: sum(values) / len(values) for name, values in sent.items()}
 
     def census_messages(self, roster: list[int]) -> list[Message]:
         """Return the messages that ask nodes how many users they hold."""
@@ -171,21 +190,18 @@ class Exchange:
         kind = self._rides_on or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
-    def census(self, roster: list[int]) -> tuple[dict[int, NodeKeys], bool, Step]:
+    def census(self, roster: list[int]) -> tuple[dict[int, Facts], Step]:
         """Read the answers to the census.
 
         Returns
         -------
-        nodes : dict of int to NodeKeys
-            The keys of the users behind every node that answered.
-        seeded : bool
-            Whether a node draws its reports from a seed.
+        nodes : dict of int to Facts
+            What every node that answered says.
         step : Step
             What became of the question; all its numbers are nodes.
         """
         replies = self._store.replies(0)
-        nodes: dict[int, NodeKeys] = {}
-        seeded = False
+        nodes: dict[int, Facts] = {}
         rejected = 0
         for node in roster:
             content, _ = replies.get(node, (None, None))
@@ -194,11 +210,11 @@ class Exchange:
             if (facts := census_facts(content, node)) is None:
                 rejected += 1
             else:
-                nodes[node], seeded = facts[0], seeded or facts[1]
+                nodes[node] = facts
         reasons = Counter(error for _, error in replies.values() if error is not None)
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
         step = Step(0, "census", "", 0, len(roster), len(nodes), errors, rejected, silent, reasons)
-        return nodes, seeded, step
+        return nodes, step
 
     def _waiting(self, step: int, nodes: Iterable[int]) -> list[int]:
         replies = self._store.replies(step)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer
 
-from .coordinate_mean import CoordinateMean, Question
+from .coordinate_mean import CoordinateMean
 from .exchange import Ask
+from .question import Question
 from .selected_regression import SelectedRegression
 from .thresholding import project_on_ball
 

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 _PRIOR = 1.5  # the first bound on residuals, in scales of the targets
 _SHRINKAGE = 0.5  # of that bound from step to step
-_FLOOR = 0.8  # of that bound, in scales of the noise
+_FLOOR = 0.5  # of that bound, in scales of the noise
 
 
 class PeelingDpIht(SiloIht):
@@ -47,13 +47,13 @@ class PeelingDpIht(SiloIht):
         Residuals are clipped at 1.5 times that at first.
     noise_scale : float, optional
         Standard deviation of the targets given the features, a public guess; by default
-        half of ``target_scale``. The clip shrinks to 0.8 times that.
+        half of ``target_scale``. The clip shrinks to half of that.
     feature_bound : float (default: 1.0)
         Features are clipped to ``[-feature_bound, feature_bound]``.
     feature_variance : float (default: 1.0)
         Mean square of a feature: 1 for signs, 1/3 for uniform features. Steps are its
         inverse, four times that for the logistic loss.
-    num_steps : int (default: 3)
+    num_steps : int (default: 5)
         Number of steps; every silo answers each.
     link : {"identity", "logistic"} (default: "identity")
         Squared loss, or logistic loss for targets 0 and 1.
@@ -96,7 +96,7 @@ class PeelingDpIht(SiloIht):
         noise_scale: float | None = None,
         feature_bound: float = 1.0,
         feature_variance: float = 1.0,
-        num_steps: int = 3,
+        num_steps: int = 5,
         link: str = "identity",
         radius: float = math.inf,
         min_reports: int = 1,

@@ -1,13 +1,14 @@
 """Which nodes there are, and what they say in the census."""
 
 import time
+from dataclasses import dataclass
 
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from ldp_flower.keys import NodeKeys
 
-_MAX_USERS_PER_NODE = 1 << 27
+_MAX_USERS_PER_NODE = 1 << 24  # what is believed; their hashes take some 400 MB
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
 
@@ -39,21 +40,40 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[in
         time.sleep(0.05)
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What a node says in the census.
+
+    Attributes
+    ----------
+    keys : NodeKeys
+        The keys of its users.
+    seeded : bool
+        Whether it draws its reports from a seed.
+    rehearsing : bool
+        Whether its operator rehearses, and its reports are about no data.
+    """
+
+    keys: NodeKeys
+    seeded: bool
+    rehearsing: bool
+
+
 def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census as the store keeps it."""
     facts = content.metric_records["census"]
-    numbers = [facts[name] for name in ("group", "first", "users", "seeded")]
+    numbers = [facts[name] for name in ("group", "first", "users", "seeded", "rehearsing")]
     return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
 
 
-def census_facts(content: bytes, node: int) -> tuple[NodeKeys, bool] | None:
-    """Return a node's keys and whether it is seeded, or None if they cannot be true."""
+def census_facts(content: bytes, node: int) -> Facts | None:
+    """Return what a node says, or None if it cannot be true."""
     try:
-        group, first, users, seeded = (int(number) for number in content.split())
+        group, first, users, seeded, rehearsing = (int(number) for number in content.split())
     except ValueError:
         return None
     # In a simulation keys have group 0, anywhere else the node's own id.
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
     if not possible or not 0 <= users <= _MAX_USERS_PER_NODE:
         return None
-    return NodeKeys(group, first, users), bool(seeded)
+    return Facts(NodeKeys(group, first, users), bool(seeded), bool(rehearsing))

@@ -23,7 +23,7 @@ from .exchange import Ask
 from .population import Cohort
 from .result import Fit, LinearResult
 from .selectors import SELECTORS
-from .set_vote import best_vote
+from .set_vote import best_vote, typical_score
 from .target_scale import buy_target_scale, scale_cohorts
 from .thresholding import keep_above, keep_largest
 
@@ -113,10 +113,10 @@ class SelectedRegression(LdpStrategy[LinearResult]):
 
     def protocol(self) -> Protocol:
         """Buy the scale, let half of the users vote, let the others estimate."""
+        notes: list[str] = []
         scale = self.target_scale
         if scale is None:
-            scale = yield from self._buy_scale()
-        notes: list[str] = []
+            scale = yield from self._buy_scale(notes)
         selected = np.arange(self.dim)
         # Users with many more rows than there are features can estimate all of them.
         if self.method == "paper" or 3 * self.dim > self.samples_per_user:
@@ -131,9 +131,10 @@ class SelectedRegression(LdpStrategy[LinearResult]):
             notes.append("No coefficient clears the noise: zero is returned.")
         return Fit(scale * coef, np.where(coef != 0, scale * std_error, 0.0), notes)
 
-    def _buy_scale(self) -> Generator[Ask, Estimate, float]:
+    def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
         cohorts = scale_cohorts(self, self.epsilon)
         scale = yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user)
+        notes += scale.doubts("target_scale")
         return scale.value
 
     def _vote(self, cohort: Cohort, notes: list[str]) -> Generator[Ask, Estimate, Integers]:
@@ -146,7 +147,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         paper = self.method == "paper"
         oracle = SubsetSelection(self.epsilon, self.dim)
         if not paper:
-            oracle = best_vote(self.epsilon, self.dim)
+            oracle = best_vote(self.epsilon, self.dim, typical_score(self.samples_per_user))
         answer = yield Ask(cohort, statistic, oracle, {}, {"set_size": oracle.set_size, **params})
         noise = math.sqrt(oracle.variance_at(oracle.set_size / self.dim) / answer.count)
         order = np.argsort(-answer.mean, kind="stable")

@@ -13,13 +13,15 @@ from ldp_flower.randomizers import SubsetSelection
 Floats = NDArray[np.float64]
 
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-_TYPICAL_SCORE = 1.75  # standard deviations by which a typical local score stands out
+_TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale
 # A local score stands out by so many times the square root of a user's rows times the
 # coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
 # which coefficients are not zero, and little about their sizes.
 _MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
-_WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
-_CLEAR = 1.2  # information of all voters with which a feature is selected, by simulation
+# Information of all voters with which a feature is selected: 1.2 of 256 features, by
+# simulation, and more where the largest of more others has to be passed.
+_CLEAR = 0.056
+_MARGIN = 2.0  # standard deviations beyond the largest of the others
 _EPSILONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 _TYPICAL_SUPPORT = 8  # number of features that stand out
 
@@ -53,28 +55,31 @@ def information(oracle: SubsetSelection, score: float) -> float:
     return (math.sqrt(with_) - math.sqrt(without)) ** 2
 
 
-def best_vote(epsilon: float, dim: int) -> SubsetSelection:
-    """Return the set vote that tells typical features from the others best."""
+def typical_score(samples_per_user: int) -> float:
+    """Return by how many standard deviations a typical coefficient stands out for one user."""
+    return math.sqrt(samples_per_user) * _TYPICAL
+
+
+def best_vote(epsilon: float, dim: int, score: float) -> SubsetSelection:
+    """Return the set vote that tells features with these local scores from the others best."""
     oracles = [SubsetSelection(epsilon, dim, k) for k in _SET_SIZES if k <= max(1, dim // 8)]
-    return max(oracles, key=lambda oracle: information(oracle, _TYPICAL_SCORE))
+    return max(oracles, key=lambda oracle: information(oracle, score))
 
 
-def enough_voters(epsilon: float, dim: int, samples_per_user: int, size: float) -> int:
-    """Return how many voters tell a coefficient of this size (targets' scale 1) from zero."""
-    score = math.sqrt(samples_per_user) * size
-    return math.ceil(_CLEAR / information(best_vote(epsilon, dim), score))
+def enough_voters(epsilon: float, dim: int, score: float) -> int:
+    """Return how many voters tell a coefficient with these local scores from zero."""
+    others = max(dim / _TYPICAL_SUPPORT, 1.0)
+    clear = _CLEAR * (math.sqrt(2 * math.log(others)) + _MARGIN) ** 2
+    return math.ceil(clear / information(best_vote(epsilon, dim, score), score))
 
 
-def needed_for_selection(epsilon: float, dim: int, samples_per_user: int, num_users: int) -> str:
-    """Say how many users, or which epsilon, would show a coefficient worth showing."""
+def needed_for_selection(what: str, epsilon: float, dim: int, score: float, num_users: int) -> str:
+    """Say how many users, or which epsilon, would show something with these local scores."""
 
     def needed(epsilon: float) -> int:
-        return 2 * enough_voters(epsilon, dim, samples_per_user, _WORTH_SHOWING)
+        return 2 * enough_voters(epsilon, dim, score)
 
-    text = (
-        f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance "
-        f"would take about {needed(epsilon):,} users at epsilon {epsilon:g}"
-    )
+    text = f"{what} would take about {needed(epsilon):,} users at epsilon {epsilon:g}"
     larger = (e for e in _EPSILONS if e > epsilon and needed(e) <= num_users)
     enough = next(larger, None)
     return f"{text}." if enough is None else f"{text}, or epsilon {enough:g}."

@@ -18,7 +18,9 @@ from .set_vote import Vote
 
 Floats = NDArray[np.float64]
 
-_SIZES = np.geomspace(0.02, 0.6, 16)  # of b
+# The smallest b, at most; and in standard deviations of one user's estimate.
+_SMALLEST, _LEAST_SCORE = 0.02, 0.2
+_LARGEST, _NUM_SIZES = 0.6, 16  # of b
 _SPREAD = 0.4  # standard deviation of a coefficient around its typical size, over the size
 _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
@@ -35,6 +37,9 @@ class Evidence:
     ----------
     dim : int
         Number of coefficients.
+    rows : int
+        Typical number of a user's observations; its square root times a coefficient is
+        that one's size in standard deviations of one user's estimate.
     vote : Vote or None
         The set vote, if there was one.
     precision, weighted : ndarray of float64, shape (dim,)
@@ -42,6 +47,7 @@ class Evidence:
     """
 
     dim: int
+    rows: int
     vote: Vote | None = None
     precision: Floats = field(init=False)
     weighted: Floats = field(init=False)
@@ -97,13 +103,15 @@ def posterior(evidence: Evidence) -> Posterior:
     normal = weighted[:, None] * values - precision[:, None] * values**2 / 2
     shares = np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5)
     shares = np.unique(shares)
-    slabs = _slabs(values)
+    smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(evidence.rows))
+    sizes = np.geomspace(smallest, _LARGEST, _NUM_SIZES)
+    slabs = _slabs(values, sizes)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):
         logs = normal
         if evidence.vote is not None:
             logs = normal + evidence.vote.log_likelihood(counts, values, pi, size)
-        mixture = _Mixture.of(logs, values, slabs, shares, times)
+        mixture = _Mixture.of(logs, values, slabs, shares, sizes, times)
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
@@ -119,9 +127,9 @@ def _grid(precision: float) -> Floats:
     return np.linspace(-1.0, 1.0, 2 * steps + 1)
 
 
-def _slabs(values: Floats) -> Floats:
+def _slabs(values: Floats, sizes: Floats) -> Floats:
     """Return the prior of a coefficient that is not zero, (values, sizes)."""
-    scaled = values[:, None] / _SIZES
+    scaled = values[:, None] / sizes
     either = np.exp(-(((scaled - 1) / _SPREAD) ** 2) / 2)
     either += np.exp(-(((scaled + 1) / _SPREAD) ** 2) / 2)
     either /= either.sum(axis=0)
@@ -142,6 +150,7 @@ class _Mixture:
     first: Floats
     second: Floats
     shares: Floats
+    sizes: Floats
     weights: Floats  # (shares, sizes)
     weights_nothing: float
 
@@ -152,6 +161,7 @@ class _Mixture:
         values: Floats,
         slabs: Floats,
         shares: Floats,
+        sizes: Floats,
         times: NDArray[np.int64],
     ) -> "_Mixture":
         logs = logs - logs.max(axis=1, keepdims=True)
@@ -165,7 +175,7 @@ class _Mixture:
             [times @ np.logaddexp(np.log1p(-pi), np.log(pi) + log_odds) for pi in shares]
         )
         # All coefficients together explain at most all of the targets' variance.
-        possible = times.sum() * shares[:, None] * _SIZES**2 <= 1
+        possible = times.sum() * shares[:, None] * sizes**2 <= 1
         evidence = np.where(possible, evidence + math.log((1 - _NOTHING) / possible.sum()), -np.inf)
         total = logsumexp([logsumexp(evidence), math.log(_NOTHING)])
         return cls(
@@ -174,6 +184,7 @@ class _Mixture:
             first,
             second,
             shares,
+            sizes,
             np.exp(evidence - total),
             math.exp(math.log(_NOTHING) - total),
         )
@@ -181,7 +192,7 @@ class _Mixture:
     def typical(self) -> tuple[float, float]:
         """Return the posterior means of sparsity and size, given that something is there."""
         weights = self.weights / self.weights.sum()
-        return float(weights.sum(axis=1) @ self.shares), float(weights.sum(axis=0) @ _SIZES)
+        return float(weights.sum(axis=1) @ self.shares), float(weights.sum(axis=0) @ self.sizes)
 
     def moments(self) -> tuple[Floats, Floats, Floats]:
         """Return inclusion probability and first and second moment of each row."""

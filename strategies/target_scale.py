@@ -24,6 +24,7 @@ _SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _COHORTS = 3  # that may be asked one after the other
 _SHARE = 0.13  # of all users that these may be, each
+_CERTAIN = 0.99  # probability from which a bought scale is believed
 _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
 
 
@@ -50,6 +51,24 @@ class TargetScale:
         """Mean square of a user's log-scale around the estimate."""
         return self.variance + USERS_SPREAD**2
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether the value is at least near the right one, to all intents."""
+        return self.certainty >= _CERTAIN
+
+    def doubts(self, argument: str) -> list[str]:
+        """Return what to say if the scale could not be told for certain.
+
+        ``argument`` is that of the strategy's constructor by which it may be declared.
+        """
+        if self.is_certain:
+            return []
+        return [
+            f"The bought scale may be wrong: {self.value:.3g} has a probability of only "
+            f"{self.certainty:.0%} to be right within a factor {math.exp(_NEAR):.1f}, and "
+            f"coefficients are as wrong as it is. Declare {argument}, or ask more users."
+        ]
+
     def updated(self, log_ratio: float, variance: float) -> "TargetScale":
         """Return the belief after an unbiased estimate of the logarithm of scale over value."""
         weight = self.variance / (self.variance + variance)
@@ -58,7 +77,9 @@ class TargetScale:
         )
 
 
-def scale_cohorts(strategy: LdpStrategy[Any], epsilon: float) -> Iterator[Cohort]:
+def scale_cohorts(
+    strategy: LdpStrategy[Any], epsilon: float, argument: str = "target_scale"
+) -> Iterator[Cohort]:
     """Return the cohorts that may be asked for a scale, each cut when it is needed.
 
     A cohort is large enough to tell the 40 bins apart, nearly always.
@@ -72,8 +93,8 @@ def scale_cohorts(strategy: LdpStrategy[Any], epsilon: float) -> Iterator[Cohort
     size = max(size, strategy.min_reports)
     if size > _SHARE * strategy.num_users:
         raise TooFewReports(
-            f"To learn the scale of the targets would take {size} of {strategy.num_users} users. "
-            "Declare target_scale, their root mean square, if it is public, or ask more users."
+            f"To learn the scale of the data would take {size} of {strategy.num_users} users. "
+            f"Declare {argument} if it is public, or ask more users."
         )
     return (strategy.cohorts([size])[0] for _ in range(_COHORTS))
 
@@ -99,7 +120,7 @@ def buy_target_scale(
     scale = TargetScale(1.0, math.inf, 0.0)
     for cohort in cohorts:
         answer = yield Ask(cohort, statistic, oracle, arrays or {}, {**params})
-        counts += answer.count * (answer.mean * (own - other) + other)
+        counts += oracle.support(answer)
         num_reports += answer.count
         scale = _posterior(counts, num_reports, own, other, samples_per_user)
         if scale.certainty > 0.999:

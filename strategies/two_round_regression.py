@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .coordinate_mean import CoordinateMean, Question
+from .coordinate_mean import CoordinateMean
 from .exchange import Ask
+from .question import Question
 from .ridge_shrinkage import ridge_moments
 from .selected_regression import SelectedRegression
 from .thresholding import shrink

@@ -20,8 +20,8 @@ MECHANISMS = ("codebook", "privunit", "hypercube")
 WARN_ABOVE, REFUSE_ABOVE = 0.6, 2.0
 
 _FEWEST_PER_COHORT = 30
-_LONGEST_STEP = 4.0
-_LONGEST_PATH = 100.0
+LONGEST_STEP = 4.0
+LONGEST_PATH = 100.0
 _NET_PATH = 30.0
 # Half the box of a rotated coordinate, in standard deviations of what is expected there. A
 # short one clips, which all updates of one length suffer alike; others do not.
@@ -137,11 +137,11 @@ class Plan:
         reports = num_users * answers_per_user
         rounds = num_rounds or default_rounds(num_users, answers_per_user, net)
         if path_length is None:
-            linear = min(_LONGEST_PATH, math.sqrt(reports / reporting.noise))
+            linear = min(LONGEST_PATH, math.sqrt(reports / reporting.noise))
             path_length = _NET_PATH if net else linear
         shape = 1 - np.arange(rounds) / rounds if decay else np.ones(rounds)
         if learning_rate is None:
-            lengths = np.minimum(path_length * shape / shape.sum(), _LONGEST_STEP)
+            lengths = np.minimum(path_length * shape / shape.sum(), LONGEST_STEP)
             steps = lengths / reporting.radius
         else:
             steps = learning_rate * shape

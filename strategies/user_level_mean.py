@@ -12,9 +12,10 @@ from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomize
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
 from .base import LdpStrategy, Protocol, TooFewReports
-from .coordinate_mean import CoordinateMean, Question
+from .coordinate_mean import CoordinateMean
 from .exchange import Ask
 from .population import Cohort
+from .question import Question
 from .result import Fit, LinearResult
 from .target_scale import buy_target_scale, scale_cohorts
 from .thresholding import shrink
@@ -23,7 +24,6 @@ Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
 _COARSE = 0.25  # share of the users whose reports are not re-centred
-_CERTAIN = 0.99  # probability from which a bought spread is believed
 _BEYOND = 0.05  # share of the users whose vectors are shortened
 _LEAST_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
 _GUESSED = (
@@ -203,7 +203,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         scale = yield from buy_target_scale(
             cohorts, self.epsilon, self.dim, "distance_scale", arrays
         )
-        if scale.certainty < _CERTAIN:
+        if not scale.is_certain:
             notes.append(_UNCERTAIN)
             return self.bound
         # One standard error too much is cheaper than too little, which clips. What is bought

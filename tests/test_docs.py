@@ -61,6 +61,25 @@ def test_every_mechanism_is_on_the_page():
         assert f"`{name}`" in text, name
 
 
+@pytest.mark.parametrize("page", ["label-ldp-iht", "silos"])
+def test_the_examples_print_what_they_say(page, capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL)
+    exec(example, {})
+    *_, said = re.findall(r"  # (.*)$", example, re.MULTILINE)
+    assert said in capsys.readouterr().out
+
+
+def test_the_corrections_are_what_their_code_prints(capsys):
+    """Every block is followed, in comments, by what it prints."""
+    text = (DOCS / "corrections-wang-xu.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 8
+    for block in blocks:
+        exec(block, {})
+        printed = capsys.readouterr().out.split("\n")[:-1]
+        assert printed == re.findall(r"(?:^|  )# (.*)$", block, re.MULTILINE), block
+
+
 def test_the_sparse_regression_example():
     text = (DOCS / "sparse-regression.md").read_text()
     example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
@@ -68,3 +87,22 @@ def test_the_sparse_regression_example():
     names = {"users": Users(x, x[:, 7] + x[:, 9], 30 * np.arange(401))}
     exec(example[1], names)
     assert names["result"].support.tolist() == [7, 9]
+
+
+def test_the_sparse_mean_example():
+    text = (DOCS / "sparse-mean.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    x = np.random.default_rng(0).standard_normal((400 * 30, 256))
+    x[:, [7, 9]] += 1.0
+    names = {"users": Users(x, x[:, 0], 30 * np.arange(401))}
+    exec(example[1], names)
+    assert names["result"].support.tolist() == [7, 9]
+
+
+def test_the_collect_once_example():
+    text = (DOCS / "collect-once.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    x = np.random.default_rng(0).standard_normal((20_000, 8))
+    names = {"users": Users.from_rows(x, 0.6 * x[:, 1]), "X": x[:5]}
+    exec(example[1], names)
+    assert np.argmax(np.abs(names["result"].coef)) == 1 and names["result"].privacy.delta == 0

@@ -9,9 +9,13 @@ depend, to the last bit, on which other users are in the batch (see :mod:`.rows`
 
 from collections.abc import Mapping
 
+from .classes import CLASSES
 from .items import ITEMS
 from .labels import LABELS
+from .mapped import fourier, projected
 from .means import MEANS
+from .moments import MOMENTS
+from .records import RECORDS
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
 from .selection import SELECTION
@@ -24,11 +28,19 @@ _ROTATED = {
     "residual_coefficients": REGRESSION["residual_coefficients"],
 }
 
+_PROJECTED = {"mean": MEANS["mean"], **MOMENTS, **RECORDS}
+_FOURIER = {"second_moments": MOMENTS["second_moments"], "record": RECORDS["record"]}
+
 #: The closed registry: the only statistics that a query can name.
 STATISTICS: Mapping[str, Statistic] = {
     **REGRESSION,
     **SELECTION,
+    **CLASSES,
     **MEANS,
+    **MOMENTS,
+    **RECORDS,
+    **{f"projected_{name}": projected(statistic) for name, statistic in _PROJECTED.items()},
+    **{f"fourier_{name}": fourier(statistic) for name, statistic in _FOURIER.items()},
     **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
     **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
     **ITEMS,

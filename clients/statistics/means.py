@@ -7,9 +7,12 @@ import numpy as np
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
-from .rows import Floats, mean_over_rows
+from .rows import Floats, mean_over_rows, sum_over_rows
 from .scale import SCALE_PARAMS, scale_bins
-from .statistic import Params, Statistic, one, per_coordinate
+from .selection import largest
+from .statistic import Params, Statistic, feature_set_size, one, per_coordinate
+
+_BORROWED = 4.0  # rows
 
 
 def mean(users: Users, arrays: Arrays, params: Params) -> Floats:
@@ -24,6 +27,27 @@ def mean(users: Users, arrays: Arrays, params: Params) -> Floats:
     return means[:, arrays["coordinates"]] if "coordinates" in arrays else means
 
 
+def weighted_mean(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return ``arrays["weights"]`` times :func:`mean`, one weight a wanted coordinate."""
+    return mean(users, arrays, params) * arrays["weights"]
+
+
+def outstanding_features(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return the features whose means stand out most, shape (users, ``set_size``).
+
+    A mean is compared with the root mean square of the user's own rows, which is drawn
+    towards that of all features as if by four more rows.
+    """
+    squares = np.square(users.features, dtype=np.float64)
+    ones = np.ones(len(squares))
+    sums = sum_over_rows(users, ones, users.features)
+    own = sum_over_rows(users, ones, squares)
+    rows = np.maximum(users.num_rows, 1)[:, None]
+    typical = own.sum(axis=1, keepdims=True) / (rows * users.num_features)
+    size = np.sqrt((own + _BORROWED * typical) / (rows + _BORROWED))
+    return largest(sums / np.where(size > 0, size, 1.0), int(params["set_size"]))
+
+
 def distance_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return the bin of the distance of :func:`mean` from 0, shape (users, 1).
 
@@ -35,6 +59,16 @@ def distance_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
 
 MEANS: Mapping[str, Statistic] = {
     "mean": Statistic(mean, per_coordinate, vectors=frozenset({"centre"}), coordinates=True),
+    "weighted_mean": Statistic(
+        weighted_mean,
+        per_coordinate,
+        vectors=frozenset({"centre"}),
+        weights=frozenset({"weights"}),
+        coordinates=True,
+    ),
+    "outstanding_features": Statistic(
+        outstanding_features, feature_set_size, params=frozenset({"set_size"})
+    ),
     "distance_scale": Statistic(
         distance_scale, one, vectors=frozenset({"centre"}), params=SCALE_PARAMS
     ),

@@ -53,6 +53,20 @@ def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (params["cap"] / 2) - 1
 
 
+def weighted_coefficients(users: Users, residual: Floats, arrays: Arrays, ridge: float) -> Floats:
+    """Return ``weights`` times the ridge coefficients of residuals of mean square 1.
+
+    ``arrays["coordinates"]`` are the k features that each user's residual is regressed
+    on (by default all), ``arrays["weights"]``, shape (k,), what their coefficients are
+    multiplied by. Residuals are divided by the user's own root mean square first.
+    """
+    sizes = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
+    wanted = arrays.get("coordinates")
+    columns = users.features if wanted is None else users.features[:, wanted]
+    values = ridge_coefficients(users, columns, residual, ridge)
+    return values * (arrays["weights"] / np.where(sizes > 0, sizes, 1.0)[:, None])
+
+
 def residual_coefficients(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return ``weights`` times the ridge coefficients of what ``theta`` leaves of the targets.
 
@@ -70,11 +84,7 @@ def residual_coefficients(users: Users, arrays: Arrays, params: Params) -> Float
     known = scales > 0
     of_rows = np.repeat(np.where(known, scales, 1.0), users.num_rows)
     residual = users.targets / of_rows - dot(users.features, arrays["theta"])
-    sizes = norm_over_rows(users, residual) / roots
-    wanted = arrays.get("coordinates")
-    columns = users.features if wanted is None else users.features[:, wanted]
-    values = ridge_coefficients(users, columns, residual, params["ridge"])
-    values *= arrays["weights"] / np.where(sizes > 0, sizes, 1.0)[:, None]
+    values = weighted_coefficients(users, residual, arrays, params["ridge"])
     if "scale" in params:
         logs = np.log(np.where(known, scales, params["scale"]) / params["scale"])
         values = np.concatenate([values, params["scale_weight"] * logs[:, None]], axis=1)

@@ -16,7 +16,7 @@ from .statistic import Params, Statistic, feature_set_size
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
 
 
-def _largest(scores: Floats, size: int) -> Floats:
+def largest(scores: Floats, size: int) -> Floats:
     """Return the columns of the largest scores of each row, in any order.
 
     Columns of score 0 or NaN tell nothing and are missing.
@@ -37,7 +37,7 @@ def correlated_features(users: Users, arrays: Arrays, params: Params) -> Floats:
         scores = ridge_coefficients(users, users.features, users.targets, params["ridge"])
     else:
         scores = sum_over_rows(users, np.asarray(users.targets, np.float64), users.features)
-    return _largest(scores, int(params["set_size"]))
+    return largest(scores, int(params["set_size"]))
 
 
 def _one_by_one(fit: Callable[[Floats, Floats, Params], Floats]) -> Callable[..., Floats]:
@@ -51,7 +51,7 @@ def _one_by_one(fit: Callable[[Floats, Floats, Params], Floats]) -> Callable[...
             y = np.asarray(users.targets[rows], np.float64)
             if np.isfinite(x).all() and np.isfinite(y).all():
                 scores[i] = fit(x, y, params)
-        return _largest(scores, int(params["set_size"]))
+        return largest(scores, int(params["set_size"]))
 
     selected.__doc__ = fit.__doc__
     return selected

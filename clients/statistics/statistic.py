@@ -60,6 +60,9 @@ class Statistic:
     public : callable, optional
         The function ``(users, params) -> block`` of what is sent as it is beside the
         reports, float32 with the users first. Its operator must have declared it public.
+    mapped : callable, optional
+        The function ``(num_features, params) -> num_features`` of a public map that the
+        features go through first; by default there is none.
     """
 
     compute: Callable[[Users, Arrays, Params], Floats]
@@ -72,6 +75,7 @@ class Statistic:
     optional_params: frozenset[str] = frozenset()
     coordinates: bool = False
     public: Callable[[Users, Params], NDArray[np.float32]] | None = None
+    mapped: Callable[[int, Params], int] | None = None
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""
@@ -83,6 +87,8 @@ class Statistic:
             raise MessageError(f"Expected the numbers {sorted(self.params)}, got {sorted(params)}.")
         if any(value <= 0 for value in params.values()):
             raise MessageError("Expected positive numbers.")
+        if self.mapped is not None:
+            num_features = self.mapped(num_features, params)
         if "coordinates" in arrays:
             _check_coordinates(arrays["coordinates"], num_features)
         wanted = per_coordinate(num_features, arrays, params)

@@ -94,7 +94,7 @@ class Client:
         missing = np.zeros(max(0, copies * len(seeds) - len(slots)), np.uint64)
         codes = np.concatenate([derive(slots.astype(np.uint64), *columns), missing])
         values = np.zeros((len(codes), 0))
-        if self.query.randomizer.summable and self.query.randomizer.size <= _MAX_SIZE:
+        if self.query.randomizer.debiasable and self.query.randomizer.size <= _MAX_SIZE:
             coins = NodeKeys(0, 0, copies).coins(self.query.salt, self.query.step, slots)
             with np.errstate(all="ignore"):
                 debiased = np.nan_to_num(self.query.randomizer.debias(reports, coins))

@@ -11,7 +11,7 @@ from .composed import Composed
 from .concentrated import ConcentratedGaussian
 from .direct import KRandomizedResponse
 from .frequency import FrequencyOracle
-from .gaussian import GaussianMechanism
+from .gaussian import GaussianMechanism, GaussianRecord
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
@@ -38,6 +38,7 @@ __all__ = [
     "Estimate",
     "FrequencyOracle",
     "GaussianMechanism",
+    "GaussianRecord",
     "HadamardResponse",
     "HybridMechanism",
     "KRandomizedResponse",

@@ -107,6 +107,11 @@ class Randomizer(ABC):
         return True
 
     @property
+    def debiasable(self) -> bool:
+        """Whether a report can be turned into an estimate of its user's value."""
+        return self.summable
+
+    @property
     def delta(self) -> float:
         """Delta of the guarantee; 0 for a pure one."""
         return 0.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words
 from ..validation import check_integer
-from .base import Floats, Randomizer, Reports, Summary, _coins
+from .base import Estimate, Floats, Randomizer, Reports, Summary, _coins
 from .two_level import residue_shares
 
 Integers = NDArray[np.int64]
@@ -149,6 +149,10 @@ class FrequencyOracle(Randomizer):
     def counts(self, reports: Reports, coins: Words | None = None) -> Floats:
         """Estimate how many users hold each item, shape (domain_size,)."""
         return self._summarize(reports, _coins(len(reports), coins)).sum
+
+    def support(self, estimate: Estimate) -> Floats:
+        """Return how many reports support each item, given the mean of their estimates."""
+        return estimate.count * (estimate.mean * self._gap + float(self.other))
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
         """Whether a summary can be one of ``count`` reports: their support is counted."""

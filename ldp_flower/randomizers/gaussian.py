@@ -159,3 +159,30 @@ class GaussianMechanism(Randomizer):
     def contains(self, reports: Reports) -> bool:
         """Whether every report is finite."""
         return bool(np.isfinite(reports).all())
+
+
+@dataclass(frozen=True)
+class GaussianRecord(GaussianMechanism):
+    """The Gaussian mechanism whose reports the server reads one by one.
+
+    For protocols that multiply one user's noisy coordinates with each other. Parameters and
+    noise are those of :class:`GaussianMechanism`; only sums of reports are never sent.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    dim : int
+        Number of coordinates.
+    radius : float (default: 1.0)
+        The domain is the ball of this radius; longer vectors are shortened to it.
+    delta : float (default: 1e-6)
+        Privacy parameter, in (0, 1).
+
+    Guarantee
+    ---------
+    As that of :class:`GaussianMechanism`.
+    """
+
+    summable: ClassVar[bool] = False
+    debiasable: ClassVar[bool] = True

@@ -7,7 +7,7 @@ from .codebook import Codebook
 from .composed import Composed, configs_of_parts
 from .concentrated import ConcentratedGaussian
 from .direct import KRandomizedResponse
-from .gaussian import GaussianMechanism
+from .gaussian import GaussianMechanism, GaussianRecord
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
@@ -30,6 +30,7 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         ConcentratedGaussian,
         DuchiBall,
         GaussianMechanism,
+        GaussianRecord,
         HadamardResponse,
         HybridMechanism,
         KRandomizedResponse,

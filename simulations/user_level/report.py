@@ -9,6 +9,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from ..panels import save_with_legend
 from .grids import GRIDS, TABLE, Grid
 from .user_level.population import NORM, Setting
 
@@ -130,16 +131,7 @@ def draw(runs: pd.DataFrame, folder: Path) -> list[Path]:
             _panel(axes, grid, runs)
         for axes in panels.flat[len(shown) :]:
             axes.set_visible(False)
-        found = {
-            label: handle
-            for axes in panels.flat
-            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        }
-        entries = {label: found[label] for label in _LEGEND if label in found}
-        figure.tight_layout(rect=(0, 0.75 / (3.5 * rows + 0.75), 1, 1))
-        figure.legend(entries.values(), entries.keys(), loc="lower center", ncols=4, frameon=False)
-        figure.savefig(folder / name, dpi=110)
-        plt.close(figure)
+        save_with_legend(figure, _LEGEND, 0.75, folder / name)
         pictures.append(folder / name)
     return pictures
 

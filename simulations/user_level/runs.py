@@ -1,15 +1,13 @@
-"""One run of one method, and the file in which all runs are kept."""
+"""One run of one method, and the row that is kept of it."""
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from .. import resumable
 from ..baselines.ldpprox import LdpProx
+from ..resumable import Sweep, Task, key_columns
 from .user_level import methods
 from .user_level.methods import Estimate, Method
 from .user_level.population import Population, Setting
@@ -27,21 +25,7 @@ def ldpprox(population: Population) -> Estimate:
 METHODS: dict[str, Method] = methods.METHODS | {"LDPPROX": ldpprox}
 
 
-@dataclass(frozen=True)
-class Task:
-    """A method at a setting, on one population."""
-
-    setting: Setting
-    method: str
-    seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells a row of the file from others."""
-        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
-
-
-KEY = [*(field.name for field in fields(Setting)), "method", "seed"]
+KEY = key_columns(Setting)
 COLUMNS = [*KEY, "error", "f1", "support", "scale_declared", "seconds"]
 
 
@@ -62,11 +46,4 @@ def run(task: Task) -> dict[str, Any]:
     }
 
 
-def missing(tasks: Iterable[Task], path: Path) -> list[Task]:
-    """Return the tasks that are not in the file yet."""
-    return resumable.missing(tasks, path, KEY)
-
-
-def run_all(tasks: list[Task], path: Path, processes: int) -> Iterator[Task]:
-    """Run tasks, append each row to the file as soon as it is known, and yield the task."""
-    return resumable.run_all(run, tasks, path, COLUMNS, processes)
+sweep = Sweep(KEY, COLUMNS, run)

@@ -11,19 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..resumable import with_progress
 from .grids import GRIDS, settings_of
 from .report import draw, show, write_markdown
-from .runs import METHODS, Task, missing, run_all
+from .runs import METHODS, Task, sweep
 
 EVERYTHING = [*GRIDS, "table"]
-
-
-def sweep(tasks: list[Task], path: Path, processes: int) -> None:
-    """Run what the file lacks."""
-    todo = missing(tasks, path)
-    done = run_all(todo, path, processes)
-    with_progress(done, len(todo), len(tasks), lambda task: f"{task.method}, seed {task.seed}")
 
 
 def main(arguments: list[str] | None = None) -> None:

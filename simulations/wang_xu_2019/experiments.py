@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from ldp_flower.iht import iht, objective
 from ldp_flower.strategies import DpIht, LabelLdpIht
 from ldp_flower.strategies.result import LinearResult
 
+from ..resumable import Sweep, Task, key_columns
 from . import printed
 from .data import covertype, labelled
 
@@ -52,21 +53,7 @@ class Outcome:
     delta: float
 
 
-@dataclass(frozen=True)
-class Task:
-    """A method at a setting, on one data set."""
-
-    setting: Setting
-    method: str
-    seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells a row of the file from others."""
-        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
-
-
-KEY = [*(field.name for field in fields(Setting)), "method", "seed"]
+KEY = key_columns(Setting)
 COLUMNS = [*KEY, "data", "true_epsilon", "delta", "error", "seconds"]
 
 
@@ -232,3 +219,6 @@ def tasks(seeds: int, quick: bool) -> list[Task]:
                         for method in CURVES[experiment]:
                             found[Task(setting, method, seed)] = None
     return list(found)
+
+
+sweep = Sweep(KEY, COLUMNS, run)

@@ -35,7 +35,7 @@ def true_epsilon(found: pd.DataFrame) -> str:
     epsilon, delta = found["true_epsilon"].iloc[0], found["delta"].iloc[0]
     if pd.isna(epsilon):
         return "none"
-    return f"{epsilon:.3g}" + (f", delta {delta:g}" if delta else "")
+    return f"{epsilon:.4g}" + (f", delta {delta:g}" if delta else "")
 
 
 def lines(runs: pd.DataFrame) -> list[list[str]]:
@@ -84,7 +84,7 @@ def write_markdown(runs: pd.DataFrame, path: Path) -> None:
 
 def draw(runs: pd.DataFrame, path: Path) -> None:
     """Draw the two figures of the paper, one a row: honest noise, and beside it the printed."""
-    figure, panels = plt.subplots(2, 3, figsize=(14, 8.6), squeeze=False)
+    figure, panels = plt.subplots(2, 3, figsize=(14, 10.4), squeeze=False)
     for row, (experiment, base) in zip(panels, BASES.items(), strict=True):
         for axes, (name, values) in zip(row, VARIED[experiment].items(), strict=True):
             _panel(axes, runs, base, name, values)
@@ -122,6 +122,9 @@ def _panel(
         axes.set_yscale("log")
     else:
         axes.set_yscale("symlog", linthresh=1e-3)
+        axes.set_ylim(bottom=-1e-3)
         axes.axhline(0.005, color="#8a8f98", lw=0.8, ls="--")
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=7.5, frameon=False)
+    axes.legend(
+        fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2
+    )

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..resumable import missing, run_all, with_progress
-from .experiments import COLUMNS, KEY, run, tasks
+from .experiments import sweep, tasks
 from .report import draw, show, write_markdown
 
 
@@ -30,13 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     wanted = tasks(options.seeds or (2 if options.quick else 5), options.quick)
     path = options.output / "runs.csv"
-    todo = missing(wanted, path, KEY)
-    with_progress(
-        run_all(run, todo, path, COLUMNS, options.processes),
-        len(todo),
-        len(wanted),
-        lambda task: f"{task.method}, n={task.setting.rows}, seed {task.seed}",
-    )
+    sweep(wanted, path, options.processes)
     runs = pd.read_csv(path)
     show(runs)
     write_markdown(runs, options.output / "table.md")

@@ -132,16 +132,17 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
-    from ldp_flower.clients import respond
     from ldp_flower.clients.node import Terms
+    from ldp_flower.clients.values import UsersNode, values_of
     from ldp_flower.ledger import StateLedger
 
     slots = np.arange(len(users))
     ledger = StateLedger(RecordDict(), len(users))
     terms = Terms(True, PrivacyPolicy(10.0), seed=1000 + seed)
     keys = NodeKeys(1, 0, len(users))
-    node = respond.UsersNode(terms, keys, ledger, slots, users)
-    values = respond._values(node, query(randomizer=mechanism), STATISTICS["gradient"], slots)
+    node = UsersNode(terms, keys, ledger, slots, 0, users)
+    asked = query(randomizer=mechanism)
+    values = values_of(node.take, slots, asked, STATISTICS["gradient"])
     coins = keys.coins(1, 1, slots)
     return mechanism.randomize(values, node.private_randomness(1, slots), coins).astype(int)
 
@@ -299,7 +300,13 @@ def test_an_operators_settings_mean_a_deployment_wherever_it_runs(key):
 def test_census_tells_public_facts_only():
     grid = InProcessGrid(app_of(records([1, 1, 1], 0.5, 5), seed=2), 1)
     (reply,) = grid.send_and_receive([Message(RecordDict(), 1, "query.census")])
-    assert dict(reply.content["census"]) == {"group": 1, "first": 0, "users": 5, "seeded": 1}
+    assert dict(reply.content["census"]) == {
+        "group": 1,
+        "first": 0,
+        "users": 5,
+        "seeded": 1,
+        "rehearsing": 0,
+    }
 
 
 def test_attach_leaves_an_existing_app_as_it_is():

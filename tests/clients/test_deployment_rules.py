@@ -1,15 +1,19 @@
 """Outside a simulation a client insists on its operator's policy and ledger."""
 
 import dataclasses
+import time
 
+import numpy as np
 import pytest
-from deployed_node import ask, query, report_in, users
+from deployed_node import NODE_ID, SALT, ask, query, report_in, users
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.budget import Cost
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.environment import in_simulation
+from ldp_flower.keys import NodeKeys
 from ldp_flower.ledger import SqliteLedger
+from ldp_flower.messages import Report
 
 PATIENTS = users(8)
 NAMELESS = dataclasses.replace(PATIENTS, ids=None)
@@ -54,6 +58,12 @@ def test_these_tests_run_outside_a_simulation():
         {"max-epsilon": float("nan")},
         {"max-epsilon": "1.0"},
         {"max-rows": 0},
+        {"min-epsilon": -1.0},
+        {"min-epsilon": True},
+        {"max-width": 0},
+        {"max-width": 2.5},
+        {"reply-after": -0.5},
+        {"rehearsal": 1},
         {"ledger-path": None},
         {"ledger-path": 1},
         # What a simulation's node config looks like makes no simulation.
@@ -135,3 +145,81 @@ def test_the_app_can_tighten_the_operators_policy_but_not_loosen_it(ledger, node
     lavish = LdpClientApp(load_patients, PrivacyPolicy(100.0))
     assert_refused(ask(lavish, query(1, epsilon=2.0), node_config), Refusal.FORBIDDEN)
     assert ledger.spent() == {}
+
+
+# ------------------------------------------------- what else an operator may want and limit
+
+
+def test_a_rehearsal_is_as_always_but_about_nothing_and_free(ledger, node_config):
+    rehearsing = node_config | {"rehearsal": True}
+    app = LdpClientApp(load_patients)
+    census = ask(app, None, rehearsing).content["census"]
+    assert census["rehearsing"] == 1
+    replies = [ask(app, query(1), rehearsing) for _ in range(2)]
+    assert not any(reply.has_error() for reply in replies)
+    assert len({report_in(reply) for reply in replies}) == 2  # nothing is kept, nothing is paid
+    assert ledger.spent() == {}
+    # The real answer is as long as the rehearsed one.
+    real = ask(app, query(1), node_config)
+    assert len(report_in(real)) == len(report_in(replies[0]))
+    assert ledger.spent() == {name: Cost(1.0) for name in PATIENTS.ids}
+    # Whoever has spent it all is refused in a rehearsal, too.
+    assert_refused(ask(app, query(2), rehearsing), Refusal.EXHAUSTED)
+
+
+def test_a_rehearsed_report_says_nothing_about_data(ledger, node_config):
+    """The values that are randomised do not depend on the patients."""
+    node = {"max-epsilon": 1e5, "ledger-path": node_config["ledger-path"]}
+    question = query(1, epsilon=100.0)  # as good as no noise
+    sums = {}
+    for rehearsal in (True, False):
+        means = []
+        for first, sign in ((1, 1.0), (101, -1.0)):
+            people = dataclasses.replace(PATIENTS, targets=sign * PATIENTS.targets)
+            means.append(many_means(people, question, first, node | {"rehearsal": rehearsal}))
+        sums[rehearsal] = abs(means[0] - means[1])
+    # The gradient's first coordinate is -1 and 1; of nothing it is 0, up to the noise.
+    assert sums[False] > 1.9
+    assert sums[True] < 0.6
+
+
+def many_means(people, question, first, node_config):
+    """Return the first coordinate's mean over 60 steps; each is a new question."""
+    app = LdpClientApp(lambda context: people)
+    found = []
+    for step in range(first, first + 60):
+        asked = dataclasses.replace(question, step=step)
+        report = Report.from_record_dict(ask(app, asked, node_config).content)
+        keys = NodeKeys(NODE_ID, 0, len(people))
+        coins = keys.coins(SALT, step, report.arrays["slots"].astype(np.int64))
+        found.append(asked.randomizer.mean(report.arrays["reports"], coins)[0])
+    return np.mean(found)
+
+
+def test_a_reply_leaves_no_sooner_than_the_operator_wants(node_config):
+    waits = []
+    for question in (query(1), None, query(1, epsilon=50.0)):  # answered, and refused
+        started = time.monotonic()
+        ask(LdpClientApp(load_patients), question, node_config | {"reply-after": 0.3})
+        waits.append(time.monotonic() - started)
+    assert min(waits) >= 0.3
+
+
+@pytest.mark.parametrize(
+    ("limit", "question"),
+    [({"min-epsilon": 0.6}, query(1, epsilon=0.5)), ({"max-width": 3}, query(1))],
+    ids=["min-epsilon", "max-width"],
+)
+def test_cheap_and_huge_questions_are_refused(ledger, node_config, limit, question):
+    app = LdpClientApp(load_patients)
+    assert_refused(ask(app, question, node_config | limit), Refusal.FORBIDDEN)
+    assert ledger.spent() == {}
+
+
+def test_an_answer_that_is_no_longer_kept_is_refused(ledger, node_config):
+    app = LdpClientApp(load_patients)
+    generous = node_config | {"max-epsilon": 5.0}
+    assert not ask(app, query(1), generous).has_error()
+    assert ledger.forget_replies(0.0) == 1
+    assert_refused(ask(app, query(1), generous), Refusal.EXHAUSTED)
+    assert not ask(app, query(2), generous).has_error()

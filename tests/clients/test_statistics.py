@@ -2,6 +2,8 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
+from math import comb, prod
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from scipy.special import expit
 from ldp_flower import Users
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.messages import MessageError
+from ldp_flower.public_maps import frequencies, projection
 from ldp_flower.synthetic import synthetic_features
 
 DIM = 7
@@ -26,6 +29,10 @@ def make_users(seed=0, num_users=50, dtype=np.float64):
 
 THETA = np.linspace(-1, 1, DIM)
 SIGNS = np.array([1.0, -1, -1, 1, -1, 1, 1])
+WITHIN = {"feature_bound": 2.5, "target_bound": 0.9}
+WEIGHTS = {"product_weight": 0.8, "square_weight": 0.6}
+PROJECTED = {"seed": 5.0, "projected_dim": 3.0}
+FOURIER = {"seed": 5.0, "num_features": 4.0, "length_scale": 0.7}
 CASES = {
     "gradient": ({"theta": THETA}, {}),
     "gradient of signs": (
@@ -61,6 +68,21 @@ CASES = {
     ),
     "mean": ({"centre": THETA}, {}),
     "mean on a support": ({"centre": THETA, "coordinates": np.array([5, 1])}, {}),
+    "weighted_mean": (
+        {"centre": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
+        {},
+    ),
+    "outstanding_features": ({}, {"set_size": 3.0}),
+    "class_correlated_features": ({}, {"set_size": 3.0}),
+    "class_correlated_features by ridge": ({}, {"set_size": 3.0, "ridge": 0.5}),
+    "class_lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
+    "class_post_lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
+    "class_pursued_features": ({}, {"set_size": 2.0}),
+    "class_coefficients": ({"theta": THETA, "weights": 1 + THETA**2}, {"ridge": 0.3}),
+    "class_coefficients on a support": (
+        {"theta": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
+        {"ridge": 0.3},
+    ),
     "distance_scale": ({"centre": THETA}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
     "rotated_mean": (
         {"centre": 0 * THETA, "signs": SIGNS, "midpoints": np.linspace(-1, 2, 8)},
@@ -86,6 +108,18 @@ CASES = {
         {"ridge": 0.3, "bound": 0.7, "num_bins": 8.0},
     ),
     "labels": ({}, {"labels_per_user": 3.0, "label_bound": 0.8}),
+    "second_moments": ({}, WITHIN | WEIGHTS),
+    "tensor_moments": ({}, WITHIN | {"degree": 3.0, "stride": 2.0}),
+    "tensor_moments of all powers": ({}, WITHIN | {"degree": 2.0, "stride": 1.0}),
+    "record": ({}, WITHIN),
+    "record_copies": ({}, WITHIN | {"copies": 2.0}),
+    "projected_mean": ({"centre": np.ones(3)}, PROJECTED),
+    "projected_record": ({}, PROJECTED | WITHIN),
+    "projected_record_copies": ({}, PROJECTED | WITHIN | {"copies": 2.0}),
+    "projected_second_moments": ({}, PROJECTED | WITHIN | WEIGHTS),
+    "projected_tensor_moments": ({}, PROJECTED | WITHIN | {"degree": 3.0, "stride": 2.0}),
+    "fourier_second_moments": ({}, FOURIER | WITHIN | WEIGHTS),
+    "fourier_record": ({}, FOURIER | WITHIN),
     "target_scale": ({}, {"smallest": 0.1, "per_octave": 2.0, "num_bins": 12.0}),
     "teacher": ({"centre": THETA}, {"sparsity": 7.0, "radius": 50.0, "ridge": 1.0}),
     "teacher by its answers": (
@@ -131,6 +165,21 @@ def naive(case, x, y):
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
+    if case == "weighted_mean":
+        return arrays["weights"] * (sum(x) / len(x) - THETA if len(x) else THETA * np.nan)[[5, 1]]
+    if case == "outstanding_features":
+        squares = (x**2).sum(axis=0)
+        typical = squares.mean() / max(len(x), 1)
+        own = np.sqrt((squares + 4 * typical) / (len(x) + 4))
+        order = np.argsort(-np.abs(x.sum(axis=0) / own), kind="stable")[:3] if len(x) else [-1] * 3
+        return sorted(order)
+    if case.startswith("class_"):
+        labels = np.array([1.0 if target > 0 else -1.0 for target in y])
+        if case.split()[0].endswith("_features"):
+            return naive(case.removeprefix("class_"), x, labels)
+        residual = standardised(labels - np.tanh(x @ THETA / 2))
+        wanted = arrays.get("coordinates", np.arange(DIM))
+        return arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3)
     if case.split()[0] == "mean":
         mean = sum(x) / len(x) - THETA if len(x) else np.full(DIM, np.nan)
         return mean[arrays.get("coordinates", np.arange(DIM))]
@@ -140,6 +189,12 @@ def naive(case, x, y):
             distance = np.linalg.norm(sum(x) / len(x) - THETA)
             size = distance if case == "distance_scale" else np.sqrt(sum(y**2) / len(y))
         return [np.clip(np.floor(2 * np.log2(size / 0.1)), 0, 11) if size else -1]
+    if case.startswith(("projected_", "fourier_")):
+        return naive_map(case, x, y)
+    if case.startswith("record"):
+        return naive_record(case, params, x, y)
+    if case.split()[0].endswith("_moments"):
+        return naive_moments(params, x, y)
     if case.startswith("residual_coefficients"):
         wanted, more = arrays.get("coordinates", np.arange(DIM)), []
         if not y.any():
@@ -205,6 +260,54 @@ def naive_rotation(case, x, y):
         return rotated - arrays["midpoints"]
     edges = np.linspace(-1, 1, int(params["num_bins"]) + 1)[1:-1] * params["bound"]
     return [np.nan if np.isnan(v) else sum(v >= edges) for v in rotated]
+
+
+def naive_map(case, x, y):
+    """Multiply with the map's matrix; the rest is as without a map."""
+    params = CASES[case][1]
+    name = case.split("_", 1)[1]
+    if case.startswith("projected"):
+        x = x @ projection(5, DIM, 3)
+    else:
+        phases = x @ frequencies(5, DIM, 4) / 0.7
+        x = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) / np.sqrt(2)
+    if name == "mean":
+        return sum(x) / len(x) - 1 if len(x) else np.full(3, np.nan)
+    return naive_record(case, params, x, y) if "record" in name else naive_moments(params, x, y)
+
+
+def naive_record(case, params, x, y):
+    copies = int(params.get("copies", 1))
+    if not len(x):
+        return np.full(x.shape[1] * (copies + 1) if "copies" in params else x.shape[1] + 1, np.nan)
+    row, target = x[0] / max(2.5, np.linalg.norm(x[0])), np.clip(y[0] / 0.9, -1, 1)
+    if "copies" in params:
+        return np.concatenate([target * row, *[row] * copies])
+    return np.append(row, target)
+
+
+def naive_moments(params, x, y):
+    """Sum over all d**degree products, and collect equal ones by their root of squares."""
+    dim, stride = x.shape[1], int(params.get("stride", 2))
+    degrees = range(stride, int(params.get("degree", 1)) + 2, stride)
+    even = (1 + len(degrees)) ** -0.5
+    weights = [params.get("product_weight", even), params.get("square_weight", even)]
+    total = np.zeros(dim + sum(comb(dim + q - 1, q) for q in degrees))
+    for row, target in zip(x, y, strict=True):
+        row = row / max(2.5, np.linalg.norm(row))
+        numbers = row.tolist()
+        parts = [weights[0] * row * np.clip(target / 0.9, -1, 1)]
+        for q in degrees:
+            squares, signs = {}, {}
+            for indices in product(range(dim), repeat=q):
+                term, key = prod(numbers[i] for i in indices), tuple(sorted(indices))
+                squares[key] = squares.get(key, 0.0) + term**2
+                signs[key] = np.sign(term)
+            parts.append(
+                [weights[1] * signs[key] * np.sqrt(squares[key]) for key in sorted(squares)]
+            )
+        total += np.concatenate(parts)
+    return total / max(len(x), 1)
 
 
 def standardised(y):
@@ -313,6 +416,24 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("frequent_items", {}, {"set_size": 0.0, "domain_size": 8.0}, 0),
         ("frequent_items", {"theta": np.zeros(DIM)}, {"set_size": 1.0, "domain_size": 8.0}, 1),
         ("curvature", {"direction": np.zeros(DIM)}, {}, 1),
+        ("second_moments", {}, WITHIN | WEIGHTS, DIM),
+        ("second_moments", {}, WITHIN, 35),
+        ("second_moments", {"theta": np.zeros(DIM)}, WITHIN | WEIGHTS, 35),
+        ("tensor_moments", {}, WITHIN | {"degree": 2.0, "stride": 2.0}, 35),
+        ("tensor_moments", {}, WITHIN | {"degree": 1.5, "stride": 1.0}, 35),
+        ("tensor_moments", {}, WITHIN | {"degree": 1.0, "stride": 3.0}, 35),
+        ("tensor_moments", {}, WITHIN | {"degree": 1e9, "stride": 1.0}, 35),
+        ("tensor_moments", {}, WITHIN | {"degree": 3.0, "stride": 2.0}, 35),
+        ("record", {}, WITHIN, DIM),
+        ("record_copies", {}, WITHIN | {"copies": 1e9}, DIM),
+        ("record_copies", {}, WITHIN | {"copies": 1.5}, 18),
+        ("projected_mean", {"centre": np.zeros(DIM)}, PROJECTED, 3),
+        ("projected_mean", {"centre": np.zeros(3)}, PROJECTED, DIM),
+        ("projected_mean", {"centre": np.zeros(8)}, PROJECTED | {"projected_dim": 8.0}, 8),
+        ("projected_mean", {"centre": np.zeros(3)}, PROJECTED | {"seed": 0.5}, 3),
+        ("projected_mean", {"centre": np.zeros(3)}, PROJECTED | {"seed": 1e300}, 3),
+        ("fourier_record", {}, WITHIN | FOURIER | {"num_features": 3.0}, 4),
+        ("fourier_record", {}, WITHIN | FOURIER | {"num_features": 1e9}, 10**9 + 1),
         ("curvature", {"direction": np.zeros(DIM)}, {"cap": 1.0}, 2),
         ("teacher", {"centre": THETA}, {"sparsity": 2.0}, DIM),
         ("teacher", {"centre": THETA}, TEACHER, DIM - 1),
@@ -362,6 +483,34 @@ def test_wide_rows_do_not_mix_users_either(dim, rows):
         return STATISTICS["gradient"].compute(users, {"theta": theta}, {})[1]
 
     np.testing.assert_array_equal(second(rows), second(3))
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+def test_moments_are_never_longer_than_their_weights_say(degree):
+    """Antipodal extremes differ by the diameter, but for the squares, which are the same."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, DIM)) * 10.0 ** rng.integers(-3, 200, (2000, 1))
+    users = Users.from_rows(x, rng.standard_normal(2000) * 10)
+    params = {"feature_bound": 1.0, "target_bound": 1.0}
+    name = "second_moments" if degree == 1 else "tensor_moments"
+    params |= WEIGHTS if degree == 1 else {"degree": 3.0, "stride": 2.0}
+    values = STATISTICS[name].compute(users, {}, params)
+    lengths = np.linalg.norm(values, axis=1)
+    assert lengths.max() <= 1 + 1e-12
+    assert lengths.max() > 1 - 1e-12
+    opposite = np.zeros((2, DIM))
+    opposite[:, 3] = 1.0
+    users = Users.from_rows(opposite, np.array([1.0, -1.0]))
+    first, second = STATISTICS[name].compute(users, {}, params)
+    share = 0.8 if degree == 1 else 3**-0.5
+    assert np.linalg.norm(first - second) == pytest.approx(2 * share)
+
+
+def test_many_rows_are_packed_a_few_columns_at_a_time(monkeypatch):
+    users = make_users()
+    whole = compute("tensor_moments", users)
+    monkeypatch.setattr("ldp_flower.clients.statistics.moments._BLOCK_ENTRIES", 1000)
+    np.testing.assert_array_equal(compute("tensor_moments", users), whole)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5, 64])

@@ -213,6 +213,33 @@ def test_no_two_behaviours_are_told_apart_better_than_promised():
     assert 0.4 * epsilon < measured <= epsilon  # below, the attack would have seen nothing
 
 
+def test_metrics_declared_public_leave_as_they_are_and_no_others():
+    metrics = MetricRecord({"epochs": 3, "loss": 4.711, "row": [4.0, 7.0], "rate": 0.5})
+    huge = {"steps": MetricRecord({"steps": 1 << 63})}  # which the wire does not take
+
+    def behave(message):
+        return changed() | {"metrics": metrics} | huge
+
+    names = ("epochs", "rate", "row", "steps", "not there")
+    app, trained = app_of(behave, public_metrics=names)
+    grid = InProcessGrid(app, 1)
+    reply = send(app, content(), grid)
+    assert dict(reply.content.pop("public-metrics")) == {"epochs": 3, "rate": 0.5}
+    assert CODEBOOK.well_formed(report_in(reply)["reports"], 1)
+    # Told with the training; the same query again trains nothing and has none to tell.
+    again = send(app, content(), grid)
+    assert again.content == reply.content and trained["times"] == 1
+    for name in ("exception", "None", "no records", "error"):
+        reply = send(app_of(BEHAVIOURS[name], public_metrics=names)[0], content())
+        assert set(reply.content) == {"config", "arrays"}, name
+
+
+@pytest.mark.parametrize("names", ["epochs", [1]])
+def test_names_of_public_metrics_are_checked(names):
+    with pytest.raises(ValueError, match="public_metrics"):
+        LdpUpdateMod(public_metrics=names)
+
+
 @pytest.mark.parametrize("name", ["exception", "exit", "other shape", "one NaN, huge", "error"])
 def test_the_operator_learns_what_went_wrong(name, caplog):
     with caplog.at_level(logging.WARNING):
@@ -244,6 +271,9 @@ def test_flowers_local_dp_mod_fails_on_what_this_mod_is_made_for():
     (reply,) = reply_to({"arrays": record(floats | {"weight": nan})})
     weight = reply.content["arrays"]["weight"].numpy()
     assert np.isnan(weight[0, 0]) and weight[0, 1] > 4900  # NaN arrives, the rest unclipped
+    counter = floats | {"batches": MODEL["batches"]}
+    (reply,) = reply_to({"arrays": record(counter | {"batches": np.array(4711)})}, counter)
+    assert reply.content["arrays"]["batches"].numpy() == 4711  # how long it trained
     counted = floats | {"mask": MODEL["mask"]}
     (reply,) = reply_to({"arrays": record(counted | {"weight": floats["weight"] + 1})}, counted)
     assert reply.has_error()  # integers
@@ -435,7 +465,13 @@ def test_the_census_tells_public_facts_only():
     app, trained = app_of(BEHAVIOURS["up"], seed=2)
     grid = InProcessGrid(app, 3)
     (reply,) = grid.send_and_receive([Message(census(), 3, "train")])
-    assert dict(reply.content["census"]) == {"group": 0, "first": 2, "users": 1, "seeded": 1}
+    assert dict(reply.content["census"]) == {
+        "group": 0,
+        "first": 2,
+        "users": 1,
+        "seeded": 1,
+        "rehearsing": 0,
+    }
     assert trained["times"] == 0
 
 
@@ -548,6 +584,22 @@ def test_the_operator_decides_about_mechanisms(ledger, node_config):
     assert ledger.spent() == {}
     allowed = node_config | {"allow-inexact": True}
     assert deployed(app, inexact, allowed).has_content()
+
+
+def test_the_operator_decides_about_public_metrics(ledger, node_config):
+    """Naming them in the app is not enough, nor in the run's config, nor here alone."""
+    named = node_config | {"public-metrics": "loss num-examples"}
+    for app_names, config, told in (
+        (["num-examples"], named, {"num-examples": 4711}),
+        (["num-examples"], node_config, None),
+        (["num-examples"], node_config | {"public-metrics": True}, None),
+        ([], named, None),
+    ):
+        app, _ = app_of(BEHAVIOURS["up"], public_metrics=app_names)
+        user = f"patient {len(ledger.spent())}"
+        reply = deployed(app, content(), config | {"user-id": user})
+        found = reply.content.get("public-metrics")
+        assert (None if found is None else dict(found)) == told
 
 
 def test_a_ledger_that_fails_says_nothing(ledger, node_config, monkeypatch):

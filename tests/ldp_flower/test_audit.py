@@ -521,6 +521,19 @@ def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
         assert all(worst_epsilon(m) == pytest.approx(4.0, abs=1e-6) for m in mechanisms)
 
 
+@pytest.mark.parametrize(
+    "protocol", ["constrained-mean", "constrained-regression", "kernel-ridge", "smooth-glm"]
+)
+def test_the_one_question_of_protocols_that_collect_once_is_recorded(protocol):
+    """At the whole epsilon: pure with "auto", with a delta with "paper"."""
+    runs = list(catalogue.AUDITED[protocol](4, 4.0))
+    assert [run[0].method for run in runs] == ["auto", "paper"]
+    (auto,), (paper,) = (recorded_queries(*run) for run in runs)
+    assert auto.randomizer.epsilon == paper.randomizer.epsilon == 4.0
+    assert worst_epsilon(auto.randomizer) == pytest.approx(4.0, abs=1e-6)
+    assert auto.randomizer.delta == 0 < paper.randomizer.delta
+
+
 def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
@@ -534,6 +547,6 @@ def test_command_refuses_what_it_does_not_know():
     outcome = command("fedavg")
     assert (
         outcome.exit_code == 2
-        and "Expected a protocol in ['heavy-hitters', 'ldp-iht', 'multi-round'" in outcome.stderr
+        and "Expected a protocol in ['constrained-mean', 'constrained-reg" in outcome.stderr
     )
     assert command("ldp-iht", "--epsilon", "-1").exit_code == 2

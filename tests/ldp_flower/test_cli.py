@@ -8,6 +8,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from ldp_flower import cli
 from ldp_flower.budget import Cost, PrivacyPolicy
 from ldp_flower.flower_run import override
-from ldp_flower.ledger import SqliteLedger
+from ldp_flower.ledger import Entry, SqliteLedger
 from ldp_flower.processes import Family, TimeIsUp, ended_by_signals
 
 PYPROJECT = """
@@ -253,11 +254,32 @@ def test_ledger(tmp_path):
     assert "exists already" in again.stderr
     assert "0 users" in invoke("ledger", "show", path).stdout
     cost, policy = Cost(0.5, 1e-6), PrivacyPolicy(1.0, max_delta=1e-3)
-    assert SqliteLedger(path).commit("digest", b"reply", ["N123", "[N456]"], cost, policy)
+    assert SqliteLedger(path).commit(
+        Entry("digest", b"reply"), np.array(["N123", "[N456]"]), cost, policy
+    )
     shown = invoke("ledger", "show", path)
     assert shown.exit_code == 0
     for text in ("N123", "[N456]", "0.5", "1e-06", "2 users"):
         assert text in shown.stdout
+
+
+def test_ledger_export_renew_and_forget(tmp_path):
+    path = tmp_path / "ledger.db"
+    entry = Entry("digest", b"reply", 17, "gradient", "Codebook")
+    SqliteLedger.create(path).commit(entry, np.array(["N1", "N2"]), Cost(0.5), PrivacyPolicy(1.0))
+    exported = invoke("ledger", "export", path).stdout.splitlines()
+    assert exported[0] == "created,user,run,statistic,mechanism,epsilon,delta"
+    assert [line.split(",", 1)[1] for line in exported[1:]] == [
+        "N1,17,gradient,Codebook,0.5,0.0",
+        "N2,17,gradient,Codebook,0.5,0.0",
+    ]
+    assert invoke("ledger", "renew", path).exit_code == 2
+    assert invoke("ledger", "renew", path, "--all", "--user", "N1").exit_code == 2
+    assert "1 user may spend again" in invoke("ledger", "renew", path, "--user", "N1").stdout
+    assert "1 user" in invoke("ledger", "show", path).stdout
+    assert "N1,,renewal,,-0.5,0.0" in invoke("ledger", "export", path).stdout
+    assert "1 user may spend again" in invoke("ledger", "renew", path, "--all").stdout
+    assert "1 reply deleted" in invoke("ledger", "forget", path, "--days", "0").stdout
 
 
 def test_ledger_errors_are_short(tmp_path):

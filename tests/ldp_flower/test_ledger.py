@@ -7,7 +7,7 @@ from flwr.app import RecordDict
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.budget import Cost
-from ldp_flower.ledger import LedgerError, SqliteLedger, StateLedger
+from ldp_flower.ledger import Entry, LedgerError, SqliteLedger, StateLedger
 
 POLICY = PrivacyPolicy(2.0, 0.1)
 ONE = Cost(1.0)
@@ -26,22 +26,22 @@ ALL = np.arange(3)
 
 def test_a_commit_debits_and_stores_together(ledger):
     assert ledger.reply("q1") is None
-    assert ledger.commit("q1", b"\x00reply", ALL[:2], ONE, POLICY)
+    assert ledger.commit(Entry("q1", b"\x00reply"), ALL[:2], ONE, POLICY)
     assert ledger.reply("q1") == b"\x00reply"
     assert ledger.affordable(ALL, ONE, POLICY).all()
     assert ledger.affordable(ALL, Cost(1.5), POLICY).tolist() == [False, False, True]
 
 
 def test_an_answered_query_is_never_charged_again(ledger):
-    assert ledger.commit("q1", b"first", ALL, ONE, POLICY)
-    assert not ledger.commit("q1", b"second", ALL, ONE, POLICY)
+    assert ledger.commit(Entry("q1", b"first"), ALL, ONE, POLICY)
+    assert not ledger.commit(Entry("q1", b"second"), ALL, ONE, POLICY)
     assert ledger.reply("q1") == b"first"
     assert ledger.affordable(ALL, ONE, POLICY).all()
 
 
 def test_nobody_is_debited_if_one_cannot_pay(ledger):
-    assert ledger.commit("q1", b"", ALL[:1], Cost(2.0), POLICY)
-    assert not ledger.commit("q2", b"", ALL, ONE, POLICY)
+    assert ledger.commit(Entry("q1", b""), ALL[:1], Cost(2.0), POLICY)
+    assert not ledger.commit(Entry("q2", b""), ALL, ONE, POLICY)
     assert ledger.reply("q2") is None
     assert ledger.affordable(ALL, Cost(2.0), POLICY).tolist() == [False, True, True]
 
@@ -49,16 +49,16 @@ def test_nobody_is_debited_if_one_cannot_pay(ledger):
 def test_costs_add_up_without_tolerance(ledger):
     policy = PrivacyPolicy(0.3)
     for i in range(2):
-        assert ledger.commit(f"q{i}", b"", ALL, Cost(0.1), policy)
+        assert ledger.commit(Entry(f"q{i}", b""), ALL, Cost(0.1), policy)
     # 0.1 + 0.1 + 0.1 > 0.3 in floating point: refused, the safe side
-    assert not ledger.commit("q2", b"", ALL, Cost(0.1), policy)
-    assert ledger.commit("q2", b"", ALL, Cost(0.09), policy)
+    assert not ledger.commit(Entry("q2", b""), ALL, Cost(0.1), policy)
+    assert ledger.commit(Entry("q2", b""), ALL, Cost(0.09), policy)
 
 
 def test_delta_has_a_budget_of_its_own(ledger):
-    assert ledger.commit("q1", b"", ALL, Cost(0.1, 0.06), POLICY)
-    assert not ledger.commit("q2", b"", ALL, Cost(0.1, 0.06), POLICY)
-    assert ledger.commit("q2", b"", ALL, Cost(0.1, 0.0), POLICY)
+    assert ledger.commit(Entry("q1", b""), ALL, Cost(0.1, 0.06), POLICY)
+    assert not ledger.commit(Entry("q2", b""), ALL, Cost(0.1, 0.06), POLICY)
+    assert ledger.commit(Entry("q2", b""), ALL, Cost(0.1, 0.0), POLICY)
 
 
 PLAN = Cost(1.5, 0.01, plan="7 gaussian", steps=3)
@@ -66,32 +66,32 @@ PLAN = Cost(1.5, 0.01, plan="7 gaussian", steps=3)
 
 def test_a_plan_is_paid_once_and_gives_no_more_reports_than_were_paid(ledger):
     for step in range(3):
-        assert ledger.commit(f"q{step}", b"", ALL[:2], PLAN, POLICY)
+        assert ledger.commit(Entry(f"q{step}", b""), ALL[:2], PLAN, POLICY)
     assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, False, True]
-    assert not ledger.commit("q3", b"", ALL[:2], PLAN, POLICY)
-    assert not ledger.commit("q3", b"", ALL, PLAN, POLICY)  # nobody gets one if one cannot
+    assert not ledger.commit(Entry("q3", b""), ALL[:2], PLAN, POLICY)
+    assert not ledger.commit(Entry("q3", b""), ALL, PLAN, POLICY)  # nobody gets one if one cannot
     # 1.5 of 2 is spent, once, and what is left pays for something else.
     assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
     assert ledger.affordable(ALL, Cost(0.6), POLICY).tolist() == [False, False, True]
 
 
 def test_a_plan_that_has_begun_goes_on_when_nothing_is_left(ledger):
-    assert ledger.commit("q0", b"", ALL, PLAN, POLICY)
-    assert ledger.commit("other", b"", ALL, Cost(0.5), POLICY)
-    assert ledger.commit("q1", b"", ALL, PLAN, POLICY)
+    assert ledger.commit(Entry("q0", b""), ALL, PLAN, POLICY)
+    assert ledger.commit(Entry("other", b""), ALL, Cost(0.5), POLICY)
+    assert ledger.commit(Entry("q1", b""), ALL, PLAN, POLICY)
     assert not ledger.affordable(ALL, Cost(0.01), POLICY).any()
 
 
 def test_another_plan_is_another_cost(ledger):
-    assert ledger.commit("q0", b"", ALL, PLAN, POLICY)
+    assert ledger.commit(Entry("q0", b""), ALL, PLAN, POLICY)
     other = Cost(1.5, 0.01, plan="8 gaussian", steps=3)
     assert not ledger.affordable(ALL, other, POLICY).any()
 
 
 def test_users_may_be_at_different_places_of_a_plan(ledger):
-    assert ledger.commit("q0", b"", ALL[:1], PLAN, POLICY)
-    assert ledger.commit("q1", b"", ALL, PLAN, POLICY)
-    assert ledger.commit("q2", b"", ALL, PLAN, POLICY)
+    assert ledger.commit(Entry("q0", b""), ALL[:1], PLAN, POLICY)
+    assert ledger.commit(Entry("q1", b""), ALL, PLAN, POLICY)
+    assert ledger.commit(Entry("q2", b""), ALL, PLAN, POLICY)
     assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, True, True]
     assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
 
@@ -99,7 +99,7 @@ def test_users_may_be_at_different_places_of_a_plan(ledger):
 def test_sqlite_remembers_over_restarts_and_for_many_users(tmp_path):
     path = tmp_path / "ledger.db"
     names = np.array([f"user-{i}" for i in range(1201)])
-    assert SqliteLedger.create(path).commit("q", b"r", names, Cost(1.5), POLICY)
+    assert SqliteLedger.create(path).commit(Entry("q", b"r"), names, Cost(1.5), POLICY)
     again = SqliteLedger(path)
     assert again.reply("q") == b"r"
     assert not again.affordable(names, ONE, POLICY).any()
@@ -108,11 +108,11 @@ def test_sqlite_remembers_over_restarts_and_for_many_users(tmp_path):
 
 def test_sqlite_remembers_plans_over_restarts(tmp_path):
     path = tmp_path / "ledger.db"
-    SqliteLedger.create(path).commit("q0", b"", np.array(["a"]), PLAN, POLICY)
+    SqliteLedger.create(path).commit(Entry("q0", b""), np.array(["a"]), PLAN, POLICY)
     again = SqliteLedger(path)
-    assert again.commit("q1", b"", np.array(["a", "b"]), PLAN, POLICY)
+    assert again.commit(Entry("q1", b""), np.array(["a", "b"]), PLAN, POLICY)
     assert again.spent() == {"a": Cost(1.5, 0.01), "b": Cost(1.5, 0.01)}
-    assert again.commit("q2", b"", np.array(["a"]), PLAN, POLICY)
+    assert again.commit(Entry("q2", b""), np.array(["a"]), PLAN, POLICY)
     assert again.affordable(np.array(["a", "b"]), PLAN, POLICY).tolist() == [False, True]
 
 
@@ -156,3 +156,34 @@ def test_a_commit_is_on_the_disk_when_it_counts(tmp_path):
 def test_a_place_that_does_not_exist_is_said(tmp_path):
     with pytest.raises(LedgerError, match="Cannot create"):
         SqliteLedger.create(tmp_path / "missing" / "ledger.db")
+
+
+def test_the_book_has_every_charge_and_every_renewal(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    entry = Entry("q1", b"reply", 2**63 + 5, "gradient", "Codebook")
+    assert ledger.commit(entry, np.array(["a", "b"]), Cost(1.0, 0.01), POLICY)
+    assert ledger.renew(["b", "nobody"]) == 1
+    assert ledger.spent() == {"a": Cost(1.0, 0.01)}
+    rows = [row[1:] for row in ledger.book()]
+    charge = (str(2**63 + 5), "gradient", "Codebook", 1.0, 0.01)
+    assert sorted(rows) == [
+        ("a", *charge),
+        ("b", "", "renewal", "", -1.0, -0.01),
+        ("b", *charge),
+    ]
+    assert ledger.renew() == 1
+    assert ledger.spent() == {}
+    # What was answered is not answered anew: the same query still has its answer.
+    assert ledger.reply("q1") == b"reply"
+    assert not ledger.commit(entry, np.array(["a", "b"]), Cost(1.0), POLICY)
+
+
+def test_a_reply_that_is_no_longer_kept_is_not_given_again(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    assert ledger.commit(Entry("q1", b"reply"), np.array(["a"]), Cost(0.1), POLICY)
+    assert ledger.forget_replies(days=1.0) == 0
+    assert ledger.reply("q1") == b"reply"
+    assert ledger.forget_replies(days=0.0) == 1
+    assert ledger.reply("q1") == b"" and ledger.reply("q2") is None
+    assert not ledger.commit(Entry("q1", b"other"), np.array(["a"]), Cost(0.1), POLICY)
+    assert ledger.spent() == {"a": Cost(0.1)}

@@ -163,7 +163,7 @@ def test_ldpprox_finds_the_coefficients_when_noise_is_small():
 
 
 def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
-    from simulations.user_level import runs, sweep
+    from simulations.user_level import runs
     from simulations.user_level.user_level.population import Setting
 
     calls = []
@@ -180,10 +180,10 @@ def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
     ]
     path = tmp_path / "runs.csv"
     with pytest.raises(KeyboardInterrupt):
-        sweep.sweep(tasks, path, processes=1)
-    assert len(calls) == 4 and len(runs.missing(tasks, path)) == 1
-    sweep.sweep(tasks, path, processes=1)
-    sweep.sweep(tasks, path, processes=1)
+        runs.sweep(tasks, path, processes=1)
+    assert len(calls) == 4 and len(runs.sweep.missing(tasks, path)) == 1
+    runs.sweep(tasks, path, processes=1)
+    runs.sweep(tasks, path, processes=1)
     assert calls[4:] == [(2, 1)]
     rows = list(csv.DictReader(path.open()))
     assert len(rows) == 4 and list(rows[0]) == runs.COLUMNS
@@ -196,7 +196,7 @@ def test_several_processes_write_the_same_rows(tmp_path):
 
     tasks = [runs.Task(Setting(num_users=20, dim=16), "oracle", seed) for seed in range(3)]
     for processes in (1, 2):
-        list(runs.run_all(tasks, tmp_path / f"{processes}.csv", processes))
+        list(runs.sweep.run_all(tasks, tmp_path / f"{processes}.csv", processes))
     rows = [
         {(row["seed"], row["error"]) for row in csv.DictReader((tmp_path / f"{n}.csv").open())}
         for n in (1, 2)

@@ -88,7 +88,7 @@ def test_the_sweep_writes_a_table_and_a_figure_and_can_be_continued(tmp_path, ca
     main(arguments)
     assert "true eps" in capsys.readouterr().out
     table = (tmp_path / "table.md").read_text()
-    assert "| printed noise, solved well | 2 | 439, delta 0.001 |" in table
+    assert "| printed noise, solved well | 2 | 439.3, delta 0.001 |" in table
     assert (tmp_path / "wang-xu.png").stat().st_size > 10_000
     rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
     main(arguments)

@@ -350,7 +350,7 @@ def test_an_impossible_census_is_rejected(users):
     def behave(node, message, reply):
         if not is_census(message) or node != 1:
             return reply
-        facts = {"group": 0, "first": 0, "users": users, "seeded": 0}
+        facts = {"group": 0, "first": 0, "users": users, "seeded": 0, "rehearsing": 0}
         return Message(RecordDict({"census": MetricRecord(facts)}), reply_to=message)
 
     result = iht().start(Grid(everyone, 2, behave, seed=1), timeout=1, num_nodes=2, seed=1)

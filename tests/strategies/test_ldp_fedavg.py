@@ -344,6 +344,16 @@ def test_the_model_of_every_round_can_be_evaluated():
     assert result.evaluate_metrics_serverapp[10]["accuracy"] == found
 
 
+def test_public_metrics_are_averaged_over_whoever_sent_them():
+    mods = [LdpUpdateMod(seed=1, public_metrics=["num-examples", "loss"])]
+    result, _ = run(LdpFedAvg(epsilon=4.0), 60, mods=mods, num_rounds=2)
+    metrics = result.train_metrics_clientapp[1]
+    assert metrics["public.num-examples"] == 10 and metrics["public.loss"] == 1.0
+    assert metrics["reports"] == 30
+    result, _ = run(LdpFedAvg(epsilon=4.0), 60, num_rounds=2)
+    assert not any(name.startswith("public") for name in result.train_metrics_clientapp[1])
+
+
 def test_a_stopped_server_goes_on_and_nobody_is_asked_twice(tmp_path):
     (x, y), _ = make_data(300)
     strategy = {"epsilon": 4.0, "mechanism": "hypercube"}

@@ -17,10 +17,14 @@ def silos(x, y, how_many):
     return Users(x, y, np.linspace(0, len(x), how_many + 1).astype(np.int64))
 
 
-def classes(seed, rows=100_000, dim=54, sparsity=10):
-    """Return rows of length 1 in all directions, and classes by a sparse logistic model."""
+def classes(seed, rows=100_000, dim=54, sparsity=10, factors=0):
+    """Return rows of length 1, and classes by a sparse logistic model.
+
+    Without common factors rows lie in all directions alike; with some, features correlate.
+    """
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, dim))
+    x += rng.standard_normal((rows, factors)) @ rng.standard_normal((factors, dim))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     theta = np.zeros(dim)
     theta[rng.choice(dim, sparsity, replace=False)] = 4 * rng.standard_normal(sparsity)
@@ -31,10 +35,11 @@ def loss(theta, x, y):
     return objective(theta, x, y, link="logistic", ridge=RIDGE)
 
 
-def test_the_gap_to_the_optimum_at_covertypes_shape():
-    x, y = classes(1001)
+@pytest.mark.parametrize(("factors", "seed"), [(0, 1001), (2, 1002)])
+def test_the_gap_to_the_optimum_at_covertypes_shape(factors, seed):
+    x, y = classes(seed, factors=factors)
     strategy = DpIht(54, sparsity=10, epsilon=0.5, delta=1e-3, num_steps=50, ridge=RIDGE)
-    result = simulate(strategy, silos(x, y, 10), seed=1001)
+    result = simulate(strategy, silos(x, y, 10), seed=seed)
     best = loss(iht(x, y, 10, link="logistic", ridge=RIDGE), x, y)
     assert loss(np.zeros(54), x, y) - best > 0.05
     assert loss(result.coef, x, y) - best <= 0.005

@@ -44,7 +44,7 @@ def naive_posterior(estimates, variances):
 
 def test_the_posterior_is_the_sum_over_everything():
     estimates, variances = np.array([0.3, -0.02, 0.08, 0.0]), np.array([0.004, 0.003, 0.003, 0.01])
-    evidence = Evidence(4)
+    evidence = Evidence(4, 100)
     evidence.add(np.arange(4), estimates, variances)
     belief = posterior(evidence)
     inclusion, mean, variance, nothing = naive_posterior(estimates, variances)
@@ -55,19 +55,19 @@ def test_the_posterior_is_the_sum_over_everything():
 
 
 def test_without_evidence_little_is_believed():
-    belief = posterior(Evidence(1000))
+    belief = posterior(Evidence(1000, 100))
     assert belief.inclusion.max() < 0.05 and np.abs(belief.mean).max() < 1e-12
 
 
 def test_together_coefficients_explain_no_more_than_everything():
     """Twenty estimates of .5 explain five times the variance, and are not believed."""
-    evidence = Evidence(400)
+    evidence = Evidence(400, 100)
     evidence.add(np.arange(20), np.full(20, 0.5), np.full(20, 0.02))
     assert (posterior(evidence).mean ** 2).sum() < 2.5
 
 
 def test_one_large_coefficient_among_many_small_ones_is_kept():
-    evidence = Evidence(150)
+    evidence = Evidence(150, 100)
     estimates = np.r_[0.84, np.tile([0.05, -0.05], 20)]
     evidence.add(np.arange(41), estimates, np.full(41, 1e-4))
     belief = posterior(evidence)
@@ -95,10 +95,10 @@ def test_a_vote_has_the_law_that_it_is_read_by():
 
 def test_the_best_vote_is_the_most_informative():
     for epsilon in (1.0, 4.0, 8.0):
-        best = best_vote(epsilon, 256)
+        best = best_vote(epsilon, 256, 1.75)
         others = [SubsetSelection(epsilon, 256, k) for k in (1, 2, 4, 8)]
         assert information(best, 1.75) >= max(information(oracle, 1.75) for oracle in others)
-    assert information(best_vote(4.0, 256), 3.0) > information(best_vote(4.0, 256), 1.0)
+    assert information(best_vote(4.0, 256, 1.75), 3.0) > information(best_vote(4.0, 256, 1.75), 1.0)
 
 
 def test_water_filling_is_the_minimum():

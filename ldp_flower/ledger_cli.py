@@ -1,0 +1,92 @@
+"""The command ``ldp-flower ledger``."""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from .console import FAILED, USAGE, console, fail
+from .ledger import BOOK, LedgerError, SqliteLedger
+
+ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
+
+LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
+
+
+@ledger.command("init")
+def ledger_init(path: LedgerPath) -> None:
+    """Create an empty ledger in the file PATH, once per node, before its first query."""
+    try:
+        SqliteLedger.create(path)
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    console.print(f"Created {path}. Keep it: it remembers what every user has spent.")
+
+
+@ledger.command("show")
+def ledger_show(path: LedgerPath) -> None:
+    """Show what every user on the ledger in the file PATH has spent."""
+    try:
+        spent = SqliteLedger(path).spent()
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    table = Table()
+    table.add_column("user", overflow="fold")
+    for name in ("epsilon", "delta"):
+        table.add_column(name, justify="right")
+    for user, cost in spent.items():
+        table.add_row(Text(user), f"{cost.epsilon:g}", f"{cost.delta:g}")
+    if spent:
+        console.print(table)
+    console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
+
+
+@ledger.command("export")
+def ledger_export(path: LedgerPath) -> None:
+    """Print all that ever happened on the ledger in the file PATH as CSV: by user and run."""
+    writer = csv.writer(sys.stdout)
+    try:
+        writer.writerow(BOOK)
+        writer.writerows(SqliteLedger(path).book())
+    except LedgerError as error:
+        fail(str(error), FAILED)
+
+
+@ledger.command("renew")
+def ledger_renew(
+    path: LedgerPath,
+    user: Annotated[list[str] | None, typer.Option(help="A user; may be repeated.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="All users of the ledger.")] = False,
+) -> None:
+    """Give users on the ledger in the file PATH their whole budget again.
+
+    What they have answered already stays known: over two such times the guarantee is that
+    of twice the limits. The ledger keeps a record of it.
+    """
+    if bool(user) == everybody:
+        fail("Expected either --user, once or more, or --all.", USAGE)
+    try:
+        renewed = SqliteLedger(path).renew(None if everybody else user)
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    console.print(f"{renewed} user{'' if renewed == 1 else 's'} may spend again.")
+
+
+@ledger.command("forget")
+def ledger_forget(
+    path: LedgerPath,
+    days: Annotated[float, typer.Option(min=0.0, help="Only replies older than this.")],
+) -> None:
+    """Delete stored replies from the ledger in the file PATH; what they cost stays.
+
+    A server that never got one of them cannot have it again.
+    """
+    try:
+        forgotten = SqliteLedger(path).forget_replies(days)
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")

@@ -1,0 +1,98 @@
+"""Tensor powers of vectors, packed: every monomial once, so that lengths are kept.
+
+Clients pack, the server unpacks; nothing here is part of the guarantee.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MAX_DEGREE = 7  # of a polynomial whose gradient is estimated
+
+
+def num_monomials(dim: int, degree: int) -> int:
+    """Return the number of different products of ``degree`` of ``dim`` coordinates."""
+    return math.comb(dim + degree - 1, degree)
+
+
+def num_moments(dim: int, powers: Sequence[int]) -> int:
+    """Return the size of the products with a target and of these tensor powers."""
+    return dim + sum(num_monomials(dim, power) for power in powers)
+
+
+def tensor_powers(degree: int, stride: int) -> Sequence[int]:
+    """Return the powers that the gradient of a polynomial loss needs.
+
+    With ``stride`` 1 those of ``(c_0 + c_1 <w, x> + ...) x``, with 2 those for an odd polynomial.
+    """
+    return range(stride, degree + 2, stride)
+
+
+def tensor_weight(powers: Sequence[int]) -> float:
+    """Return the weight of products and powers that keeps all together in the unit ball."""
+    return 1 / math.sqrt(1 + len(powers))
+
+
+@lru_cache(maxsize=16)
+def monomials(dim: int, degree: int) -> tuple[Integers, Floats]:
+    """Return the coordinates of every monomial and the root of how often it occurs.
+
+    Returns
+    -------
+    coordinates : ndarray of int64, shape (monomials, degree)
+        In lexical order; for degree 2 that of ``numpy.triu_indices``.
+    weights : ndarray of float64, shape (monomials,)
+        Roots of the multinomial coefficients: with them the packed power of a vector x
+        has length ``|x|**degree``, and the inner product of two packed powers is
+        ``<x, z>**degree``.
+    """
+    chosen = list(combinations_with_replacement(range(dim), degree))
+    coordinates = np.array(chosen, np.int64).reshape(len(chosen), degree)
+    # degree! over the product of the factorials of the lengths of runs of one coordinate
+    runs = np.ones((len(chosen), degree), np.int64)
+    for place in range(1, degree):
+        same = coordinates[:, place] == coordinates[:, place - 1]
+        runs[:, place] = np.where(same, runs[:, place - 1] + 1, 1)
+    return coordinates, np.sqrt(math.factorial(degree) / runs.prod(axis=1))
+
+
+def packed_power(rows: Floats, degree: int, part: slice = slice(None)) -> Floats:
+    """Return the packed ``degree``-th tensor power of each row, shape (rows, monomials).
+
+    ``part`` chooses monomials, by default all. A row's result does not depend on others.
+    """
+    coordinates, weights = monomials(rows.shape[1], degree)
+    powers = rows[:, coordinates[part, 0]] * weights[part]
+    for factor in coordinates[part, 1:].T:
+        powers *= rows[:, factor]
+    return powers
+
+
+def unpacked_square(packed: Floats) -> Floats:
+    """Return the symmetric matrix whose packed form is ``packed``, shape (dim, dim)."""
+    dim = (math.isqrt(8 * len(packed) + 1) - 1) // 2
+    coordinates, weights = monomials(dim, 2)
+    matrix = np.empty((dim, dim))
+    first, second = coordinates.T
+    # An off-diagonal pair is packed as sqrt(2) times its entry.
+    matrix[first, second] = matrix[second, first] = packed / weights
+    return matrix
+
+
+def contracted(packed: Floats, vector: Floats, degree: int) -> Floats:
+    """Return the mean of ``<vector, x>**(degree - 1) x`` from the packed mean of powers of x."""
+    coordinates, weights = monomials(len(vector), degree)
+    terms = packed * weights / degree
+    total = np.zeros(len(vector))
+    for place in range(degree):
+        others = np.delete(coordinates, place, axis=1)
+        products = terms * vector[others].prod(axis=1)
+        total += np.bincount(coordinates[:, place], products, len(vector))
+    return total

@@ -1,0 +1,118 @@
+"""SIGM: the stochastic intermediate gradient method, for gradients with noise and bias."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.validation import check_positive
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """The sequences that the method steps by; ``k`` counts from 0.
+
+    Parameters
+    ----------
+    smoothness : float
+        Lipschitz constant of the true gradient.
+    noise : float
+        Root mean square length of a gradient's noise.
+    radius : float
+        Distance from the start within which the minimum lies.
+    order : float (default: 1.0)
+        Between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method.
+
+    Notes
+    -----
+    The convergence proof needs ``weight(0) <= 1``, ``damping`` not falling and above
+    ``smoothness``, ``weight(k) <= share(k)``, and ``weight(k)**2 damping(k) <= share(k)
+    damping(k - 1) <= total(k) damping(k - 1)``.
+    """
+
+    smoothness: float
+    noise: float
+    radius: float
+    order: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("smoothness", self.smoothness)
+        check_positive("noise", self.noise)
+        check_positive("radius", self.radius)
+        if not 1 <= self.order <= 2:
+            raise ValueError(f"Expected 1 <= order <= 2, got {self.order}.")
+
+    @property
+    def _scale(self) -> float:
+        return float(math.sqrt(2) ** (2 * self.order - 1))
+
+    def weight(self, k: int) -> float:
+        """Weight of the k-th gradient (alpha)."""
+        return float((1 + k / self.order) ** (self.order - 1) / self._scale)
+
+    def damping(self, k: int) -> float:
+        """Divisor of the k-th step (beta)."""
+        q = self.order
+        factor = 2 ** ((5 - 2 * q) / 4) * q ** ((1 - 2 * q) / 2)
+        growth = (k + q + 1) ** ((2 * q - 1) / 2)
+        return float(self.smoothness + factor * self.noise / self.radius * growth)
+
+    def share(self, k: int) -> float:
+        """Weight of the k-th new point (B)."""
+        return float(self._scale * self.weight(k) ** 2)
+
+    def total(self, k: int) -> float:
+        """Sum of the weights up to the k-th (A)."""
+        return sum(self.weight(i) for i in range(k + 1))
+
+
+def sigm(
+    gradients: Iterator[Callable[[Floats], Floats]],
+    project: Callable[[Floats], Floats],
+    steps: StepSizes,
+    start: Floats,
+) -> Floats:
+    """Minimise a convex function over a convex set from one noisy gradient after the other.
+
+    Parameters
+    ----------
+    gradients : iterator of callables
+        Each is a noisy gradient, used at one point; the method ends with the last.
+    project : callable
+        The projection on the set.
+    steps : StepSizes
+        By what to step.
+    start : ndarray of float64
+        Where to begin, in the set.
+
+    Returns
+    -------
+    ndarray of float64
+        The last average (y of the source). Its excess is of the order of
+        ``smoothness radius**2 / k**order + noise radius / sqrt(k) + k**(order - 1) bias``.
+
+    Notes
+    -----
+    Source: Dvurechensky & Gasnikov (2016), Euclidean; the constants are those that satisfy
+    the conditions of :class:`StepSizes`.
+    """
+    found = next(gradients)(start)
+    summed = steps.weight(0) * found
+    average = project(start - steps.weight(0) / steps.damping(0) * found)
+    total = steps.weight(0)
+    for k, gradient in enumerate(gradients):
+        weight, share, damping = steps.weight(k + 1), steps.share(k + 1), steps.damping(k)
+        mixing = weight / share
+        dual = project(start - summed / damping)
+        point = mixing * dual + (1 - mixing) * average
+        found = gradient(point)
+        summed = summed + weight * found
+        total += weight
+        reached = project(dual - weight / damping * found)
+        new = mixing * reached + (1 - mixing) * average
+        average = (1 - share / total) * average + share / total * new
+    return np.asarray(average)

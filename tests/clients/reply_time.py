@@ -1,0 +1,45 @@
+"""How long a node's reply takes against how many rows its users have: run as a script."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from deployed_node import SALT, ask
+
+from ldp_flower import Users
+from ldp_flower.clients import LdpClientApp
+from ldp_flower.keys import HASH_END
+from ldp_flower.ledger import SqliteLedger
+from ldp_flower.messages import Query
+from ldp_flower.randomizers import Codebook
+
+USERS, DIM, ANSWERS = 100, 32, 21
+
+
+def median_seconds(rows, folder):
+    """Return the median time of an answer about users of so many rows each."""
+    x = np.random.default_rng(0).standard_normal((USERS * rows, DIM))
+    ids = np.array([f"user-{i}" for i in range(USERS)])
+    users = Users(x, x[:, 0].copy(), rows * np.arange(USERS + 1), ids)
+    path = folder / f"{rows}.db"
+    SqliteLedger.create(path)
+    node_config = {"max-epsilon": 100.0, "ledger-path": str(path)}
+    arrays = {"theta": np.zeros(DIM), "weights": np.ones(DIM)}
+    seconds = []
+    for step in range(1, ANSWERS + 1):
+        randomizer = Codebook(1.0, DIM, 1.0)
+        query = Query(
+            "residual_coefficients", randomizer, SALT, 0, HASH_END, step, arrays, {"ridge": 1.0}
+        )
+        started = time.perf_counter()
+        reply = ask(LdpClientApp(lambda _: users), query, node_config)
+        seconds.append(time.perf_counter() - started)
+        assert not reply.has_error(), reply.error
+    return float(np.median(seconds))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        for rows in (1, 10, 100, 1000):
+            print(f"{rows:5} rows a user: {median_seconds(rows, Path(folder)):.3f} s")

@@ -1,0 +1,249 @@
+"""A hostile server: malformed, contradictory and greedy queries to two nodes that differ in data.
+
+Whatever it asks, both nodes answer alike but for the randomised bytes, nobody spends more
+than the operator allows, and no word of the data or of an exception leaves. Some 1,000
+queries here; ``LDP_FLOWER_QUERIES=100000 pytest tests/clients/test_hostile_server.py``
+sends more.
+"""
+
+import logging
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import fields
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from deployed_node import DIM, NODE_ID, SALT, ask
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ldp_flower import Users
+from ldp_flower.clients import LdpClientApp, Refusal
+from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.keys import HASH_END
+from ldp_flower.ledger import SqliteLedger
+from ldp_flower.messages import FORMAT_VERSION, Report, pack
+from ldp_flower.randomizers import Composed, Randomizer, SampledCoordinate, randomizer_from_config
+from ldp_flower.randomizers.registry import _REGISTRY
+
+BATCH = 20  # queries on one ledger
+QUERIES = int(os.environ.get("LDP_FLOWER_QUERIES", "1000"))
+LIMIT = 20.0
+SECRET = 7919.0  # appears in the data, and in no query
+CODES = {
+    Refusal.MALFORMED,
+    Refusal.FORBIDDEN,
+    Refusal.EXHAUSTED,
+    Refusal.MISCONFIGURED,
+}
+
+
+def people(kind):
+    """Return six users: ordinary ones, or ones of whom nothing is as it should be."""
+    rows = [3, 1, 2, 5, 1, 4] if kind == "ordinary" else [1, 0, 9, 1, 2, 1]
+    offsets = np.concatenate([[0], np.cumsum(rows)])
+    x = np.random.default_rng(0).standard_normal((offsets[-1], DIM))
+    y = x[:, 0].copy()
+    if kind != "ordinary":
+        x[0], x[1:3], x[4] = np.nan, SECRET, np.inf
+        y[5:] = [1e308, -np.inf, SECRET, np.nan, 0.0, 1e-308, SECRET, 1.0, 1.0][: len(y) - 5]
+    return Users(x, y, offsets, np.array([f"patient-{i}" for i in range(6)]))
+
+
+# ------------------------------------------------------------------ what a server may send
+
+ODD = st.sampled_from(
+    [0, 1, 2, -1, True, 1 << 62, 0.0, 1.0, -1.0, 1e-12, 1e300, np.nan, np.inf, "", "x", b"x"]
+)
+NAMES = sorted({*_REGISTRY, Composed.__name__, SampledCoordinate.__name__})
+FIELDS = sorted({field.name for kind in _REGISTRY.values() for field in fields(kind)})
+PLAUSIBLE = {
+    "epsilon": st.sampled_from([0.5, 1.0, 2.0, 15.0, 1e-5]),
+    "delta": st.sampled_from([1e-6, 1e-3]),
+    "dim": st.sampled_from([1, 2, DIM, DIM + 1, 10]),
+    "domain_size": st.sampled_from([2, DIM, 40, 1 << 20]),
+    "radius": st.sampled_from([1.0, 1e-9, 1e9]),
+    "bound": st.sampled_from([1.0, 1e9]),
+    "set_size": st.sampled_from([1, 2]),
+    "steps": st.sampled_from([1, 3, 1 << 20]),
+    "sparsity": st.sampled_from([1, 2]),
+}
+
+
+@st.composite
+def randomizers(draw):
+    """Return the plain values of a randomizer, more or less as they should be."""
+    kind = _REGISTRY[draw(st.sampled_from(sorted(_REGISTRY)))]
+    config = {"name": kind.__name__}
+    for field in fields(kind):
+        if field.name in PLAUSIBLE:
+            config[field.name] = draw(PLAUSIBLE[field.name])
+    while draw(st.integers(0, 5)) == 0:
+        key = draw(st.sampled_from([*FIELDS, "name", "part/name", "part/epsilon", "nonsense"]))
+        config[key] = draw(st.one_of(ODD, st.sampled_from(NAMES)))
+    return config
+
+
+def arrays_for(statistic, draw):
+    """Return arrays that are about what the statistic wants."""
+    wanted = statistic.vectors | statistic.weights | statistic.outputs
+    value = st.sampled_from([0.0, 1.0, -1.0, 1e300, 1e-300])
+    arrays = {name: np.full(DIM, draw(value)) for name in sorted(wanted)}
+    if statistic.coordinates and draw(st.booleans()):
+        size = draw(st.integers(0, DIM + 1))
+        arrays["coordinates"] = np.arange(size, dtype=np.int64) + draw(st.integers(-1, 1))
+        for name in statistic.weights:
+            arrays[name] = arrays[name][:1].repeat(size)
+    while draw(st.integers(0, 5)) == 0:
+        name = draw(st.sampled_from([*arrays, "theta", "coordinates", "more"]))
+        dtype = draw(st.sampled_from([np.float64, np.float32, np.int64, np.uint8]))
+        arrays[name] = np.zeros(draw(st.sampled_from([0, 1, DIM, (2, 2)])), dtype)
+    return arrays
+
+
+def fitting(width, draw):
+    """Return the plain values of an exact mechanism for values of this width."""
+    epsilon = draw(st.sampled_from([0.5, 1.0, 15.0]))
+    choices = [{"name": "SubsetHypercube", "dim": width, "bound": 1.0}]
+    choices.append({"name": "Codebook", "dim": width, "radius": 1.0})
+    choices.append({"name": "SubsetSelection", "domain_size": 40, "set_size": width})
+    if width == 1:
+        choices.append({"name": "RandomizedResponse", "bound": 1.0})
+        choices.append({"name": "KRandomizedResponse", "domain_size": 9})
+    return {"epsilon": epsilon} | draw(st.sampled_from(choices))
+
+
+@st.composite
+def contents(draw):
+    """Return what a query message holds."""
+    name = draw(st.sampled_from(sorted(STATISTICS)))
+    statistic = STATISTICS[name]
+    number = st.sampled_from([1.0, 2.0, 3.0, 0.5, 1e-300, 1e300])
+    chosen = statistic.params | {p for p in statistic.optional_params if draw(st.booleans())}
+    params = {param: draw(number) for param in sorted(chosen)}
+    arrays = arrays_for(statistic, draw)
+    randomizer = draw(randomizers())
+    if well_formed := draw(st.booleans()):
+        arrays = {n: a for n, a in arrays.items() if n in statistic.vectors and a.shape == (DIM,)}
+        with suppress(Exception):
+            width = statistic.width(DIM, arrays, params)
+            arrays |= {n: np.ones(DIM) for n in statistic.weights}
+            arrays |= {n: np.ones(width) for n in statistic.outputs}
+            randomizer = fitting(width, draw)
+    config = {"version": FORMAT_VERSION, "statistic": name, "salt": SALT}
+    config |= {"step": draw(st.integers(1, 4)), "low": 0, "high": HASH_END}
+    config |= {f"param.{param}": value for param, value in params.items()}
+    config |= {f"randomizer.{key}": value for key, value in randomizer.items()}
+    layout, payload = pack(arrays)
+    config["layout"] = layout
+    while draw(st.integers(0, 7)) == 0:
+        config[draw(st.sampled_from([*sorted(config), "seed", "max-epsilon", "param.x"]))] = draw(
+            ODD
+        )
+    if not well_formed and draw(st.integers(0, 7)) == 0:
+        payload = payload[: draw(st.integers(0, len(payload)))]
+    records = {"config": ConfigRecord({key: _plain(value) for key, value in config.items()})}
+    records["arrays"] = ArrayRecord([np.frombuffer(payload, np.uint8)])
+    if not well_formed and draw(st.integers(0, 7)) == 0:
+        records["metrics"] = MetricRecord({"seed": 1})
+    if not well_formed and draw(st.integers(0, 7)) == 0:
+        del records[draw(st.sampled_from(sorted(records)))]
+    return RecordDict(records)
+
+
+def _plain(value):
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# --------------------------------------------------------------------- what must come back
+
+
+def shape_of(reply):
+    """Return all of a reply that is not randomised."""
+    if reply.has_error():
+        assert reply.error.code in CODES, reply.error
+        for word in ("patient", str(int(SECRET)), "Traceback", "Error:", "line "):
+            assert word not in reply.error.reason
+        return reply.error.code, reply.error.reason
+    assert set(reply.content) == {"config", "arrays"}
+    arrays = Report.from_record_dict(reply.content).arrays
+    assert "public" not in arrays  # the operator has declared nothing public
+    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
+
+
+def send(app, content, node_config):
+    """Send a message as it is, and return the reply."""
+    ask(app, None, node_config)  # makes this process one of Flower's
+    message = Message(content, NODE_ID, "query.report")
+    message.metadata.__dict__["_message_id"] = str(uuid4())
+    context = Context(1, NODE_ID, node_config, RecordDict(), {"max-epsilon": 1e9, "seed": 1})
+    reply = app(message, context)
+    assert reply.metadata.reply_to_message_id == message.metadata.message_id
+    return reply
+
+
+def checked(reply, content):
+    """Check single reports against the output set of the mechanism that was asked for."""
+    arrays = Report.from_record_dict(reply.content).arrays
+    prefix = "randomizer."
+    config = {k.removeprefix(prefix): v for k, v in content["config"].items() if prefix in k}
+    mechanism = randomizer_from_config(config)
+    assert isinstance(mechanism, Randomizer) and mechanism.exact and not mechanism.delta
+    if "reports" in arrays:
+        assert mechanism.contains(arrays["reports"])
+        assert set(arrays["slots"].tolist()) <= set(range(6))
+    else:
+        assert arrays["count"][0] <= 6
+    return mechanism.epsilon
+
+
+@pytest.fixture(scope="module")
+def empty_ledger(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ledger") / "empty.db"
+    SqliteLedger.create(path)
+    return path
+
+
+def test_no_query_gets_more_than_the_operator_allows(empty_ledger, tmp_path):
+    apps = {kind: LdpClientApp(lambda _, kind=kind: people(kind)) for kind in ("ordinary", "odd")}
+    seen = {"answered": 0, "refused": 0}
+
+    @settings(
+        max_examples=max(1, QUERIES // BATCH),
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(st.lists(contents(), min_size=BATCH, max_size=BATCH))
+    def attack(batch):
+        configs = {}
+        for kind in apps:
+            path = shutil.copy(empty_ledger, tmp_path / f"{kind}.db")
+            configs[kind] = {"max-epsilon": LIMIT, "ledger-path": str(path)}
+        charged = 0.0
+        for content in batch:
+            replies = {kind: send(app, content, configs[kind]) for kind, app in apps.items()}
+            shapes = {kind: shape_of(reply) for kind, reply in replies.items()}
+            assert shapes["ordinary"] == shapes["odd"]
+            if replies["odd"].has_error():
+                seen["refused"] += 1
+                continue
+            seen["answered"] += 1
+            charged += checked(replies["odd"], content)
+        for config in configs.values():
+            spent = SqliteLedger(config["ledger-path"]).spent()
+            assert all(0 < cost.epsilon <= LIMIT and cost.delta == 0 for cost in spent.values())
+            assert not spent or max(cost.epsilon for cost in spent.values()) <= charged + 1e-9
+
+    logging.disable(logging.CRITICAL)  # the operator's log is full of what was wrong
+    try:
+        attack()
+    finally:
+        logging.disable(logging.NOTSET)
+    # Neither side of the test is empty.
+    assert seen["answered"] > 0.05 * QUERIES
+    assert seen["refused"] > 0.2 * QUERIES

@@ -1,0 +1,167 @@
+"""A SuperLink, SuperNodes and runs, as processes on loopback, in the clear or as in docs."""
+
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+START_TIMEOUT = 60.0  # seconds until the SuperLink answers
+RUN_TIMEOUT = 240.0  # seconds for a run that takes one
+STOP_TIMEOUT = 10.0  # seconds to end in an orderly way
+GUIDE = Path(__file__).parents[2] / "docs" / "deployment.md"
+
+
+class Deployment:
+    """A federation on this machine.
+
+    Whatever belongs to it, started by whomever, has a Flower home below ``folder``. If
+    it is ``secure``, certificates and keys are made by the commands of the guide.
+    """
+
+    def __init__(self, folder, secure=False):
+        self.folder = folder
+        self.secure = secure
+        self._address = f"127.0.0.1:{_free_port()}"
+        self._started = []
+        trust = "insecure = true"
+        if secure:
+            commands = re.search(r"```shell\n(openssl.*?)```", GUIDE.read_text(), re.DOTALL)
+            subprocess.run(
+                ["bash", "-ec", commands[1]], cwd=folder, check=True, capture_output=True
+            )
+            trust = f'root-certificates = "{folder / "ca.crt"}"'
+        (self._home("cli") / "config.toml").write_text(
+            f'[superlink]\ndefault = "test"\n'
+            f'[superlink.test]\naddress = "{self._address}"\n{trust}\n'
+        )
+
+    def _home(self, name):
+        home = self.folder / "homes" / name
+        home.mkdir(parents=True, exist_ok=True)
+        return home
+
+    def _environment(self, name):
+        installed = Path(sys.executable).parent  # where Flower's parts look for each other
+        return os.environ | {
+            "PATH": f"{installed}{os.pathsep}{os.environ.get('PATH', '')}",
+            "FLWR_HOME": str(self._home(name)),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "no_proxy": "127.0.0.1",
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    def _start(self, name, *command):
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=self._environment(name),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the test, which stops everything
+            )
+        self._started.append(process)
+        return process
+
+    def start_superlink(self):
+        """Start the SuperLink and wait until it answers."""
+        host, port = self._address.split(":")
+        arguments = ["--insecure"]
+        if self.secure:
+            files = {"ssl-ca-certfile": "ca.crt", "ssl-certfile": "server.pem"}
+            files |= {"ssl-keyfile": "server.key", "database": "superlink.db"}
+            arguments = [f"--{name}={self.folder / file}" for name, file in files.items()]
+            arguments.append("--enable-supernode-auth")
+        superlink = self._start(
+            "superlink",
+            *("flower-superlink", *arguments, "--host", host, "--port", port),
+            "--disable-runtime-dependency-installation",
+        )
+        context = ssl.create_default_context(cafile=self.folder / "ca.crt") if self.secure else None
+        direct = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        scheme = "https" if self.secure else "http"
+        end = time.monotonic() + START_TIMEOUT
+        while True:
+            try:
+                direct.open(f"{scheme}://{self._address}/health", timeout=2).close()
+                return superlink
+            except OSError:
+                log = (self.folder / "superlink.log").read_text()
+                assert superlink.poll() is None and time.monotonic() < end, log
+                time.sleep(0.1)
+
+    def register(self, name):
+        """Make a SuperNode's public key known to the SuperLink."""
+        done = self._flwr("supernode", "register", str(self.folder / f"{name}.pub"), "test")
+        assert "registered" in done.lower(), done
+
+    def start_supernode(self, name, node_config):
+        """Start a SuperNode with its operator's configuration, and its key if it needs one."""
+        arguments = ["--insecure"]
+        if self.secure:
+            arguments = ["--root-certificates", str(self.folder / "ca.crt")]
+            arguments += ["--auth-supernode-private-key", str(self.folder / name)]
+        return self._start(
+            name,
+            *("flower-supernode", *arguments, "--superlink", self._address),
+            *("--port", str(_free_port()), "--node-config", node_config),
+        )
+
+    def _flwr(self, *arguments):
+        return subprocess.run(
+            ["flwr", *arguments],
+            env=self._environment("cli"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RUN_TIMEOUT,
+        ).stdout
+
+    def run(self, app, run_config):
+        """Run an app and return its status and its log; Flower's exit code says nothing."""
+        log = self._flwr("run", str(app), "--stream", "--run-config", run_config)
+        runs = json.loads(self._flwr("list", "--format", "json"))["runs"]
+        (status,) = [run["status"] for run in runs if f"started run {run['run-id']}" in log]
+        return status, log
+
+    def _living(self):
+        living = []
+        for process in psutil.process_iter():
+            try:
+                home = process.environ().get("FLWR_HOME", "")
+            except psutil.Error:  # it is somebody else's, or has just ended
+                continue
+            if home.startswith(str(self.folder)):
+                living.append(process)
+        return living
+
+    def stop(self):
+        """End every process of the federation, and do not return before."""
+        living = self._living()
+        for process in living:
+            process.terminate()
+        psutil.wait_procs(living, STOP_TIMEOUT)
+        while living := self._living():
+            for process in living:
+                process.kill()
+            psutil.wait_procs(living, 1)
+        for process in self._started:
+            process.wait()
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
