@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ldp_flower.strategies import (
     TwoStageRegression,
 )
 
+from ..resumable import Sweep, Task, key_columns
 from .data import NOISE, coefficients, silos, table
 from .printed import printed_transfer
 
@@ -79,21 +80,7 @@ class Outcome:
     epsilon: float | None
 
 
-@dataclass(frozen=True)
-class Task:
-    """A method at a setting, on one data set."""
-
-    setting: Setting
-    method: str
-    seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells a row of the file from others."""
-        return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
-
-
-KEY = [*(field.name for field in fields(Setting)), "method", "seed"]
+KEY = key_columns(Setting)
 COLUMNS = [*KEY, "true_epsilon", "delta", "error", "seconds"]
 
 Method = Callable[[Setting, Users | GeneratedUsers, int], Outcome]
@@ -109,8 +96,7 @@ def _private(strategy: Callable[[Setting], LdpStrategy[Any]]) -> Method:
 
 
 def _peeling(setting: Setting) -> PeelingDpIht:
-    steps = 5 if setting.epsilon >= 2 or setting.design == "names" else 3
-    return PeelingDpIht(setting.dim, num_steps=steps, **setting.public, **setting.shape)
+    return PeelingDpIht(setting.dim, **setting.public, **setting.shape)
 
 
 def _peeling_transfer(setting: Setting) -> PeelingTransfer:
@@ -220,6 +206,8 @@ def run(task: Task) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - started, 3),
     }
 
+
+sweep = Sweep(KEY, COLUMNS, run)
 
 # ------------------------------------------------------------------------------- grids
 

@@ -8,6 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from ..panels import save_with_legend
 from .experiments import GRIDS, METHODS, Grid, Setting
 
 matplotlib.use("Agg")
@@ -90,16 +91,7 @@ def draw(runs: pd.DataFrame, path: Path) -> None:
         _panel(axes, grid, runs)
     for axes in panels.flat[len(grids) :]:
         axes.set_visible(False)
-    found = {
-        label: handle
-        for axes in panels.flat
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.tight_layout(rect=(0, 0.8 / (3.3 * rows + 0.8), 1, 1))
-    entries = {label: found[label] for label in _STYLES if label in found}
-    figure.legend(entries.values(), entries.keys(), loc="lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    save_with_legend(figure, _STYLES, 0.8, path)
 
 
 def _panel(axes: plt.Axes, grid: Grid, runs: pd.DataFrame) -> None:

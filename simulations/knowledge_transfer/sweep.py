@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..resumable import missing, run_all, with_progress
-from .experiments import COLUMNS, GRIDS, KEY, QUICK, run, tasks
+from .experiments import GRIDS, QUICK, sweep, tasks
 from .report import draw, show, write_markdown
 
 
@@ -33,13 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     names = list(QUICK) if options.quick else options.grids
     wanted = tasks(names, options.seeds or (2 if options.quick else 5))
     path = options.output / "runs.csv"
-    todo = missing(wanted, path, KEY)
-    with_progress(
-        run_all(run, todo, path, COLUMNS, options.processes),
-        len(todo),
-        len(wanted),
-        lambda task: f"{task.method}, {task.setting.design}, seed {task.seed}",
-    )
+    sweep(wanted, path, options.processes)
     runs = pd.read_csv(path)
     show(runs)
     write_markdown(runs, options.output / "table.md")
