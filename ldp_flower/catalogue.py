@@ -150,7 +150,7 @@ PROTOCOLS = [
     Protocol(
         "PeelingTransfer",
         "record-level in silos, (epsilon, delta)",
-        "3 for each silo",
+        "5 for each silo",
         "8 a coefficient",
         "the same with a few silos, whose records are protected one by one",
     ),
@@ -159,14 +159,14 @@ PROTOCOLS = [
         "record-level in silos, (epsilon, delta)",
         "2 a coefficient, all silos in each",
         "8",
-        "comparison with Talwar, Thakurta & Zhang (2015); small l1 norm instead of sparsity",
+        "sparse regression over silos with correlated features, of which few records speak",
     ),
     Protocol(
         "TwoStageRegression",
         "record-level in silos, (epsilon, delta)",
         "6, all silos in each",
         "some 4 a coefficient",
-        "comparison with Kifer, Smith & Thakurta (2012): choose features, then descend",
+        "sparse logistic regression over silos with few records",
     ),
 ]
 

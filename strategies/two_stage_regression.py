@@ -31,8 +31,8 @@ class TwoStageRegression(SiloIht):
 
     Every silo is one user of a node. First silos name the features that go along with their
     targets most, one by one without replacement, with noise; then they report their mean
-    gradients in the chosen features, with Gaussian noise. A baseline: with one silo
-    :class:`PeelingDpIht`, which may correct a choice, is better where many records speak.
+    gradients in the chosen features, with Gaussian noise. For classes; with the squared loss
+    :class:`PeelingDpIht`, which may correct a choice, is better.
 
     Parameters
     ----------

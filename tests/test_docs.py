@@ -106,3 +106,24 @@ def test_the_collect_once_example():
     names = {"users": Users.from_rows(x, 0.6 * x[:, 1]), "X": x[:5]}
     exec(example[1], names)
     assert np.argmax(np.abs(names["result"].coef)) == 1 and names["result"].privacy.delta == 0
+
+
+def test_the_counter_example_prints_what_the_page_says(capsys):
+    text = (DOCS / "knowledge-transfer.md").read_text()
+    example, printed = re.search(
+        r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL
+    ).groups()
+    names = {}
+    exec(example, names)
+    assert capsys.readouterr().out == printed
+    assert names["true_epsilon"] > 1500 * names["epsilon"]
+
+
+def test_the_knowledge_transfer_example():
+    text = (DOCS / "knowledge-transfer.md").read_text()
+    example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (600, 1000)).astype(np.float32)
+    names = {"silos": Users(x, 3 * x[:, 7] - 2 * x[:, 9], 20 * np.arange(31))}
+    exec(example.replace("epsilon=2.0", "epsilon=60.0"), names)
+    assert names["result"].support.tolist() == [7, 9]

@@ -155,7 +155,7 @@ def test_a_few_silos_with_teachers_of_their_own():
     silos = Users(x, y, np.array([0, 2000, 3000, 6000]))
     exact = PrivacyPolicy(2.0, 1e-3, allow_inexact=True, unit="record")
     result = simulate(strategy, silos, seed=0, policy=exact)
-    assert [step.reports for step in result.steps[1:]] == [1] * 9  # three silos, three steps
+    assert [step.reports for step in result.steps[1:]] == [1] * 15  # three silos, five steps
     assert (result.privacy.epsilon, result.privacy.delta) == (2.0, 1e-3)
     assert result.support.tolist() == [4, 17, 33]
     assert np.linalg.norm(result.coef - theta) < 0.2
