@@ -357,10 +357,11 @@ def _audited_transfer(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[A
     from .strategies import KnowledgeTransfer
 
     users = _normal_users(dim, 2).partition(0, 100)
-    for options in (
+    variants: list[dict[str, Any]] = [
         {"link": "identity", "num_waves": 2},
         {"link": "logistic", "ridge": 0.1, "num_waves": 1, "num_answers": dim},
-    ):
+    ]
+    for options in variants:
         yield KnowledgeTransfer(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
 

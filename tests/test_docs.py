@@ -123,7 +123,7 @@ def test_the_knowledge_transfer_example():
     text = (DOCS / "knowledge-transfer.md").read_text()
     example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1]
     rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (600, 1000)).astype(np.float32)
-    names = {"silos": Users(x, 3 * x[:, 7] - 2 * x[:, 9], 20 * np.arange(31))}
-    exec(example.replace("epsilon=2.0", "epsilon=60.0"), names)
+    x = rng.uniform(-1, 1, (7200, 1000)).astype(np.float32)
+    names = {"silos": Users(x, 3 * x[:, 7] - 2 * x[:, 9], 60 * np.arange(121))}
+    exec(example.replace("epsilon=2.0", "epsilon=20.0"), names)
     assert names["result"].support.tolist() == [7, 9]
