@@ -42,8 +42,8 @@ def lines(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     shown = [method for method in METHODS if (runs["method"] == method).any()]
     found = []
     for grid in GRIDS.values():
-        for setting, _ in grid.points:
-            cells = [_cell(select(runs, setting, method)) for method in shown]
+        for setting, methods in grid.points:
+            cells = [_cell(select(runs, setting, m)) if m in methods else "" for m in shown]
             if any(cells):
                 value = f"{grid.varied.removeprefix('num_')} {getattr(setting, grid.varied):g}"
                 found.append([grid.title, value, *cells])
@@ -96,7 +96,8 @@ def draw(runs: pd.DataFrame, path: Path) -> None:
 
 def _panel(axes: plt.Axes, grid: Grid, runs: pd.DataFrame) -> None:
     for method, (colour, marker, line) in _STYLES.items():
-        points = [(s, select(runs, s, method)["error"]) for s, _ in grid.points]
+        shown = [s for s, methods in grid.points if method in methods]
+        points = [(s, select(runs, s, method)["error"]) for s in shown]
         points = [(getattr(s, grid.varied), errors.mean()) for s, errors in points if len(errors)]
         if points:
             x, y = zip(*points, strict=True)
