@@ -29,4 +29,4 @@ def synthetic_features(seed: int, rows: int, dim: int) -> NDArray[np.float64]:
         In ``[-sqrt(3 / rows), sqrt(3 / rows)]``.
     """
     draws = KeyedRandom(derive(_LABEL, seed, np.arange(rows))).uniforms((rows, dim))
-    return (2 * draws - 1) * np.sqrt(3 / rows)
+    return np.asarray((2 * draws - 1) * np.sqrt(3 / rows))
