@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from .audit import Audit, audit_handler, extreme_users, recorded_queries
-from .catalogue import AUDITED, CANDIDATES, PROTOCOLS
+from .audited import AUDITED, CANDIDATES
+from .catalogue import PROTOCOLS
 from .console import FAILED, USAGE, console, fail
 from .flower_run import FlowerError, Scalar, declared_config, override, private_superlink
 from .ledger_cli import ledger

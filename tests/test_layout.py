@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
 # Where the two halves may meet: whoever runs both, and the audit, which attacks the
 # whole client with the queries that a strategy sends.
-MEETING_PLACES = {"simulation.py", "catalogue.py", "cli.py", "audit/handler.py"}
+MEETING_PLACES = {"simulation.py", "audited.py", "cli.py", "audit/handler.py"}
 
 
 def modules(folder):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from deployed_node import SALT, ask, report_in
 
-from ldp_flower import PrivacyPolicy, Users, catalogue
+from ldp_flower import PrivacyPolicy, Users, audited
 from ldp_flower.audit import audit_handler, recorded_queries
 from ldp_flower.budget import Cost
 from ldp_flower.clients import LdpClientApp, Refusal
@@ -145,7 +145,7 @@ def test_records_that_cannot_be_read_leave_a_report_of_noise(node_config):
 
 def found(randomizer, seed=1, make_app=None):
     # Rows of 1e9 make every gradient as long as it may be.
-    silos = catalogue.CANDIDATES["silos"](DIM)
+    silos = audited.CANDIDATES["silos"](DIM)
     arrays = {"theta": np.zeros(DIM)}
     question = Query("gradient", randomizer, SALT, 0, HASH_END, 1, arrays)
     pair = {name: silos[name] for name in ("ones", "ones, minus", "NaN")}
@@ -184,11 +184,11 @@ def test_the_audit_finds_planted_faults(mechanism, fault, monkeypatch):
 
 
 def test_every_query_of_the_protocols_is_audited():
-    runs = list(catalogue.AUDITED["silos"](DIM, 2.0))
+    runs = list(audited.AUDITED["silos"](DIM, 2.0))
     queries = [question for run in runs for question in recorded_queries(*run)]
     mechanisms = {type(question.randomizer) for question in queries}
     assert mechanisms == {RecordGaussian, RecordPeeling}
-    silos = catalogue.CANDIDATES["silos"](DIM)
+    silos = audited.CANDIDATES["silos"](DIM)
     assert {len(silo.features) for silo in silos.values()} == {3}
     for question in queries:
         assert audit_handler(question, silos, num_reports=300, seed=0).passed

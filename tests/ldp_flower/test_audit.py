@@ -13,7 +13,7 @@ import pytest
 from flwr.app import RecordDict
 from typer.testing import CliRunner
 
-from ldp_flower import catalogue, cli
+from ldp_flower import cli
 from ldp_flower.audit import (
     audit_handler,
     exact_epsilon,
@@ -22,6 +22,7 @@ from ldp_flower.audit import (
     recorded_queries,
     worst_epsilon,
 )
+from ldp_flower.audited import AUDITED
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS, Statistic
 from ldp_flower.clients.statistics.statistic import per_coordinate
@@ -485,12 +486,12 @@ def command(*arguments):
 
 
 def only_the_first_variant(monkeypatch, epsilon):
-    run = next(catalogue.AUDITED["ldp-iht"](2, epsilon))
-    monkeypatch.setitem(catalogue.AUDITED, "ldp-iht", lambda dim, epsilon: [run])
+    run = next(AUDITED["ldp-iht"](2, epsilon))
+    monkeypatch.setitem(AUDITED, "ldp-iht", lambda dim, epsilon: [run])
 
 
 def test_command_audits_every_mechanism_of_the_protocol():
-    runs = catalogue.AUDITED["ldp-iht"](2, 2.0)
+    runs = AUDITED["ldp-iht"](2, 2.0)
     mechanisms = [{type(q.randomizer) for q in recorded_queries(*run)} for run in runs]
     assert mechanisms == [{SubsetHypercube}, {RandomizedResponse, Codebook}]
 
@@ -513,7 +514,7 @@ def test_command_audits_items_too():
 @pytest.mark.parametrize("protocol", ["user-level-mean", "two-round", "multi-round"])
 def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
     """The methods' mechanisms, each with the whole epsilon."""
-    for run in catalogue.AUDITED[protocol](4, 4.0):
+    for run in AUDITED[protocol](4, 4.0):
         mechanisms = {query.randomizer for query in recorded_queries(*run)}
         assert {mechanism.epsilon for mechanism in mechanisms} == {4.0}
         expected = SampledCoordinate if run[0].method == "paper" else Codebook
@@ -526,7 +527,7 @@ def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
 )
 def test_the_one_question_of_protocols_that_collect_once_is_recorded(protocol):
     """At the whole epsilon: pure with "auto", with a delta with "paper"."""
-    runs = list(catalogue.AUDITED[protocol](4, 4.0))
+    runs = list(AUDITED[protocol](4, 4.0))
     assert [run[0].method for run in runs] == ["auto", "paper"]
     (auto,), (paper,) = (recorded_queries(*run) for run in runs)
     assert auto.randomizer.epsilon == paper.randomizer.epsilon == 4.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower import PrivacyPolicy, Users, catalogue, simulate
+from ldp_flower import PrivacyPolicy, Users, audited, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.randomizers.gaussian import gaussian_mu
 from ldp_flower.strategies import NonInteractiveIht
@@ -74,7 +74,7 @@ def test_standard_errors_are_the_noise():
 
 
 def test_every_query_is_audited():
-    runs = list(catalogue.AUDITED["non-interactive"](4, 2.0))
+    runs = list(audited.AUDITED["non-interactive"](4, 2.0))
     queries = [query for run in runs for query in recorded_queries(*run)]
     assert len(queries) == 2
     for query in queries:

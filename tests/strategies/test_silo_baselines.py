@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from ldp_flower import PrivacyPolicy, Users, catalogue, simulate
+from ldp_flower import PrivacyPolicy, Users, audited, simulate
 from ldp_flower.audit import recorded_queries
 from ldp_flower.randomizers import ConcentratedGaussian, RecordVertices
 from ldp_flower.strategies import (
@@ -166,7 +166,7 @@ def test_a_few_silos_with_teachers_of_their_own():
 
 
 def test_every_query_of_the_baselines_is_audited():
-    runs = list(catalogue.AUDITED["silo-baselines"](3, 2.0))
+    runs = list(audited.AUDITED["silo-baselines"](3, 2.0))
     queries = [question for run in runs for question in recorded_queries(*run)]
     mechanisms = {type(question.randomizer) for question in queries}
     assert mechanisms == {RecordVertices, ConcentratedGaussian}
