@@ -300,7 +300,10 @@ def test_the_variance_that_is_taken_off_is_that_which_was_added():
     mechanism = ConstrainedRegression(2, epsilon=4.0, method="paper").noise(3, np.sqrt(2))
     reports = mechanism.randomize(np.tile(row, (400_000, 1)), np.random.default_rng(0))
     found = LeastSquares.from_records(
-        Answers(reports, np.zeros(len(reports), np.uint64)), mechanism
+        Answers(
+            reports, np.zeros(len(reports), np.uint64), np.zeros((len(reports), 0), np.float32)
+        ),
+        mechanism,
     )
     slack = 5 * np.sqrt(found.square_variance)
     assert slack < 0.2  # the variance that is taken off is 11.4

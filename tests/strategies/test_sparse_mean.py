@@ -88,7 +88,8 @@ def test_odd_users_send_valid_reports():
     x[offsets[12] : offsets[13]] = 1e300
     result = fit(Users(x, np.zeros(len(x)), offsets), 60, 0)
     assert result.num_reports == 600
-    assert result.support.tolist() == [3] and abs(result.coef[3] - 1) < 0.3
+    assert 3 in result.support and abs(result.coef[3] - 1) < 0.5
+    assert np.abs(np.delete(result.coef, 3)).max() < 0.1
 
 
 def test_every_handler_keeps_its_promise():

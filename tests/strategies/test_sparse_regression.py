@@ -128,7 +128,7 @@ def test_generated_users_of_a_thousand_features():
         x = x.reshape(len(indices) * 40, 1025)
         return Users(x[:, :-1], x[:, :-1] @ coef + x[:, -1], 40 * np.arange(len(indices) + 1))
 
-    result = fit(GeneratedUsers(600, 1024, generate), 1024, 40, 0, selector="marginal")
+    result = fit(GeneratedUsers(800, 1024, generate), 1024, 40, 0, selector="marginal")
     assert result.support.tolist() == [7, 800]
 
 
