@@ -1,0 +1,304 @@
+"""What goes wrong in production, done to real processes; what the strategy then reports.
+
+Slow, and not part of the usual tests: ``pytest -m faults``.
+"""
+
+import json
+import sqlite3
+import subprocess
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from federation import Deployment, wait_for, write
+
+from ldp_flower.budget import Cost
+from ldp_flower.ledger import SqliteLedger
+
+pytestmark = [pytest.mark.deployment, pytest.mark.faults]
+
+USERS = 40  # on each node
+EPSILON = 2.0
+
+APP = {
+    "pyproject.toml": """
+[project]
+name = "faulty"
+version = "1.0.0"
+
+[tool.flwr.app]
+publisher = "ldp-flower"
+
+[tool.flwr.app.components]
+serverapp = "faulty.server_app:app"
+clientapp = "faulty.client_app:app"
+
+[tool.flwr.app.config]
+folder = ""
+name = ""
+num-nodes = 1
+timeout = 120.0
+epsilon = 2.0
+""",
+    "faulty/__init__.py": "",
+    # A node writes down each time that it is asked, and finds out what is to go wrong then.
+    "faulty/client_app.py": """
+import os
+import time
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from ldp_flower import Users
+from ldp_flower.clients import LdpClientApp
+
+
+def load_users(context):
+    folder = Path(context.node_config["folder"])
+    call = next(number for number in count() if not (folder / f"call-{number}").exists())
+    (folder / f"call-{call}").touch()
+    if (folder / f"die-{call}").exists():
+        os._exit(1)
+    while (folder / f"wait-{call}").exists():
+        time.sleep(0.1)
+    number = context.node_config["users"]
+    x = np.random.default_rng(0).choice([-1.0, 1.0], (number, 4))
+    return Users.from_rows(x, x[:, 0], [f"{folder.name}-{i}" for i in range(number)])
+
+
+app = LdpClientApp(load_users)
+""",
+    "faulty/server_app.py": """
+import json
+from pathlib import Path
+
+import numpy as np
+from flwr.serverapp import ServerApp
+
+from ldp_flower.randomizers import SubsetHypercube
+from ldp_flower.strategies import Ask, Fit, LdpStrategy
+
+app = ServerApp()
+
+
+class Halves(LdpStrategy):
+    def __init__(self, epsilon):
+        super().__init__(min_reports=1)
+        self.epsilon = epsilon
+
+    def protocol(self):
+        half = self.num_users // 2
+        for cohort in self.cohorts([half, self.num_users - half]):
+            randomizer = SubsetHypercube(self.epsilon, 4)
+            answer = yield Ask(cohort, "gradient", randomizer, {"theta": np.zeros(4)})
+        return Fit(answer.mean, answer.std_error)
+
+
+@app.main()
+def main(grid, context):
+    config = context.run_config
+    folder, name = Path(config["folder"]), config["name"]
+    result = Halves(config["epsilon"]).start(
+        grid, num_nodes=config["num-nodes"], timeout=config["timeout"], store=folder / f"{name}.db"
+    )
+    (folder / f"{name}.json").write_text(json.dumps(result.to_dict()))
+""",
+}
+
+
+class Node(NamedTuple):
+    """One operator's SuperNode."""
+
+    name: str
+    folder: object
+    ledger: SqliteLedger
+    node_config: str
+
+    def asked(self, call):
+        """Return whether the node has been asked so often, from 0 for the census on."""
+        return (self.folder / f"call-{call}").exists()
+
+    def spent(self):
+        return self.ledger.spent()
+
+
+class Federation(Deployment):
+    """A federation whose nodes fail when told to."""
+
+    def __init__(self, folder, **arguments):
+        super().__init__(folder, **arguments)
+        write(folder / "app", APP)
+
+    def node(self, name, ledger=None, max_epsilon=EPSILON):
+        """Start a SuperNode."""
+        folder = self.folder / "nodes" / name
+        folder.mkdir(parents=True)
+        path = ledger or folder / "ledger.db"
+        config = f'max-epsilon={max_epsilon} ledger-path="{path}" folder="{folder}" users={USERS}'
+        node = Node(name, folder, SqliteLedger.create(path), config)
+        if self.secure:
+            self.register(name)
+        self.start_supernode(name, config)
+        return node
+
+    def start(self, name, **config):
+        """Start a run of the app and return the run's number."""
+        config |= {"folder": str(self.folder), "name": name}
+        given = " ".join(f"{key.replace('_', '-')}={json.dumps(v)}" for key, v in config.items())
+        return self.submit(self.folder / "app", given)
+
+    def result(self, name, run):
+        """Wait for a run to end and return its result."""
+        wait_for(lambda: self.status(run).startswith("finished"), pause=2)
+        assert self.status(run) == "finished:completed", self.log("superlink")
+        return json.loads((self.folder / f"{name}.json").read_text())
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text()
+
+
+@pytest.fixture
+def federation(tmp_path, request):
+    started = Federation(tmp_path, secure=getattr(request, "param", False))
+    try:
+        started.start_superlink()
+        yield started
+    finally:
+        started.stop()
+
+
+@contextmanager
+def disk(folder):
+    """Mount a disk of 128 kB, with a ledger's directory on it."""
+    folder.mkdir()
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)],
+            check=True,
+            capture_output=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mounting a small disk needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def remount(folder, option):
+    subprocess.run(["mount", "-o", f"remount,{option}", str(folder)], check=True)
+
+
+def fill(folder):
+    with (folder / "filler").open("wb", buffering=0) as file, pytest.raises(OSError):
+        while True:
+            file.write(bytes(512))
+
+
+def answered(result):
+    """Return, per step, what became of it: users, and nodes by what they did instead."""
+    return [
+        (step["reports"], step["errors"], step["rejected"], step["silent"])
+        for step in result["steps"]
+    ]
+
+
+def test_each_failing_node_is_reported_as_what_it_is_and_sends_nothing_unpaid(federation, tmp_path):
+    with disk(tmp_path / "full") as full, disk(tmp_path / "read-only") as read_only:
+        healthy, killed, crashed, slow = map(
+            federation.node, ("healthy", "killed", "crashed", "slow")
+        )
+        without_disk = federation.node("full", full / "ledger.db")
+        without_right = federation.node("read-only", read_only / "ledger.db")
+        fill(full)
+        remount(read_only, "ro")
+        (killed.folder / "wait-1").touch()
+        (crashed.folder / "die-1").touch()
+        (slow.folder / "wait-1").touch()
+        run = federation.start("first", num_nodes=6)
+        wait_for(lambda: killed.asked(1))
+        federation.kill("killed")
+        wait_for(lambda: healthy.asked(2))  # the first step has timed out
+        (slow.folder / "wait-1").unlink()
+        result = federation.result("first", run)
+        print(json.dumps(result["steps"], indent=1))
+
+        assert answered(result)[0] == (6, 0, 0, 0)
+        assert not without_disk.spent() and not without_right.spent() and not killed.spent()
+        refused = "error 103: The ledger cannot be used."
+        first, second = (step["reasons"] for step in result["steps"][1:])
+        assert first[refused] == second[refused] == 2
+        assert answered(result)[1][1:] == (4, 0, 1)
+        assert {text[:8] for text in first} == {"error 5:", "error 8:", "error 10"}
+        assert answered(result)[2][1:] == (3, 0, 0)
+        reports = sum(step["reports"] for step in result["steps"][1:])
+        assert result["num_reports"] == reports
+        everybody = {f"healthy-{i}": Cost(EPSILON) for i in range(USERS)}
+        assert healthy.spent() == everybody
+        assert len(slow.spent()) == USERS  # what came too late is spent
+        in_time = second_half(slow, run)
+        assert reports == USERS + len(crashed.spent()) + in_time
+
+        # Both ledgers are usable again: nobody's budget was touched by what failed.
+        (full / "filler").unlink()
+        remount(read_only, "rw")
+        result = federation.result("second", federation.start("second", num_nodes=5))
+        for node in (without_disk, without_right):
+            assert set(node.spent().values()) == {Cost(EPSILON)}
+            assert len(node.spent()) == USERS
+
+
+def second_half(node, run):
+    """Return the number of users that a node has charged for its last answer to a run."""
+    charged = [row for row in node.ledger.book() if row[2] == run]
+    return sum(row[0] == charged[-1][0] for row in charged)
+
+
+@pytest.mark.parametrize("federation", [True], indirect=True)
+def test_a_killed_server_and_a_killed_node_go_on_and_nobody_answers_twice(federation, tmp_path):
+    done, late = federation.node("node-0"), federation.node("node-1")
+    (late.folder / "wait-2").touch()
+    federation.start("run", num_nodes=2)
+    stored = tmp_path / "run.db"
+    wait_for(lambda: late.asked(2) and replies(stored, 2))
+
+    federation.kill("superlink")  # and the server app with it
+    federation.kill(done.name)
+    (late.folder / "wait-2").unlink()
+    wait_for(lambda: len(late.spent()) == USERS)  # it answers, and nobody listens
+    before = replies(stored)
+    federation.start_superlink()
+    federation.start_supernode(done.name, done.node_config)
+    result = federation.result("run", federation.start("run", num_nodes=2))
+    print(json.dumps(result["steps"], indent=1))
+
+    assert answered(result)[0] == (2, 0, 0, 0)
+    assert result["num_reports"] == result["num_users"] == 2 * USERS
+    assert all(step["errors"] == step["silent"] == 0 for step in result["steps"])
+    assert not done.asked(3) and late.asked(3)  # only what had not arrived was asked again
+    assert set(before.items()) < set(replies(stored).items())
+    for node in (done, late):  # every user was charged, once
+        charged = [user for _, user, *_ in node.ledger.book()]
+        assert len(charged) == len(set(charged)) == USERS
+
+
+def replies(path, step=None):
+    """Return the replies that are in a strategy's store: of a step, or all."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT step, node, content FROM reply WHERE content NOT NULL")
+        return {(at, node): content for at, node, content in rows if step in (None, at)}
+
+
+def test_two_runs_at_once_do_not_get_more_than_one(federation):
+    nodes = [federation.node(f"node-{number}") for number in range(2)]
+    runs = {name: federation.start(name, num_nodes=2) for name in ("one", "other")}
+    results = [federation.result(name, run) for name, run in runs.items()]
+    for result in results:
+        print(json.dumps(result["steps"], indent=1))
+    assert all(set(node.spent().values()) == {Cost(EPSILON)} for node in nodes)
+    spent = [set(node.spent()) for node in nodes]
+    assert sum(map(len, spent)) == sum(result["num_reports"] for result in results) == 2 * USERS
+    assert all(result["num_reports"] > 0 for result in results)
+    assert np.isfinite([result["coef"] for result in results]).all()
