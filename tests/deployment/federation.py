@@ -17,6 +17,7 @@ import psutil
 START_TIMEOUT = 60.0  # seconds until the SuperLink answers
 RUN_TIMEOUT = 240.0  # seconds for a run that takes one
 PATIENCE = 300.0  # seconds for whatever else a test waits for
+FORGOTTEN = 62.0  # seconds after which a SuperLink lets the key of a killed SuperNode in again
 STOP_TIMEOUT = 10.0  # seconds to end in an orderly way
 GUIDE = Path(__file__).parents[2] / "docs" / "deployment.md"
 
