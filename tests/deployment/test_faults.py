@@ -258,7 +258,7 @@ def second_half(node, run):
 
 @pytest.mark.parametrize("federation", [True], indirect=True)
 def test_a_killed_server_and_a_killed_node_go_on_and_nobody_answers_twice(federation, tmp_path):
-    done, late, killed = nodes = [federation.node(f"node-{number}") for number in range(3)]
+    _, late, killed = nodes = [federation.node(f"node-{number}") for number in range(3)]
     (late.folder / "wait-2").touch()
     (killed.folder / "wait-2").touch()
     federation.start("run", num_nodes=3)
