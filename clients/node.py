@@ -251,8 +251,8 @@ def _answered(message: Message, answer: Callable[[], RecordDict]) -> Message:
     except Refusal as refusal:
         logger.warning("Refused a query: %s", refusal)
         return Message(Error(refusal.code, str(refusal)), reply_to=message)
-    except LedgerError as error:  # missing, read-only, on a full disk
-        logger.error("%s", error)
+    except LedgerError as failure:  # missing, read-only, on a full disk
+        logger.error("%s", failure)
         return Message(Error(Refusal.MISCONFIGURED, "The ledger cannot be used."), reply_to=message)
     except Exception:
         logger.exception("A query could not be answered.")

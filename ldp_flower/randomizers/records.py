@@ -151,7 +151,7 @@ class RecordMechanism(Randomizer):
 
     def contains(self, reports: Reports) -> bool:
         """Whether the numbers of records are integers above 0."""
-        counts = reports[:, -1]
+        counts = reports[:, -1].astype(np.float64)
         return bool((counts >= 1).all() and (counts == np.floor(counts)).all())
 
 
