@@ -114,16 +114,14 @@ def operators_ledger(context: Context) -> SqliteLedger:
     Raises
     ------
     Refusal
-        If there is none.
+        If the operator has set none.
+    LedgerError
+        If it is missing or no ledger.
     """
     path = context.node_config.get("ledger-path")
     if not isinstance(path, str):
         raise Refusal(Refusal.MISCONFIGURED, "The operator has set no ledger (ledger-path).")
-    try:
-        return SqliteLedger(path)
-    except LedgerError as error:
-        logging.getLogger(__name__).error("%s", error)
-        raise Refusal(Refusal.MISCONFIGURED, "The ledger cannot be used.") from error
+    return SqliteLedger(path)
 
 
 @dataclass(frozen=True)
@@ -253,6 +251,9 @@ def _answered(message: Message, answer: Callable[[], RecordDict]) -> Message:
     except Refusal as refusal:
         logger.warning("Refused a query: %s", refusal)
         return Message(Error(refusal.code, str(refusal)), reply_to=message)
+    except LedgerError as failure:  # missing, read-only, on a full disk
+        logger.error("%s", failure)
+        return Message(Error(Refusal.MISCONFIGURED, "The ledger cannot be used."), reply_to=message)
     except Exception:
         logger.exception("A query could not be answered.")
         error = Error(Refusal.FAILED, "The client failed; its log says why.")

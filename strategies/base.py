@@ -38,6 +38,7 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 R = TypeVar("R", bound=Result)
 
+_REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
 
 
@@ -305,6 +306,8 @@ class LdpStrategy(Strategy, Generic[R]):
         for found in fields(fit):
             setattr(result, found.name, getattr(fit, found.name))
         result.arrays = fit.arrays
+        if rejected := sum(step.rejected for step in result.steps):
+            result.notes = [*result.notes, _REJECTED.format(rejected)]
         if self._rehearsing:
             result.notes = [*result.notes, _REHEARSED.format(self._rehearsing)]
         result.privacy = privacy_spent(self._asked, self.unit, seeded)

@@ -153,11 +153,11 @@ class Randomizer(ABC):
     @property
     @abstractmethod
     def bound(self) -> float:
-        """Largest absolute value of a coordinate of a debiased report."""
+        """Largest absolute value of a coordinate of what one report adds to a sum."""
 
     @property
     def length(self) -> float:
-        """Largest Euclidean length of a debiased report."""
+        """Largest Euclidean length of what one report adds to a sum."""
         return self.bound * math.sqrt(self.size)
 
     @abstractmethod
@@ -170,7 +170,7 @@ class Randomizer(ABC):
 
     @abstractmethod
     def contains(self, reports: Reports) -> bool:
-        """Whether every element of a well-formed array is a possible report."""
+        """Whether every element of an array of finite numbers is a possible report."""
 
     def randomize(
         self,
@@ -278,6 +278,7 @@ class Randomizer(ABC):
         return (
             reports.shape == (num_users, *self.report_shape)
             and reports.dtype == self.report_dtype
+            and bool(np.isfinite(reports).all())
             and self.contains(reports)
         )
 

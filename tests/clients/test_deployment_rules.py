@@ -1,7 +1,9 @@
 """Outside a simulation a client insists on its operator's policy and ledger."""
 
 import dataclasses
+import sqlite3
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -112,6 +114,22 @@ def test_a_failure_to_load_the_data_says_nothing_about_the_data(ledger, node_con
 
 
 # --------------------------------------------------------------------------- the happy path
+
+
+def test_what_cannot_be_paid_is_not_sent(ledger, node_config, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        # SQLite fails in the middle of the payment, as on a full disk.
+        connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON charge "
+            "BEGIN SELECT RAISE(ROLLBACK, 'disk of patient 17 is full'); END"
+        )
+    reply = ask(LdpClientApp(load_patients), query(1), node_config)
+    assert_refused(reply, Refusal.MISCONFIGURED, "full", "17", str(tmp_path))
+    assert ledger.spent() == {}
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.execute("DROP TRIGGER full")
+    assert not ask(LdpClientApp(load_patients), query(1), node_config).has_error()
+    assert set(ledger.spent().values()) == {Cost(1.0)}
 
 
 def test_an_answer_is_paid_for_by_everyone_who_gave_it(ledger, node_config):

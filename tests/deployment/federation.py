@@ -9,14 +9,32 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 START_TIMEOUT = 60.0  # seconds until the SuperLink answers
 RUN_TIMEOUT = 240.0  # seconds for a run that takes one
+PATIENCE = 300.0  # seconds for whatever else a test waits for
+FORGOTTEN = 62.0  # seconds after which a SuperLink lets the key of a killed SuperNode in again
 STOP_TIMEOUT = 10.0  # seconds to end in an orderly way
 GUIDE = Path(__file__).parents[2] / "docs" / "deployment.md"
+
+
+def write(folder, files):
+    """Write an app: the texts of its files, by their names."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def wait_for(condition, pause=0.1):
+    """Return when the condition holds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(pause)
 
 
 class Deployment:
@@ -132,18 +150,34 @@ class Deployment:
     def run(self, app, run_config):
         """Run an app and return its status and its log; Flower's exit code says nothing."""
         log = self._flwr("run", str(app), "--stream", "--run-config", run_config)
-        runs = json.loads(self._flwr("list", "--format", "json"))["runs"]
-        (status,) = [run["status"] for run in runs if f"started run {run['run-id']}" in log]
-        return status, log
+        return self.status(_run_id(log)), log
 
-    def _living(self):
+    def submit(self, app, run_config):
+        """Start to run an app and return the run's number."""
+        return _run_id(self._flwr("run", str(app), "--run-config", run_config))
+
+    def status(self, run_id):
+        """Return the status of a run."""
+        runs = json.loads(self._flwr("list", "--format", "json"))["runs"]
+        (status,) = [run["status"] for run in runs if str(run["run-id"]) == run_id]
+        return status
+
+    def kill(self, name):
+        """Kill (-9) a SuperNode or the SuperLink, with the processes that it has started."""
+        while living := self._living(name):
+            for process in living:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(living, 1)
+
+    def _living(self, name=""):
         living = []
         for process in psutil.process_iter():
             try:
                 home = process.environ().get("FLWR_HOME", "")
             except psutil.Error:  # it is somebody else's, or has just ended
                 continue
-            if home.startswith(str(self.folder)):
+            if Path(home).is_relative_to(self.folder / "homes" / name):
                 living.append(process)
         return living
 
@@ -153,12 +187,15 @@ class Deployment:
         for process in living:
             process.terminate()
         psutil.wait_procs(living, STOP_TIMEOUT)
-        while living := self._living():
-            for process in living:
-                process.kill()
-            psutil.wait_procs(living, 1)
+        self.kill("")
         for process in self._started:
             process.wait()
+
+
+def _run_id(log):
+    found = re.search(r"started run (\d+)", log)
+    assert found, log
+    return found[1]
 
 
 def _free_port():

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from federation import Deployment
+from federation import Deployment, write
 
 from ldp_flower.budget import Cost
 from ldp_flower.ledger import SqliteLedger
@@ -68,9 +68,7 @@ def main(grid, context):
 
 @pytest.fixture
 def deployment(tmp_path):
-    for name, text in APP.items():
-        (tmp_path / "app" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "app" / name).write_text(text)
+    write(tmp_path / "app", APP)
     federation = Deployment(tmp_path)
     try:
         federation.start_superlink()

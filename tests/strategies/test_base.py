@@ -175,6 +175,63 @@ def test_reports_that_no_honest_user_can_send_are_rejected(change):
     asked = [int(group) for _, group, node in grid.asked if node == 1 and group]
     assert asked
     assert [step.number for step in result.steps[1:] if step.rejected] == asked
+    assert f"{len(asked)} answers of nodes were left out" in repr(result)
+
+
+class Mean(LdpStrategy):
+    """Asks everybody for the mean of their gradients at zero."""
+
+    randomizer = SubsetHypercube(4.0, DIM)
+
+    def protocol(self):
+        (everyone,) = self.cohorts([self.num_users])
+        answer = yield Ask(everyone, "gradient", self.randomizer, {"theta": np.zeros(DIM)})
+        return Fit(answer.mean, answer.std_error)
+
+
+def test_a_node_that_lies_about_everything_moves_a_mean_by_its_users_share():
+    users, _ = make_users(4000)
+    num_nodes = 20
+
+    def lying(sign):
+        def behave(node, message, reply):
+            if is_census(message) or node != 1:
+                return reply
+            arrays = dict(Report.from_record_dict(reply.content).arrays)
+            # Every user sends the sign pattern that pulls hardest: the same for all.
+            lie = np.full(DIM, sign * Mean.randomizer.bound)
+            count = arrays["count"][0]
+            arrays |= {"sum": count * lie, "sum_of_squares": count * lie**2}
+            return Message(Report(arrays).to_record_dict(), reply_to=message)
+
+        return behave
+
+    def mean(behave):
+        grid = Grid(users, num_nodes, behave, seed=1)
+        return Mean().start(grid, timeout=1, num_nodes=num_nodes, seed=1)
+
+    honest = mean(lambda node, message, reply: reply)
+    for sign in (-1, 1):
+        result = mean(lying(sign))
+        print(result, result.coef - honest.coef, Mean.randomizer.bound)
+        moved = np.abs(result.coef - honest.coef).max()
+        assert moved <= 2 * Mean.randomizer.bound / num_nodes
+
+
+def test_a_node_that_answers_twice_counts_once():
+    users, _ = make_users(4000)
+
+    class Repeating(Grid):
+        def pull_messages(self, message_ids):
+            replies = list(super().pull_messages(message_ids))
+            return [*replies, *replies]
+
+    once, twice = (
+        iht().start(kind(users, 4, seed=1), timeout=1, num_nodes=4, seed=1)
+        for kind in (Grid, Repeating)
+    )
+    np.testing.assert_array_equal(once.coef, twice.coef)
+    assert once.num_reports == twice.num_reports
 
 
 def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path):

@@ -170,6 +170,35 @@ def test_summaries_that_no_reports_can_have_are_refused(mechanism):
 
 
 @each
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_forged_report_is_refused_or_counts_no_more_than_an_honest_one(mechanism, data):
+    dtype = mechanism.report_dtype
+    honest = mechanism.randomize(np.zeros((3, mechanism.width)), keyed(3))
+    forged = honest.copy()
+    change = data.draw(
+        st.sampled_from(
+            [lambda a: a, np.negative, np.zeros_like, lambda a: 2 * a, lambda a: 100 * a]
+        )
+    )
+    with np.errstate(all="ignore"):
+        forged[0] = change(forged[0])
+    if data.draw(st.booleans()):
+        raw = data.draw(st.binary(min_size=dtype.itemsize, max_size=dtype.itemsize))
+        forged.reshape(3, -1)[1, -1] = np.frombuffer(raw, dtype)[0]
+    if not mechanism.well_formed(forged, 3):
+        return
+    if mechanism.summable:
+        for user in range(3):
+            coins = np.arange(3, dtype=np.uint64)[user : user + 1]
+            added = mechanism.summarize(forged[user : user + 1], coins)
+            assert mechanism.accepts(added, coins)
+            assert np.abs(added.sum).max() <= mechanism.bound * (1 + 1e-6)
+    for wrong in (forged[:2], forged[..., None], forged.astype(np.complex128)):
+        assert not mechanism.well_formed(wrong, 3)
+
+
+@each
 def test_it_survives_a_configuration(mechanism):
     assert randomizer_from_config(mechanism.to_config()) == mechanism
 
