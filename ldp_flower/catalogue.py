@@ -168,6 +168,13 @@ PROTOCOLS = [
         "some 4 a coefficient",
         "comparison with Kifer, Smith & Thakurta (2012): choose features, then descend",
     ),
+    Protocol(
+        "PrivateEvaluation",
+        "user-level, pure epsilon",
+        "3 (a baseline, two differences)",
+        "1",
+        "R2 and loss of a given linear model over users, with a standard error",
+    ),
 ]
 
 
@@ -364,6 +371,13 @@ def _audited_transfer(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[A
         yield KnowledgeTransfer(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
 
+def _audited_evaluation(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield the evaluation of a model that is partly right."""
+    from .strategies import PrivateEvaluation
+
+    yield PrivateEvaluation(np.full(dim, 0.5), epsilon=epsilon), _normal_users(dim, 2)
+
+
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
     "sparse-mean": _audited_sparse_mean,
@@ -381,6 +395,7 @@ AUDITED = {
     "smooth-glm": _audited_collections("SmoothGlm"),
     "silo-baselines": _audited_baselines,
     "knowledge-transfer": _audited_transfer,
+    "evaluation": _audited_evaluation,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.
 CANDIDATES = {
