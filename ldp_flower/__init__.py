@@ -8,7 +8,18 @@ from .budget import PrivacyPolicy
 from .generated import GeneratedUsers
 from .grid import InProcessGrid
 from .items import hash_items
+from .schema import Categories, Numeric, Schema
 from .simulation import simulate
 from .users import Users
 
-__all__ = ["GeneratedUsers", "InProcessGrid", "PrivacyPolicy", "Users", "hash_items", "simulate"]
+__all__ = [
+    "Categories",
+    "GeneratedUsers",
+    "InProcessGrid",
+    "Numeric",
+    "PrivacyPolicy",
+    "Schema",
+    "Users",
+    "hash_items",
+    "simulate",
+]

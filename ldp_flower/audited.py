@@ -209,6 +209,13 @@ def _audited_transfer(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[A
         yield KnowledgeTransfer(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
 
+def _audited_evaluation(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield the evaluation of a model that is partly right."""
+    from .strategies import PrivateEvaluation
+
+    yield PrivateEvaluation(np.full(dim, 0.5), epsilon=epsilon), _normal_users(dim, 2)
+
+
 AUDITED = {
     "sparse-regression": _audited_sparse_regression,
     "sparse-mean": _audited_sparse_mean,
@@ -226,6 +233,7 @@ AUDITED = {
     "smooth-glm": _audited_collections("SmoothGlm"),
     "silo-baselines": _audited_baselines,
     "knowledge-transfer": _audited_transfer,
+    "evaluation": _audited_evaluation,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.
 CANDIDATES = {

@@ -155,4 +155,11 @@ PROTOCOLS = [
         "some 4 a coefficient",
         "sparse logistic regression over silos with few records",
     ),
+    Protocol(
+        "PrivateEvaluation",
+        "user-level, pure epsilon",
+        "3 (a baseline, two differences)",
+        "1",
+        "R2 and loss of a given linear model over users, with a standard error",
+    ),
 ]

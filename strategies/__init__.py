@@ -4,6 +4,7 @@ from .base import LdpStrategy, TooFewReports
 from .constrained_mean import ConstrainedMean
 from .constrained_regression import ConstrainedRegression
 from .dp_iht import DpIht
+from .evaluation_result import Evaluation, EvaluationResult
 from .exchange import Ask
 from .glm_result import GlmFit, GlmResult
 from .heavy_hitters import HeavyHitters
@@ -20,6 +21,7 @@ from .non_interactive_iht import NonInteractiveIht
 from .peeling_dp_iht import PeelingDpIht
 from .peeling_transfer import PeelingTransfer
 from .population import Cohort
+from .private_evaluation import PrivateEvaluation
 from .private_frank_wolfe import PrivateFrankWolfe
 from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
 from .smooth_glm import SmoothGlm
@@ -36,6 +38,8 @@ __all__ = [
     "ConstrainedMean",
     "ConstrainedRegression",
     "DpIht",
+    "Evaluation",
+    "EvaluationResult",
     "FedAvgResult",
     "Fit",
     "GlmFit",
@@ -58,6 +62,7 @@ __all__ = [
     "PeelingDpIht",
     "PeelingTransfer",
     "PrivacySpent",
+    "PrivateEvaluation",
     "PrivateFrankWolfe",
     "Result",
     "SmoothGlm",

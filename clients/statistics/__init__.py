@@ -10,6 +10,7 @@ depend, to the last bit, on which other users are in the batch (see :mod:`.rows`
 from collections.abc import Mapping
 
 from .classes import CLASSES
+from .evaluation import EVALUATION
 from .items import ITEMS
 from .labels import LABELS
 from .mapped import fourier, projected
@@ -46,6 +47,7 @@ STATISTICS: Mapping[str, Statistic] = {
     **ITEMS,
     **LABELS,
     **TEACHERS,
+    **EVALUATION,
 }
 
 __all__ = ["STATISTICS", "Statistic"]

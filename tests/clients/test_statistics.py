@@ -132,6 +132,16 @@ CASES = {
             "synthetic_seed": 3.0,
         },
     ),
+    "squared_errors": (
+        {
+            "theta": THETA,
+            "centre": np.array([0.4]),
+            "loss_weight": np.array([1.5]),
+            "baseline_weight": np.array([-0.7]),
+            "offset": np.array([0.2]),
+        },
+        {},
+    ),
     "logistic_teacher": ({"centre": THETA}, {"sparsity": 7.0, "radius": 50.0, "ridge": 1.0}),
 }
 TEACHER = {"sparsity": 2.0, "radius": 1.0}
@@ -165,6 +175,10 @@ def naive(case, x, y):
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
+    if case == "squared_errors":
+        losses = [(target - row @ THETA) ** 2 for row, target in zip(x, y, strict=True)]
+        loss, baseline = (sum(part) / max(len(x), 1) for part in (losses, (y - 0.4) ** 2))
+        return [1.5 * loss - 0.7 * baseline - 0.2]
     if case == "weighted_mean":
         return arrays["weights"] * (sum(x) / len(x) - THETA if len(x) else THETA * np.nan)[[5, 1]]
     if case == "outstanding_features":
@@ -445,6 +459,9 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("rotated_mean", {"centre": THETA, "signs": SIGNS, "midpoints": np.zeros(DIM)}, {}, 8),
         ("rotated_mean", {"centre": THETA, "signs": np.ones(8), "midpoints": np.zeros(8)}, {}, 8),
         ("rotated_mean_bins", {"centre": THETA, "signs": SIGNS}, {"num_bins": 4.0}, 8),
+        ("squared_errors", {"theta": THETA}, {}, 1),
+        ("squared_errors", CASES["squared_errors"][0] | {"offset": np.zeros(2)}, {}, 1),
+        ("squared_errors", CASES["squared_errors"][0], {}, 2),
         ("curvature", {"direction": np.zeros(DIM), "coordinates": np.array([0])}, {"cap": 1.0}, 1),
     ],
 )

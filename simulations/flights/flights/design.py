@@ -17,45 +17,27 @@ together with an intercept make gradient steps diverge; they are clipped so that
 single flight is far longer than the others.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ldp_flower import Categories, Numeric, Schema
+
 Floats = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class Scale:
-    """A column's public typical value, spread and bounds, in the column's units."""
-
-    centre: float
-    spread: float
-    low: float
-    high: float
-
-    def apply(self, values: Floats) -> Floats:
-        """Clip, centre and divide; a missing value counts as typical."""
-        scaled = (np.clip(values, self.low, self.high) - self.centre) / self.spread
-        return np.where(np.isnan(scaled), 0.0, scaled)
-
-
-TARGET = Scale(centre=5, spread=40, low=-60, high=300)  # arr_delay, minutes
-
 NUMERIC = {
-    "dep_delay": Scale(10, 40, -30, 300),  # minutes
-    "sched_dep_hour": Scale(13.5, 4.5, 0, 24),  # hours of the day
-    "sched_arr_hour": Scale(15.5, 5, 0, 24),
-    "distance": Scale(1000, 700, 0, 3000),  # miles
-    "temp": Scale(55, 18, 0, 110),  # Fahrenheit
-    "dewp": Scale(42, 19, -20, 90),  # Fahrenheit
-    "humid": Scale(62, 20, 0, 100),  # per cent
-    "wind_speed": Scale(10, 6, 0, 50),  # miles an hour
-    "wind_gust": Scale(20, 8, 0, 60),  # miles an hour, recorded when there are gusts
-    "precip": Scale(0.0, 0.05, 0, 0.2),  # inches in the hour
-    "pressure": Scale(1016, 8, 980, 1050),  # millibar
-    "visib": Scale(9, 2, 0, 10),  # miles, 10 is the largest on record
+    "dep_delay": Numeric(-30, 300, centre=10, scale=40),  # minutes
+    "sched_dep_hour": Numeric(0, 24, centre=13.5, scale=4.5),  # hours of the day
+    "sched_arr_hour": Numeric(0, 24, centre=15.5, scale=5),
+    "distance": Numeric(0, 3000, centre=1000, scale=700),  # miles
+    "temp": Numeric(0, 110, centre=55, scale=18),  # Fahrenheit
+    "dewp": Numeric(-20, 90, centre=42, scale=19),  # Fahrenheit
+    "humid": Numeric(0, 100, centre=62, scale=20),  # per cent
+    "wind_speed": Numeric(0, 50, centre=10, scale=6),  # miles an hour
+    "wind_gust": Numeric(0, 60, centre=20, scale=8),  # miles an hour, recorded when there are gusts
+    "precip": Numeric(0, 0.2, centre=0, scale=0.05),  # inches in the hour
+    "pressure": Numeric(980, 1050, centre=1016, scale=8),  # millibar
+    "visib": Numeric(0, 10, centre=9, scale=2),  # miles, 10 is the largest on record
 }
 
 CATEGORIES = {
@@ -73,11 +55,12 @@ CATEGORIES = {
     ).split(),
 }
 
-COLUMNS = [
-    "intercept",
-    *NUMERIC,
-    *(f"{name}={value}" for name, values in CATEGORIES.items() for value in values),
-]
+SCHEMA = Schema(
+    {**NUMERIC, **{name: Categories(values) for name, values in CATEGORIES.items()}},
+    target="arr_delay",
+    bounds=Numeric(-60, 300, centre=5, scale=40),  # minutes
+)
+COLUMNS = SCHEMA.names
 
 
 def features(flights: pd.DataFrame) -> NDArray[np.float32]:
@@ -94,29 +77,17 @@ def features(flights: pd.DataFrame) -> NDArray[np.float32]:
         sched_arr_hour=_hours(flights["sched_arr_time"]),
         weekday=when.dt.day_of_week,
     )
-    matrix = np.zeros((len(flights), len(COLUMNS)), np.float32)
-    matrix[:, 0] = 1.0
-    for column, (name, scale) in enumerate(NUMERIC.items(), start=1):
-        matrix[:, column] = scale.apply(derived[name].to_numpy(np.float64))
-    first = 1 + len(NUMERIC)
-    for name, values in CATEGORIES.items():
-        code = pd.Index(values).get_indexer(derived[name].astype(str))
-        block = matrix[:, first : first + len(values)]
-        known = np.flatnonzero(code >= 0)
-        block[known, code[known]] = 1.0
-        block -= 1 / len(values)
-        first += len(values)
-    return matrix
+    return SCHEMA.features(derived).astype(np.float32)
 
 
 def targets(flights: pd.DataFrame) -> Floats:
     """Return the scaled arrival delays."""
-    return TARGET.apply(flights["arr_delay"].to_numpy(np.float64))
+    return SCHEMA.targets(flights)
 
 
 def minutes(scaled: Floats) -> Floats:
     """Return predictions of the scaled target as minutes of delay."""
-    return scaled * TARGET.spread + TARGET.centre
+    return SCHEMA.in_units(scaled)
 
 
 def _hours(clock: pd.Series) -> pd.Series:  # type: ignore[type-arg]

@@ -1,0 +1,291 @@
+"""Schema: what is publicly known about a table's columns, and the standardisation it gives."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .validation import check_positive
+
+Floats = NDArray[np.float64]
+
+
+class Table(Protocol):
+    """A mapping of column names to columns, or a pandas DataFrame."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Return one column, one value a row."""
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A column of numbers: ``(x - centre) / scale``, after clipping to the bounds.
+
+    Parameters
+    ----------
+    low, high : float
+        Public bounds, in the column's units. What is beyond counts as the bound.
+    centre : float, optional
+        A typical value, by default the middle of the bounds.
+    scale : float, optional
+        A typical distance from it, by default a quarter of the distance of the bounds,
+        with which a column centred in the middle lies in [-2, 2].
+
+    Raises
+    ------
+    ValueError
+        If the bounds are not finite and in order, the centre is not within them, or
+        the scale is not above 0.
+    """
+
+    low: float
+    high: float
+    centre: float | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"Expected finite low < high, got {self.low} and {self.high}.")
+        if self.centre is not None and not self.low <= self.centre <= self.high:
+            raise ValueError(
+                f"Expected centre within [{self.low}, {self.high}], got {self.centre}."
+            )
+        if self.scale is not None:
+            check_positive("scale", self.scale)
+        if not math.isfinite((self.high - self.low) / self._scale):
+            raise ValueError(
+                f"Expected bounds that are finite in units of the scale, got {self.low} and "
+                f"{self.high} with scale {self._scale}."
+            )
+
+    @property
+    def width(self) -> int:
+        """One feature."""
+        return 1
+
+    def names(self, column: str) -> list[str]:
+        """Return the column's own name."""
+        return [column]
+
+    def standardise(self, values: object) -> Floats:
+        """Return standardised numbers, shape (rows, 1); what is no number is typical: 0."""
+        numbers = _as_numbers(values)
+        scaled = (np.clip(numbers, self.low, self.high) - self._centre) / self._scale
+        return np.where(np.isnan(scaled), 0.0, scaled)[:, None]
+
+    def restore(self, standardised: ArrayLike) -> Floats:
+        """Return standardised numbers in the column's units, unclipped."""
+        return np.asarray(np.asarray(standardised, np.float64) * self._scale + self._centre)
+
+    @property
+    def _centre(self) -> float:
+        return (self.low + self.high) / 2 if self.centre is None else self.centre
+
+    @property
+    def _scale(self) -> float:
+        return (self.high - self.low) / 4 if self.scale is None else self.scale
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column of categories: one indicator for each, minus one over their number.
+
+    Parameters
+    ----------
+    values : sequence of str, int or bool
+        All categories, public. Numbers and their decimal text are the same category. A row
+        with none of them has zeros, as if all categories were equally likely.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two categories or some are equal.
+    """
+
+    values: Sequence[object]
+
+    def __post_init__(self) -> None:
+        labels = tuple(_label(value) for value in self.values)
+        if isinstance(self.values, str) or not 2 <= len(labels) == len(set(labels)):
+            raise ValueError(f"Expected at least two distinct categories, got {self.values!r}.")
+        object.__setattr__(self, "values", labels)
+
+    @property
+    def width(self) -> int:
+        """One feature for each category."""
+        return len(self.values)
+
+    def names(self, column: str) -> list[str]:
+        """Return ``column=value`` for each category."""
+        return [f"{column}={value}" for value in self.values]
+
+    def standardise(self, values: object) -> Floats:
+        """Return the centred indicators, shape (rows, categories)."""
+        place, width = {label: i for i, label in enumerate(self.values)}, self.width
+        codes = [place.get(_label(value), width) for value in _entries(values)]
+        indicators = np.eye(width) - 1 / width
+        return np.vstack([indicators, np.zeros(width)])[np.array(codes, np.int64)]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What is publicly known about a table, and the features and targets that follow.
+
+    What is declared here need not be bought with privacy budget. A row's features depend
+    on that row and on the schema alone, and are finite and bounded whatever the row holds:
+    a value that is missing or is of another type counts as typical. So a schema may be
+    shared freely, and applying it on a client tells nobody anything.
+
+    Parameters
+    ----------
+    columns : mapping of str to Numeric or Categories
+        The columns that features are made of, in their order.
+    target : str
+        Name of the column to predict.
+    bounds : Numeric
+        What is known about the target.
+
+    Raises
+    ------
+    ValueError
+        If there is no column, or the target is one of them.
+
+    Notes
+    -----
+    The first feature is 1, for the intercept. Columns that are not centred make gradient steps
+    diverge, together with an intercept; that is why the middle of the bounds, or better a
+    typical value, is taken off. Indicators are centred by one over the number of
+    categories, which is public, and are not divided by anything.
+    """
+
+    columns: Mapping[str, Numeric | Categories]
+    target: str
+    bounds: Numeric
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise ValueError("Expected at least one column, got none.")
+        if self.target in self.columns:
+            raise ValueError(f"Expected a target that is no feature, got {self.target!r}.")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features, ``intercept`` first."""
+        own = (name for column, kind in self.columns.items() for name in kind.names(column))
+        return ["intercept", *own]
+
+    @property
+    def num_features(self) -> int:
+        """Number of features, with the intercept."""
+        return 1 + sum(kind.width for kind in self.columns.values())
+
+    def features(self, table: Table) -> Floats:
+        """Return the standardised features.
+
+        Parameters
+        ----------
+        table : mapping of str to array_like, or DataFrame
+            Has all columns of the schema, all of the same length; others are not looked at.
+
+        Returns
+        -------
+        ndarray of float64, shape (rows, num_features)
+            Within [-2, 2] where columns declare bounds only.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing or columns differ in length.
+        """
+        blocks = [kind.standardise(_column(table, name)) for name, kind in self.columns.items()]
+        lengths = {name: len(block) for name, block in zip(self.columns, blocks, strict=True)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"Expected columns of one length, got {lengths}.")
+        return np.hstack([np.ones((len(blocks[0]), 1)), *blocks])
+
+    def targets(self, table: Table) -> Floats:
+        """Return the standardised targets, shape (rows,).
+
+        Raises
+        ------
+        ValueError
+            If the target's column is missing.
+        """
+        return self.bounds.standardise(_column(table, self.target))[:, 0]
+
+    def in_units(self, predictions: ArrayLike) -> Floats:
+        """Return predictions of standardised targets in the target's units."""
+        return self.bounds.restore(predictions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as plain values, for JSON; see :meth:`from_dict`."""
+        kinds = {name: _plain(kind) for name, kind in self.columns.items()}
+        return {"columns": kinds, "target": self.target, "bounds": _plain(self.bounds)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the schema that :meth:`to_dict` gave.
+
+        Raises
+        ------
+        ValueError
+            If a part is missing or unknown, or has values that are not allowed.
+        """
+        try:
+            kinds = {name: _kind(kind) for name, kind in plain["columns"].items()}
+            return cls(kinds, plain["target"], Numeric(**plain["bounds"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"Expected a schema as to_dict gives it, got {error!r}.") from None
+
+
+def _plain(kind: Numeric | Categories) -> dict[str, Any]:
+    if isinstance(kind, Categories):
+        return {"values": list(kind.values)}
+    return {name: value for name, value in vars(kind).items() if value is not None}
+
+
+def _kind(plain: Mapping[str, Any]) -> Numeric | Categories:
+    return Categories(**plain) if "values" in plain else Numeric(**plain)
+
+
+def _column(table: Table, name: str) -> object:
+    try:
+        values = table[name]
+    except KeyError:
+        raise ValueError(f"Expected a column {name!r} in the table, got none.") from None
+    if getattr(values, "ndim", 1) != 1:
+        raise ValueError(f"Expected one value a row in {name!r}, got {values.ndim} dimensions.")
+    return values
+
+
+def _as_numbers(values: object) -> Floats:
+    """Return a column as numbers, NaN where there is none."""
+    try:
+        numbers = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        numbers = None
+    if numbers is None or numbers.ndim != 1:  # one entry that is no number, or all are lists
+        numbers = np.array([_number_or_nan(value) for value in _entries(values)], np.float64)
+    return numbers
+
+
+def _entries(values: Any) -> list[Any]:
+    # Not through numpy, which makes text of the numbers of a mixed list.
+    return list(values.tolist() if hasattr(values, "tolist") else values)
+
+
+def _number_or_nan(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _label(value: object) -> str:
+    """Return a category's text; 7, 7.0 and "7" are one, as a missing value makes 7 a float."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)

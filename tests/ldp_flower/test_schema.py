@@ -1,0 +1,127 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldp_flower import Categories, Numeric, Schema
+
+SCHEMA = Schema(
+    {
+        "age": Numeric(18, 98),
+        "pay": Numeric(0, 1000, centre=200, scale=100),
+        "weekday": Categories([1, 2, "3", 4]),
+    },
+    target="score",
+    bounds=Numeric(-10, 30),
+)
+ROWS = {
+    "age": [18, 58, 98, 200, float("nan")],
+    "pay": [200, 0, 1000, float("inf"), -1e308],
+    "weekday": [1, 2, 3, 4, 5],
+    "score": [-10.0, 10.0, 30.0, 15.0, None],
+}
+
+
+def test_columns_are_standardised_by_what_is_declared():
+    x = SCHEMA.features(ROWS)
+    assert SCHEMA.names == [
+        *["intercept", "age", "pay"],
+        *[f"weekday={day}" for day in (1, 2, 3, 4)],
+    ]
+    assert SCHEMA.num_features == 7 == x.shape[1]
+    np.testing.assert_allclose(x[:, 0], 1)
+    np.testing.assert_allclose(x[:, 1], [-2, 0, 2, 2, 0])
+    np.testing.assert_allclose(x[:, 2], [0, -2, 8, 8, -2])
+    np.testing.assert_allclose(x[:4, 3:], np.eye(4) - 0.25)
+    np.testing.assert_allclose(x[4, 3:], 0)
+    np.testing.assert_allclose(SCHEMA.targets(ROWS), [-2, 0, 2, 0.5, 0])
+
+
+def test_predictions_return_to_the_targets_units():
+    targets = np.array([-10.0, 3.0, 30.0])
+    restored = SCHEMA.in_units(SCHEMA.targets({"score": targets}))
+    np.testing.assert_allclose(restored, targets)
+    assert SCHEMA.in_units([4.0]) == 50  # predictions are not clipped
+
+
+def test_a_data_frame_is_as_good_as_a_mapping():
+    frame = pd.DataFrame(ROWS).iloc[::-1]
+    np.testing.assert_array_equal(SCHEMA.features(frame), SCHEMA.features(ROWS)[::-1])
+    # A missing value makes pandas' integers floats, or its own type of integers.
+    for dtype in ("float64", "Int64", "object", "string", "category"):
+        days = pd.Series([3, None, 1]).astype("Int64").astype(dtype)
+        missing = SCHEMA.features({"age": days, "pay": days, "weekday": days})
+        np.testing.assert_allclose(missing[1, 1:], 0)
+        np.testing.assert_allclose(missing[[0, 2], 3:], np.eye(4)[[2, 0]] - 0.25)
+        np.testing.assert_allclose(missing[[0, 2], 2], [-1.97, -1.99])
+
+
+anything = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just(10**400), st.just([7])
+)
+
+
+@given(st.lists(st.tuples(anything, anything, anything), min_size=1, max_size=6))
+def test_every_row_is_finite_bounded_and_depends_on_itself_alone(rows):
+    table = {name: [row[i] for row in rows] for i, name in enumerate(SCHEMA.columns)}
+    x = SCHEMA.features(table)
+    assert x.shape == (len(rows), 7)
+    low, high = [1, -2, -2, *[-0.25] * 4], [1, 2, 8, *[0.75] * 4]
+    assert ((low <= x) & (x <= high)).all()
+    alone = [SCHEMA.features({k: v[i : i + 1] for k, v in table.items()}) for i in range(len(rows))]
+    np.testing.assert_array_equal(x, np.concatenate(alone))
+
+
+def test_it_survives_json():
+    again = Schema.from_dict(json.loads(json.dumps(SCHEMA.to_dict())))
+    assert again == SCHEMA
+    np.testing.assert_array_equal(again.features(ROWS), SCHEMA.features(ROWS))
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {},
+        {"columns": {"x": {"low": 0}}, "target": "y", "bounds": {"low": 0, "high": 1}},
+        {"columns": {"x": {"low": 0, "high": 1, "hgih": 2}}, "target": "y", "bounds": {}},
+        {"columns": [], "target": "y", "bounds": {"low": 0, "high": 1}},
+        {"columns": {"x": {"low": 1, "high": 0}}, "target": "y", "bounds": {"low": 0, "high": 1}},
+    ],
+)
+def test_what_is_no_schema_is_refused(plain):
+    with pytest.raises(ValueError, match="Expected"):
+        Schema.from_dict(plain)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Numeric(1, 1),
+        lambda: Numeric(0, np.inf),
+        lambda: Numeric(0, 1, centre=2),
+        lambda: Numeric(0, 1, centre=np.nan),
+        lambda: Numeric(0, 1, scale=0),
+        lambda: Numeric(-1e308, 1e308),
+        lambda: Numeric(0, 1e300, scale=1e-300),
+        lambda: Categories(["one"]),
+        lambda: Categories([7, 7.0]),
+        lambda: Categories("ab"),
+        lambda: Schema({}, "y", Numeric(0, 1)),
+        lambda: Schema({"y": Numeric(0, 1)}, "y", Numeric(0, 1)),
+    ],
+)
+def test_bad_declarations_are_refused(make):
+    with pytest.raises(ValueError, match="Expected"):
+        make()
+
+
+def test_tables_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="column 'pay'"):
+        SCHEMA.features({"age": [1.0], "weekday": [1]})
+    with pytest.raises(ValueError, match="one length"):
+        SCHEMA.features({"age": [1.0], "pay": [1.0, 2.0], "weekday": [1]})
+    with pytest.raises(ValueError, match="one value a row"):
+        SCHEMA.targets({"score": np.zeros((2, 2))})
