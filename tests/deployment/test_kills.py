@@ -61,7 +61,7 @@ def load_users(context):
     next(path for n in count() if not (path := folder / f"call-{n}").exists()).touch()
     time.sleep(0.4)  # data that take their time, so that a kill can come before the answer
     x = np.ones((context.node_config["users"], 4))
-    return Users.from_rows(x, x[:, 0], [f"patient-{i}" for i in range(len(x))])
+    return Users.from_rows(x, x[:, 0], [f"patient-{i:04d}" for i in range(len(x))])
 
 
 app = LdpClientApp(load_users)
@@ -93,13 +93,16 @@ def main(grid, context):
     places = {n: NodeKeys(n % 2**64, 0, config["users"]).hashes(SALT).tolist() for n in nodes}
     at, asked, waiting = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0.0), {}
 
+    def query(node, number):
+        place = places[node][number // 2]
+        randomizer, arrays = SubsetHypercube(1.0, 4), {"theta": np.zeros(4)}
+        return Query("gradient", randomizer, SALT, place, place + 1, number + 1, arrays)
+
     def question(node):
-        place = places[node][at[node] // 2]
-        query = Query(
-            "gradient", SubsetHypercube(1.0, 4), SALT, place, place + 1, at[node] + 1,
-            {"theta": np.zeros(4)},
-        )
-        return Message(query.to_record_dict(), node, "query.report")
+        return Message(query(node, at[node]).to_record_dict(), node, "query.report")
+
+    def digest(node, number):  # by which the node's ledger knows the question
+        return query(node, number).digest(node % 2**64, 0, f"patient-{number // 2:04d}")
 
     with (folder / "heard").open("w", buffering=1) as heard:
         while not (folder / "stop").exists():
@@ -115,7 +118,8 @@ def main(grid, context):
                     code = reply.error.code
                 else:
                     content = Report.from_record_dict(reply.content).to_bytes().hex()
-                line = {"node": str(node), "number": number, "code": code, "content": content}
+                line = {"digest": digest(node, number), "number": number}
+                line |= {"code": code, "content": content}
                 heard.write(json.dumps(line) + chr(10))
                 if code in (None, 102) and number == at[node]:
                     at[node], asked[node] = number + 1, 0.0
@@ -125,9 +129,10 @@ def main(grid, context):
 
 
 def replies(path):
-    """Return the encoded replies on a ledger."""
+    """Return the encoded replies on a ledger, by what they answer."""
     with closing(sqlite3.connect(path)) as connection:
-        return [content.hex() for (content,) in connection.execute("SELECT content FROM reply")]
+        rows = connection.execute("SELECT digest, content FROM reply")
+        return {digest: content.hex() for digest, content in rows}
 
 
 def test_no_killed_node_replies_unpaid_or_spends_twice(tmp_path):
@@ -144,9 +149,13 @@ def test_no_killed_node_replies_unpaid_or_spends_twice(tmp_path):
         whole, _, _ = (tmp_path / "heard").read_text().rpartition("\n")
         return [json.loads(line) for line in whole.splitlines()]
 
+    def arrived():
+        return [(line["digest"], line["content"]) for line in heard() if line["content"]]
+
     def assert_paid():
-        arrived = {line["content"] for line in heard()} - {None}
-        assert arrived <= {content for path in ledgers.values() for content in replies(path)}
+        answers = arrived()  # before the ledgers are read, which go on
+        paid = {pair for path in ledgers.values() for pair in replies(path).items()}
+        assert set(answers) <= paid
 
     def kill_often(name):
         """Kill a node soon after it has got a question, and start it again."""
@@ -193,12 +202,11 @@ def test_no_killed_node_replies_unpaid_or_spends_twice(tmp_path):
         if line["code"] in (None, 102):
             # Every user's second question is one too many; the first, asked again, is free.
             assert (line["code"] == 102) == bool(line["number"] % 2)
-            answers[line["node"], line["number"]].add(line["content"])
+            answers[line["digest"]].add(line["content"])
     assert all(len(same) == 1 for same in answers.values())
     for path in ledgers.values():
         ledger = SqliteLedger(path)
         assert {cost.epsilon for cost in ledger.spent().values()} == {EPSILON}
         assert len(ledger.spent()) == len(replies(path))
-    arrived = {line["content"] for line in heard()} - {None}
-    lost = sum(len(replies(path)) for path in ledgers.values()) - len(arrived)
+    lost = sum(len(replies(path)) for path in ledgers.values()) - len(set(arrived()))
     assert 0 <= lost <= NUM_NODES  # at most the answers that were about to leave
