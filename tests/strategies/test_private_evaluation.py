@@ -72,7 +72,7 @@ def test_a_perfect_model_and_none():
 
 
 def test_a_ruinous_model_is_called_one():
-    """Its R2 is clipped, but the sign and the note are right; one of -2.5 is told roughly."""
+    """Its R2 is clipped, but the sign and the note are right; one of -2.8 is told roughly."""
     found = evaluated(people(2000, 0), np.array([7.0, -3.0, 2.0]))
     assert found.r2 < -1
     assert "Most residuals were clipped" in repr(found)
