@@ -37,7 +37,7 @@ def test_the_design_is_centred_bounded_and_complete():
         assert len(block) == len(values)
 
 
-def test_missing_values_count_as_typical_and_unknown_categories_as_none():
+def test_missing_values_and_unknown_categories_count_as_typical():
     from flights import data, design
 
     row = data.flights().iloc[[0]].copy()
@@ -45,7 +45,8 @@ def test_missing_values_count_as_typical_and_unknown_categories_as_none():
     row["dest"] = "XXX"
     x = dict(zip(design.COLUMNS, design.features(row)[0], strict=True))
     assert x["temp"] == x["wind_gust"] == 0.0
-    assert x["dest=SFO"] == pytest.approx(-1 / 105)
+    assert all(x[name] == 0.0 for name in design.COLUMNS if name.startswith("dest="))
+    assert x["origin=EWR"] == pytest.approx(2 / 3)
 
 
 def test_predictions_return_to_minutes():
