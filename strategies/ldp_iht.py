@@ -94,7 +94,9 @@ class LdpIht(LdpStrategy[LinearResult]):
     ICML 2016): the same client with another scalar in front of the record, clipped alike.
 
     With several records, a step's size comes from a bought curvature (an upper bound
-    in most cases), so that badly scaled features cannot make it diverge.
+    in most cases), so that a direction in which features vary much does not make it
+    diverge. Curvature beyond 8 is not told apart from 8: with many columns that are far
+    from centred it does diverge (R2 of -19 where zero has 0; see docs/your-own-data.md).
 
     Guarantee
     ---------
