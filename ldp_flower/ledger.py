@@ -368,6 +368,8 @@ class SqliteLedger(Ledger):
                     (user,),
                 )
                 connection.execute("DELETE FROM spent WHERE user = ?", (user,))
+                # What is left of a plan was paid in the time that ends: it has to be paid anew.
+                connection.execute("DELETE FROM plan WHERE user = ?", (user,))
             connection.execute("COMMIT")
         return len(chosen)
 

@@ -178,6 +178,15 @@ def test_the_book_has_every_charge_and_every_renewal(tmp_path):
     assert not ledger.commit(entry, np.array(["a", "b"]), Cost(1.0), POLICY)
 
 
+def test_what_is_left_of_a_plan_is_paid_anew_after_a_renewal(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    user = np.array(["a"])
+    assert ledger.commit(Entry("q0", b""), user, PLAN, POLICY)
+    assert ledger.renew() == 1
+    assert ledger.commit(Entry("q1", b""), user, PLAN, POLICY)
+    assert ledger.spent() == {"a": Cost(1.5, 0.01)}
+
+
 def test_a_reply_that_is_no_longer_kept_is_not_given_again(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     assert ledger.commit(Entry("q1", b"reply"), np.array(["a"]), Cost(0.1), POLICY)
