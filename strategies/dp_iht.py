@@ -10,14 +10,14 @@ from ldp_flower.validation import check_positive
 
 from .base import Protocol
 from .result import Fit
-from .silo_iht import SiloIht
+from .silo_regression import SiloRegression
 from .thresholding import keep_largest, project_on_ball
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps
 
 
-class DpIht(SiloIht):
+class DpIht(SiloRegression):
     """Empirical risk under a sparsity constraint, over silos of many records each.
 
     Every silo (a hospital, say) is one user of a node. In every step it adds up the

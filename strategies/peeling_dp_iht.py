@@ -14,7 +14,7 @@ from .base import Protocol
 from .exchange import Ask
 from .population import Cohort
 from .result import Fit
-from .silo_iht import SiloIht
+from .silo_regression import SiloRegression
 from .thresholding import keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ _SHRINKAGE = 0.5  # of that bound from step to step
 _FLOOR = 0.5  # of that bound, in scales of the noise
 
 
-class PeelingDpIht(SiloIht):
+class PeelingDpIht(SiloRegression):
     """Sparse regression from the largest coordinates of silos' noisy steps.
 
     Every silo is one user of a node. In every step it moves the current estimate along

@@ -7,13 +7,13 @@ from ldp_flower.validation import check_positive
 
 from .base import Protocol
 from .result import Fit
-from .silo_iht import SiloIht
+from .silo_regression import SiloRegression
 from .thresholding import keep_largest
 
 _STEPS = 2  # by default, times the sparsity
 
 
-class PrivateFrankWolfe(SiloIht):
+class PrivateFrankWolfe(SiloRegression):
     """Regression in an l1 ball over silos: each step, silos name the steepest vertex.
 
     Every silo is one user of a node. In every step it reports the vertex of the l1 ball, plus or

@@ -14,7 +14,7 @@ from .base import Protocol
 from .exchange import Ask
 from .population import Cohort
 from .result import Fit
-from .silo_iht import SiloIht
+from .silo_regression import SiloRegression
 from .thresholding import keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ _FLOOR = 0.8  # of that bound, in scales of the noise
 _LONG = 1.05  # a record's length over its root mean square, that is kept
 
 
-class TwoStageRegression(SiloIht):
+class TwoStageRegression(SiloRegression):
     """Regression over silos: a private choice of features, then noisy gradient steps.
 
     Every silo is one user of a node. First silos name the features that go along with their

@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 _LINKS = ("identity", "logistic")
 
 
-class SiloIht(LdpStrategy[LinearResult]):
-    """Base class: iterative hard thresholding over silos, each of many records.
+class SiloRegression(LdpStrategy[LinearResult]):
+    """Base class: a sparse regression over silos, each of many records.
 
     Parameters
     ----------
