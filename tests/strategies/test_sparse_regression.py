@@ -120,16 +120,20 @@ def test_odd_users_send_valid_reports():
 
 
 def test_generated_users_of_a_thousand_features():
+    """Of 48 other runs, 2 missed one of both coefficients; 2 of 4 would in one test of 100."""
     coef = np.zeros(1024)
     coef[[7, 800]] = 0.4, -0.4
+    found = []
+    for seed in range(4):
 
-    def generate(indices):
-        x = KeyedRandom(derive(1, indices)).normals((len(indices), 40 * 1025))
-        x = x.reshape(len(indices) * 40, 1025)
-        return Users(x[:, :-1], x[:, :-1] @ coef + x[:, -1], 40 * np.arange(len(indices) + 1))
+        def generate(indices, key=seed):
+            x = KeyedRandom(derive(key, indices)).normals((len(indices), 40 * 1025))
+            x = x.reshape(len(indices) * 40, 1025)
+            return Users(x[:, :-1], x[:, :-1] @ coef + x[:, -1], 40 * np.arange(len(indices) + 1))
 
-    result = fit(GeneratedUsers(800, 1024, generate), 1024, 40, 0, selector="marginal")
-    assert result.support.tolist() == [7, 800]
+        users = GeneratedUsers(600, 1024, generate)
+        found += fit(users, 1024, 40, seed, selector="marginal").support.tolist()
+    assert set(found) == {7, 800} and len(found) >= 7
 
 
 def classes(num_users, rows, dim, seed, constant=0.0):
