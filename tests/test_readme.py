@@ -70,7 +70,7 @@ def test_the_two_commands_are_those_that_are_run_and_tested():
     commands = re.findall(r"^pip install .*$", README, re.MULTILINE)
     assert commands == [
         'pip install -e ".[sim]" -c constraints.txt && ldp-flower run simulations/flights',
-        'pip install -e ".[sim,test,torch]" -c constraints.txt && pytest',
+        'pip install -e ".[sim,test,torch]" -c constraints.txt && pytest -n 2 --dist loadfile',
     ]
     ci = (Path(__file__).parents[1] / ".ci" / "run").read_text("utf-8")
     assert commands[1] in ci
