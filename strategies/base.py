@@ -129,8 +129,9 @@ class LdpStrategy(Strategy, Generic[R]):
         self._result.num_reports += step.reports
         self._asked.append(ask)
         logger.info("\t└──> %s", step)
-        if step.reports < self.min_reports:
-            raise TooFewReports(f"{step}. At least {self.min_reports} reports are needed.")
+        needed = self.min_reports if ask.min_reports is None else ask.min_reports
+        if step.reports < needed:
+            raise TooFewReports(f"{step}. At least {needed} reports are needed.")
         self._advance(answer)
         public = self._exchange.public_metrics(server_round)
         return self._estimate(), MetricRecord({**step.counts(), **public})

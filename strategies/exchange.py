@@ -47,6 +47,9 @@ class Ask:
     public : tuple of int, optional
         Shape of each user's public data, which the statistic sends beside the reports:
         then the answer is :class:`Answers`, whatever the randomizer.
+    min_reports : int, optional
+        Fewest reports with which the run goes on; by default the strategy's. Fewer will do
+        for a question whose answer helps but is not needed.
     """
 
     cohort: Cohort
@@ -56,6 +59,7 @@ class Ask:
     params: dict[str, float] = field(default_factory=dict)
     content: RecordDict | None = None
     public: tuple[int, ...] | None = None
+    min_reports: int | None = None
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,8 @@ def buy_target_scale(
     counts, num_reports = np.zeros(_NUM_BINS), 0
     scale = TargetScale(1.0, math.inf, 0.0)
     for cohort in cohorts:
-        answer = yield Ask(cohort, statistic, oracle, arrays or {}, {**params})
+        # However few answer: how certain the scale is says whether to ask more.
+        answer = yield Ask(cohort, statistic, oracle, arrays or {}, {**params}, min_reports=0)
         counts += oracle.support(answer)
         num_reports += answer.count
         scale = _posterior(counts, num_reports, own, other, samples_per_user)
