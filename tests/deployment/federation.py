@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from contextlib import suppress
@@ -35,6 +36,47 @@ def wait_for(condition, pause=0.1):
     while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(pause)
+
+
+class Wire:
+    """A connection to a server that can be cut: what is sent then arrives once it is whole again.
+
+    To both ends a cut looks like a network that loses everything: nothing is refused or
+    closed, and nothing comes.
+    """
+
+    def __init__(self, server):
+        self._server = server
+        self._whole = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.restore()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self):
+        self._whole.clear()
+
+    def restore(self):
+        self._whole.set()
+
+    def _accept(self):
+        while True:
+            near, _ = self._listener.accept()
+            try:
+                far = socket.create_connection(self._server)
+            except OSError:  # nobody is there
+                near.close()
+                continue
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    def _carry(self, source, sink):
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                self._whole.wait()
+                sink.sendall(data)
+            self._whole.wait()
+            sink.shutdown(socket.SHUT_WR)
 
 
 class Deployment:
@@ -124,7 +166,12 @@ class Deployment:
         done = self._flwr("supernode", "register", str(self.folder / f"{name}.pub"), "test")
         assert "registered" in done.lower(), done
 
-    def start_supernode(self, name, node_config):
+    def wire(self):
+        """Return a connection to the SuperLink that can be cut."""
+        host, port = self._address.split(":")
+        return Wire((host, int(port)))
+
+    def start_supernode(self, name, node_config, wire=None):
         """Start a SuperNode with its operator's configuration, and its key if it needs one."""
         arguments = ["--insecure"]
         if self.secure:
@@ -132,7 +179,8 @@ class Deployment:
             arguments += ["--auth-supernode-private-key", str(self.folder / name)]
         return self._start(
             name,
-            *("flower-supernode", *arguments, "--superlink", self._address),
+            *("flower-supernode", *arguments),
+            *("--superlink", wire.address if wire else self._address),
             *("--port", str(_free_port()), "--node-config", node_config),
         )
 

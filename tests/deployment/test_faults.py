@@ -20,6 +20,7 @@ from ldp_flower.messages import Report
 pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 
 USERS = 40  # on each node
+BRIEFLY = 20.0  # seconds of a cut that no SuperLink notices
 EPSILON = 2.0
 
 APP = {
@@ -132,7 +133,7 @@ class Federation(Deployment):
         super().__init__(folder, **arguments)
         write(folder / "app", APP)
 
-    def node(self, name, ledger=None, max_epsilon=EPSILON):
+    def node(self, name, ledger=None, max_epsilon=EPSILON, wire=None):
         """Start a SuperNode."""
         folder = self.folder / "nodes" / name
         folder.mkdir(parents=True)
@@ -141,7 +142,7 @@ class Federation(Deployment):
         node = Node(name, folder, SqliteLedger.create(path), config)
         if self.secure:
             self.register(name)
-        self.start_supernode(name, config)
+        self.start_supernode(name, config, wire)
         return node
 
     def start(self, name, **config):
@@ -285,6 +286,33 @@ def test_a_killed_server_and_a_killed_node_go_on_and_nobody_answers_twice(federa
     for node in nodes:  # every user was charged, once
         charged = [user for _, user, *_ in node.ledger.book()]
         assert len(charged) == len(set(charged)) == USERS
+
+
+@pytest.mark.parametrize("federation", [True], indirect=True)
+def test_a_cut_network_costs_no_more_than_the_answers_that_come_too_late(federation, tmp_path):
+    healthy = federation.node("node-0")
+    short_wire, long_wire = federation.wire(), federation.wire()
+    short, long = federation.node("node-1", wire=short_wire), federation.node("node-2", wire=long_wire)
+    for node in (short, long):
+        (node.folder / "wait-1").touch()
+    run = federation.start("first", num_nodes=3)
+    wait_for(lambda: short.asked(1) and long.asked(1))
+    for node, wire in ((short, short_wire), (long, long_wire)):
+        wire.cut()
+        (node.folder / "wait-1").unlink()
+    wait_for(lambda: short.spent() and long.spent())  # they answer, and nobody hears
+    time.sleep(BRIEFLY)
+    short_wire.restore()
+    started = time.monotonic()
+    result = federation.result("first", run)
+    print(time.monotonic() - started, result["steps"])
+    long_wire.restore()
+    for i in range(12):
+        time.sleep(10)
+        print(i, federation._flwr("supernode", "list", "test"))
+    print(federation.log("node-2")[-3000:])
+    print(federation.log("node-1")[-2000:])
+    raise AssertionError
 
 
 def replies(path, step=None):

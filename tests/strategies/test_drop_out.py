@@ -1,0 +1,126 @@
+"""Half of the nodes do not answer: what is estimated about all users stays right.
+
+Whether a node answers is a coin's throw, for every question anew, and has nothing to do with
+its data. Half of those that do not answer send an error, the others nothing.
+"""
+
+import numpy as np
+import pytest
+from flwr.app import Error, Message
+from scipy.stats import chi2
+
+from ldp_flower import InProcessGrid, Users
+from ldp_flower.clients import LdpClientApp
+from ldp_flower.strategies import HeavyHitters, LdpIht, SparseRegression, UserLevelMean
+
+EPSILON = 4.0
+REACHED = 0.5  # probability that a node answers a question
+
+
+class DroppingGrid(InProcessGrid):
+    """A grid whose nodes answer a question with a probability that may depend on the node."""
+
+    def __init__(self, users, num_nodes, seed, reached=lambda node: REACHED):
+        def load(context):
+            return users.partition(int(context.node_config["partition-id"]), num_nodes)
+
+        super().__init__(LdpClientApp(load, seed=seed), num_nodes)
+        self._reached = reached
+        self._rng = np.random.default_rng([seed, 1])
+
+    def _handle(self, message):
+        reached = self._reached(message.metadata.dst_node_id - 1)
+        if message.metadata.message_type == "query.census" or self._rng.random() < reached:
+            return super()._handle(message)
+        failed = Message(Error(8, "ClientApp stopped responding."), reply_to=message)
+        return failed if self._rng.random() < 0.5 else None
+
+
+def run(strategy, users, num_nodes, seed, **arguments):
+    grid = DroppingGrid(users, num_nodes, seed, **arguments)
+    # Replies are there at once or never.
+    return strategy.start(grid, timeout=0.0, num_nodes=num_nodes, seed=seed)
+
+
+def assert_unbiased(z):
+    """Check errors over their standard errors, shape (seeds, numbers).
+
+    If all are standard normal, each of the two assertions fails in 1 of 1,000 cases.
+    """
+    low, high = chi2.ppf([0.0005, 0.9995], z.size)
+    assert low < (z**2).sum() < high
+    assert bias(z) < chi2.isf(0.001, z.shape[1])
+
+
+def bias(z):
+    """Return the chi-square of the means over seeds: of unbiased numbers, as many as they are."""
+    return len(z) * (z.mean(axis=0) ** 2).sum()
+
+
+MEAN = np.array([0.5, -0.3, 0.2, 0.0])
+NUM_USERS = 200
+
+
+def mean_z_scores(seed, num_nodes, reached=lambda users: lambda node: REACHED):
+    rows = 5
+    rng = np.random.default_rng(seed)
+    own = MEAN + rng.normal(0, 0.3, (NUM_USERS, len(MEAN)))
+    x = own[:, None] + rng.normal(0, 0.5, (NUM_USERS, rows, len(MEAN)))
+    truth = x.mean(axis=(0, 1))  # of everybody, whoever answers
+    x = x.reshape(-1, len(MEAN))
+    users = Users.from_rows(x, x[:, 0], np.repeat(np.arange(NUM_USERS), rows))
+    strategy = UserLevelMean(
+        len(MEAN), epsilon=EPSILON, samples_per_user=rows, bound=2.0, spread=0.8, exact=False
+    )
+    result = run(strategy, users, num_nodes, seed, reached=reached(own))
+    assert 0.3 * NUM_USERS < result.num_reports < 0.7 * NUM_USERS
+    return (result.coef - truth) / result.std_error
+
+
+@pytest.mark.parametrize("num_nodes", [NUM_USERS, 40], ids=["phones", "gateways"])
+def test_a_mean_is_unbiased_within_its_standard_errors(num_nodes):
+    assert_unbiased(np.array([mean_z_scores(seed, num_nodes) for seed in range(25)]))
+
+
+def test_a_drop_out_that_depends_on_the_data_is_not_corrected():
+    # Whoever is above the mean in the first feature answers a third as often.
+    def reached(own):
+        return lambda node: 0.25 if own[node, 0] > MEAN[0] else 0.75
+
+    z = np.array([mean_z_scores(seed, NUM_USERS, reached) for seed in range(25)])
+    print(z.mean(axis=0))
+    assert bias(z[:, :1]) > chi2.isf(1e-6, 1)
+    assert bias(z[:, 1:]) < chi2.isf(0.001, len(MEAN) - 1)  # what has nothing to do with it
+
+
+SHARES = np.array([0.3, 0.2, 0.15, 0.1])  # of the first items; the others are rare
+
+
+def count_z_scores(seed, num_users, num_nodes, domain_size, backend):
+    rng = np.random.default_rng(seed)
+    which = np.searchsorted(np.cumsum(SHARES), rng.random(num_users))
+    items = np.where(which < len(SHARES), which, rng.integers(len(SHARES), domain_size, num_users))
+    strategy = HeavyHitters(domain_size, epsilon=EPSILON, backend=backend)
+    result = run(strategy, Users.from_items(items), num_nodes, seed)
+    found = dict(zip(result.items.tolist(), zip(result.counts, result.std_error)))
+    z = []
+    for item in range(3):  # the most frequent, which nobody has to be lucky to find
+        count, std_error = found[item]
+        share = np.mean(items == item)  # of everybody
+        # The users who answered are a sample without replacement.
+        sampling = share * (1 - share) * (1 / result.num_reports - 1 / num_users)
+        error = count / result.num_reports - share
+        z.append(error / np.sqrt((std_error / result.num_reports) ** 2 + sampling))
+    return z
+
+
+@pytest.mark.parametrize(
+    ("num_users", "num_nodes", "domain_size", "backend"),
+    [(400, 400, 20, "direct"), (2000, 40, 20, "direct"), (2000, 40, 1 << 12, "prefix")],
+    ids=["phones", "gateways", "prefixes"],
+)
+def test_frequencies_are_unbiased_within_their_standard_errors(
+    num_users, num_nodes, domain_size, backend
+):
+    z = [count_z_scores(s, num_users, num_nodes, domain_size, backend) for s in range(16)]
+    assert_unbiased(np.array(z))
