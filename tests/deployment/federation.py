@@ -39,7 +39,7 @@ def wait_for(condition, pause=0.1):
 
 
 class Wire:
-    """A connection to a server that can be cut: what is sent then arrives once it is whole again.
+    """A connection to a server that can be cut; what is sent meanwhile arrives afterwards.
 
     To both ends a cut looks like a network that loses everything: nothing is refused or
     closed, and nothing comes.
@@ -212,13 +212,14 @@ class Deployment:
 
     def kill(self, name):
         """Kill (-9) a SuperNode or the SuperLink, with the processes that it has started."""
-        while living := self._living(name):
+        while living := self.living(name):
             for process in living:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             psutil.wait_procs(living, 1)
 
-    def _living(self, name=""):
+    def living(self, name=""):
+        """Return the running processes of a SuperNode, or of the whole federation."""
         living = []
         for process in psutil.process_iter():
             try:
@@ -231,7 +232,7 @@ class Deployment:
 
     def stop(self):
         """End every process of the federation, and do not return before."""
-        living = self._living()
+        living = self.living()
         for process in living:
             process.terminate()
         psutil.wait_procs(living, STOP_TIMEOUT)
