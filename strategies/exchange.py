@@ -194,8 +194,8 @@ class Exchange:
         kind = self._rides_on or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
-    def census(self, roster: list[int]) -> tuple[dict[int, Facts], Step]:
-        """Read the answers to the census.
+    def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
+        """Read the answers to the census, of nodes with at most so many users each.
 
         Returns
         -------
@@ -211,7 +211,7 @@ class Exchange:
             content, _ = replies.get(node, (None, None))
             if content is None:
                 continue
-            if (facts := census_facts(content, node)) is None:
+            if (facts := census_facts(content, node, max_users)) is None:
                 rejected += 1
             else:
                 nodes[node] = facts
