@@ -433,7 +433,7 @@ def test_a_node_may_claim_as_many_users_as_the_server_believes():
 
 
 def test_whoever_joins_later_is_asked_by_a_later_run():
-    users, theta = make_users(4000)
+    users, _ = make_users(4000)
     policy = PrivacyPolicy(Mean.randomizer.epsilon)
 
     class Filling(Grid):
