@@ -11,7 +11,13 @@ from scipy.stats import chi2
 
 from ldp_flower import InProcessGrid, Users
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.strategies import HeavyHitters, LdpIht, SparseRegression, UserLevelMean
+from ldp_flower.strategies import (
+    HeavyHitters,
+    LdpIht,
+    SparseRegression,
+    TooFewReports,
+    UserLevelMean,
+)
 
 EPSILON = 4.0
 REACHED = 0.5  # probability that a node answers a question
@@ -174,3 +180,19 @@ def test_a_regression_loses_what_the_missing_users_explain(make_strategy, make_u
         )
 
     assert median(2, REACHED) < 1.5 * median(1, 1.0)
+
+
+def test_a_scale_is_bought_from_more_cohorts_where_few_answer():
+    users, coef = fifty_records(1600, np.random.default_rng(0))
+
+    def fit(reached):
+        strategy = SparseRegression(16, epsilon=2.0, samples_per_user=50, exact=False)
+        return run(strategy, users, 80, 0, reached=lambda node: reached)
+
+    result = fit(0.25)
+    cohorts = [step for step in result.steps if step.statistic == "target_scale"]
+    assert len(cohorts) > 3 and sum(step.reports for step in cohorts) < 3 * cohorts[0].asked
+    assert not result.notes
+    assert np.linalg.norm(result.coef - coef) < 0.5 * np.linalg.norm(coef)
+    with pytest.raises(TooFewReports, match="Nobody of those asked for the scale"):
+        fit(0.0)
