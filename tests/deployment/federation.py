@@ -229,14 +229,13 @@ class Deployment:
 
     def kill(self, name):
         """Kill (-9) a SuperNode or the SuperLink, with the processes that it has started."""
-        while living := self.living(name):
+        while living := self._living(name):
             for process in living:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             psutil.wait_procs(living, 1)
 
-    def living(self, name=""):
-        """Return the running processes of a SuperNode, or of the whole federation."""
+    def _living(self, name=""):
         living = []
         for process in psutil.process_iter():
             try:
@@ -249,7 +248,7 @@ class Deployment:
 
     def stop(self):
         """End every process of the federation, and do not return before."""
-        living = self.living()
+        living = self._living()
         for process in living:
             process.terminate()
         psutil.wait_procs(living, STOP_TIMEOUT)

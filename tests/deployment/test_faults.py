@@ -289,7 +289,7 @@ def test_a_killed_server_and_a_killed_node_go_on_and_nobody_answers_twice(federa
 
 
 @pytest.mark.parametrize("federation", [True], indirect=True)
-def test_a_cut_network_loses_what_comes_too_late_and_nobody_answers_twice(federation, tmp_path):
+def test_a_cut_network_loses_what_comes_too_late_and_nobody_answers_twice(federation):
     whole = federation.node("node-0")
     wires = [federation.wire() for _ in range(3)]
     cut = [federation.node(f"node-{number}", wire=wire) for number, wire in enumerate(wires, 1)]
