@@ -79,7 +79,7 @@ def ledger_renew(
 @ledger.command("forget")
 def ledger_forget(
     path: LedgerPath,
-    days: Annotated[float, typer.Option(min=0.0, help="Only replies older than this.")],
+    days: Annotated[float, typer.Option(min=0.0, help="Only replies older than this; 0: all.")],
 ) -> None:
     """Delete stored replies from the ledger in the file PATH; what they cost stays.
 

@@ -26,7 +26,7 @@ from ldp_flower.validation import check_integer
 from .exchange import Answers, Ask, Exchange, privacy_spent
 from .population import Cohort, Population
 from .result import LinearResult, Outcome, Result
-from .roster import wait_for_nodes
+from .roster import MAX_USERS_PER_NODE, wait_for_nodes
 from .store import RunStore
 
 logger = logging.getLogger("flwr")
@@ -129,8 +129,9 @@ class LdpStrategy(Strategy, Generic[R]):
         self._result.num_reports += step.reports
         self._asked.append(ask)
         logger.info("\t└──> %s", step)
-        if step.reports < self.min_reports:
-            raise TooFewReports(f"{step}. At least {self.min_reports} reports are needed.")
+        needed = self.min_reports if ask.min_reports is None else ask.min_reports
+        if step.reports < needed:
+            raise TooFewReports(f"{step}. At least {needed} reports are needed.")
         self._advance(answer)
         public = self._exchange.public_metrics(server_round)
         return self._estimate(), MetricRecord({**step.counts(), **public})
@@ -167,6 +168,7 @@ class LdpStrategy(Strategy, Generic[R]):
         *,
         num_nodes: int | None = None,
         roster_timeout: float = 120.0,
+        max_users_per_node: int = MAX_USERS_PER_NODE,
         seed: int | None = None,
         store: str | Path | None = None,
     ) -> R:
@@ -187,6 +189,9 @@ class LdpStrategy(Strategy, Generic[R]):
             Number of nodes to wait for; by default until no new one comes.
         roster_timeout : float (default: 120.0)
             Seconds to wait for the nodes.
+        max_users_per_node : int (default: 16,777,216)
+            Largest number of users that a node may claim to hold, and with it the share of
+            the estimate that it may decide; one that claims more is rejected.
         seed : int, optional
             Seed of public randomness (cohorts, coins). It has no part in privacy.
         store : str or Path, optional
@@ -205,13 +210,14 @@ class LdpStrategy(Strategy, Generic[R]):
         TooFewReports
             If a step gets too few answers; what was collected is in the store.
         ValueError
-            If the store belongs to another protocol.
+            If the store belongs to another protocol, or an argument is out of range.
         """
         started = time.monotonic()
+        check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
         self._take(initial_arrays, num_rounds, train_config)
         self.summary()
         with RunStore(store).open() as kept:
-            self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout)
+            self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
             self._evaluate(0, evaluate_fn)
             while self._fit is None:
                 number = len(self._result.steps)
@@ -255,6 +261,7 @@ class LdpStrategy(Strategy, Generic[R]):
         timeout: float,
         num_nodes: int | None,
         roster_timeout: float,
+        max_users_per_node: int,
     ) -> None:
         described = f"{type(self).__name__} {self._parameters()}"
         if kept.get("protocol") not in (None, described):
@@ -268,7 +275,7 @@ class LdpStrategy(Strategy, Generic[R]):
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))
             self._exchange.collect(grid, 0, messages, timeout)
-        nodes, step = self._exchange.census(kept.get("roster"))
+        nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
         if not nodes:
             raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}")
         kept.put("step 0 complete", True)

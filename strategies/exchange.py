@@ -47,6 +47,9 @@ class Ask:
     public : tuple of int, optional
         Shape of each user's public data, which the statistic sends beside the reports:
         then the answer is :class:`Answers`, whatever the randomizer.
+    min_reports : int, optional
+        Fewest reports with which the run goes on; by default the strategy's. Fewer will do
+        for a question whose answer helps but is not needed.
     """
 
     cohort: Cohort
@@ -56,6 +59,7 @@ class Ask:
     params: dict[str, float] = field(default_factory=dict)
     content: RecordDict | None = None
     public: tuple[int, ...] | None = None
+    min_reports: int | None = None
 
 
 @dataclass(frozen=True)
@@ -190,8 +194,8 @@ class Exchange:
         kind = self._rides_on or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
-    def census(self, roster: list[int]) -> tuple[dict[int, Facts], Step]:
-        """Read the answers to the census.
+    def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
+        """Read the answers to the census, of nodes with at most so many users each.
 
         Returns
         -------
@@ -207,7 +211,7 @@ class Exchange:
             content, _ = replies.get(node, (None, None))
             if content is None:
                 continue
-            if (facts := census_facts(content, node)) is None:
+            if (facts := census_facts(content, node, max_users)) is None:
                 rejected += 1
             else:
                 nodes[node] = facts

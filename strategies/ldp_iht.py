@@ -286,14 +286,18 @@ class LdpIht(LdpStrategy[LinearResult]):
             randomizer,
             {"theta": np.zeros(self.dim)},
             {"centre": centre, "log_range": _LOG_RANGE},
+            min_reports=0,
         )
         return centre * math.exp(_LOG_RANGE * float(np.clip(answer.mean[0], -1, 1)))
 
     def _buy_step_size(self, cohort: Cohort, direction: Floats) -> Generator[Ask, Estimate, float]:
-        """Ask a cohort for the curvature along a direction; one standard error too much."""
+        """Ask a cohort for the curvature along a direction; one standard error too much.
+
+        The fewer answer, the smaller the step; if nobody does, there is none.
+        """
         randomizer = RandomizedResponse(self.epsilon)
         arrays, params = {"direction": direction}, {"cap": _CURVATURE_CAP}
-        answer = yield Ask(cohort, "curvature", randomizer, arrays, params)
+        answer = yield Ask(cohort, "curvature", randomizer, arrays, params, min_reports=0)
         curvature = _CURVATURE_CAP / 2 * float(1 + answer.mean[0] + answer.std_error[0])
         return min(1.0, 1 / max(curvature, 0.5))
 

@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 
 from ldp_flower.keys import NodeKeys
 
-_MAX_USERS_PER_NODE = 1 << 24  # what is believed; their hashes take some 400 MB
+MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
 
@@ -66,14 +66,14 @@ def census_content(content: RecordDict) -> bytes:
     return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
 
 
-def census_facts(content: bytes, node: int) -> Facts | None:
-    """Return what a node says, or None if it cannot be true."""
+def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
+    """Return what a node says, or None if it cannot be true or it claims too many users."""
     try:
         group, first, users, seeded, rehearsing = (int(number) for number in content.split())
     except ValueError:
         return None
     # In a simulation keys have group 0, anywhere else the node's own id.
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
-    if not possible or not 0 <= users <= _MAX_USERS_PER_NODE:
+    if not possible or not 0 <= users <= max_users:
         return None
     return Facts(NodeKeys(group, first, users), bool(seeded), bool(rehearsing))

@@ -22,8 +22,8 @@ _PER_OCTAVE = 2
 _NUM_BINS = 40
 _SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
-_COHORTS = 3  # that may be asked one after the other
-_SHARE = 0.13  # of all users that these may be, each
+_COHORTS = 3  # whose reports have to do
+_SHARE = 0.13  # of all users that one of them may be
 _CERTAIN = 0.99  # probability from which a bought scale is believed
 _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
 
@@ -82,7 +82,8 @@ def scale_cohorts(
 ) -> Iterator[Cohort]:
     """Return the cohorts that may be asked for a scale, each cut when it is needed.
 
-    A cohort is large enough to tell the 40 bins apart, nearly always.
+    A cohort is large enough to tell the 40 bins apart, nearly always. Where many users do
+    not answer there are more than the usual three.
 
     Raises
     ------
@@ -96,7 +97,8 @@ def scale_cohorts(
             f"To learn the scale of the data would take {size} of {strategy.num_users} users. "
             f"Declare {argument} if it is public, or ask more users."
         )
-    return (strategy.cohorts([size])[0] for _ in range(_COHORTS))
+    most = max(_COHORTS, int(_COHORTS * _SHARE * strategy.num_users / size))
+    return (strategy.cohorts([size])[0] for _ in range(most))
 
 
 def buy_target_scale(
@@ -106,12 +108,17 @@ def buy_target_scale(
     statistic: str = "target_scale",
     arrays: Arrays | None = None,
 ) -> Generator[Ask, Estimate, TargetScale]:
-    """Ask one cohort after the other until the scale is all but certain.
+    """Ask one cohort after the other until the scale is all but certain, or three answered.
 
     Each user reports the bin of its own targets' root mean square, by randomised
     response over all bins. With a known spread of users around the common scale, the
     counts of all bins together give a scale finer than the bins. ``statistic`` and
     ``arrays`` ask for another size, the root mean square of ``samples_per_user`` numbers.
+
+    Raises
+    ------
+    TooFewReports
+        If nobody answers at all.
     """
     oracle = KRandomizedResponse(epsilon, _NUM_BINS)
     params = {"smallest": _SMALLEST, "per_octave": _PER_OCTAVE, "num_bins": _NUM_BINS}
@@ -119,12 +126,15 @@ def buy_target_scale(
     counts, num_reports = np.zeros(_NUM_BINS), 0
     scale = TargetScale(1.0, math.inf, 0.0)
     for cohort in cohorts:
-        answer = yield Ask(cohort, statistic, oracle, arrays or {}, {**params})
+        # However few answer: how certain the scale is says whether to ask more.
+        answer = yield Ask(cohort, statistic, oracle, arrays or {}, {**params}, min_reports=0)
         counts += oracle.support(answer)
         num_reports += answer.count
         scale = _posterior(counts, num_reports, own, other, samples_per_user)
-        if scale.certainty > 0.999:
-            break
+        if scale.certainty > 0.999 or num_reports >= _COHORTS * cohort.size:
+            return scale
+    if not num_reports:
+        raise TooFewReports("Nobody of those asked for the scale of the data has answered.")
     return scale
 
 

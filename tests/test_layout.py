@@ -1,6 +1,8 @@
 """The layout states the trust boundary; these tests keep it true."""
 
 import ast
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -74,3 +76,11 @@ def test_numpys_global_random_state_is_never_used():
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
                     assert node.attr == "Generator", path
+
+
+def test_a_client_process_does_not_start_with_what_few_messages_need():
+    """A SuperNode starts one for every message, and these take as long as all the rest."""
+    heavy = {"sklearn", "scipy.stats", "pandas", "ray", "torch", "matplotlib"}
+    code = f"import sys, ldp_flower.clients; print(*{heavy} & set(sys.modules))"
+    shown = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert shown.split() == []

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from sklearn.linear_model import Lasso, LinearRegression, orthogonal_mp
 
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
@@ -44,6 +43,10 @@ def _one_by_one(fit: Callable[[Floats, Floats, Params], Floats]) -> Callable[...
     """Return the statistic of the features with the largest coefficients of a local fit."""
 
     def selected(users: Users, arrays: Arrays, params: Params) -> Floats:
+        # A SuperNode starts a process for every message, and this import is a good part of
+        # its time: only such votes pay for it. Here, so that they do whatever the data are.
+        import sklearn.linear_model  # noqa: F401
+
         scores = np.zeros((len(users), users.num_features))
         for i in np.flatnonzero(users.num_rows):
             rows = slice(users.offsets[i], users.offsets[i + 1])
@@ -63,6 +66,8 @@ def _lasso(x: Floats, y: Floats, params: Params) -> Floats:
     The penalty is ``params["penalty"]`` times the universal ``sqrt(2 log d / m)`` times
     the root mean square of the targets.
     """
+    from sklearn.linear_model import Lasso
+
     scale = math.sqrt(2 * math.log(max(x.shape[1], 2)) / len(y)) * math.sqrt(np.mean(y**2))
     penalty = params["penalty"] * scale
     if penalty == 0:
@@ -76,6 +81,8 @@ def _post_lasso(x: Floats, y: Floats, params: Params) -> Floats:
 
     Shape (users, ``set_size``); ``params`` as for ``lasso_features``.
     """
+    from sklearn.linear_model import LinearRegression
+
     shrunken = _lasso(x, y, params)
     support = np.argsort(-np.abs(shrunken), kind="stable")[: max(1, len(y) // 2)]
     support = support[shrunken[support] != 0]
@@ -88,6 +95,8 @@ def _post_lasso(x: Floats, y: Floats, params: Params) -> Floats:
 
 def _pursuit(x: Floats, y: Floats, params: Params) -> Floats:
     """Return the first features of orthogonal matching pursuit, shape (users, ``set_size``)."""
+    from sklearn.linear_model import orthogonal_mp
+
     size = min(int(params["set_size"]), *x.shape)
     return np.asarray(orthogonal_mp(x, y, n_nonzero_coefs=size))
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_fraction, check_integer
@@ -191,6 +190,9 @@ class PrefixTree(LocalHashing):
             If ``max_items`` or ``false_alarm`` is out of range or the numbers of reports
             and coins differ.
         """
+        # A server's; every process of a client would spend a third of a second on it.
+        from scipy.stats import binom
+
         check_integer("max_items", max_items, 1, _MAX_ITEMS)
         check_fraction("false_alarm", false_alarm)
         if reports.shape != coins.shape:

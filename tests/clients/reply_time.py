@@ -14,17 +14,17 @@ from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query
 from ldp_flower.randomizers import Codebook
 
-USERS, DIM, ANSWERS = 100, 32, 21
+USERS, DIM, ANSWERS, CAP = 100, 32, 21, 100
 
 
-def median_seconds(rows, folder):
+def median_seconds(rows, folder, **limits):
     """Return the median time of an answer about users of so many rows each."""
     x = np.random.default_rng(0).standard_normal((USERS * rows, DIM))
     ids = np.array([f"user-{i}" for i in range(USERS)])
     users = Users(x, x[:, 0].copy(), rows * np.arange(USERS + 1), ids)
-    path = folder / f"{rows}.db"
+    path = folder / f"{rows}-{len(limits)}.db"
     SqliteLedger.create(path)
-    node_config = {"max-epsilon": 100.0, "ledger-path": str(path)}
+    node_config = {"max-epsilon": 100.0, "ledger-path": str(path), **limits}
     arrays = {"theta": np.zeros(DIM), "weights": np.ones(DIM)}
     seconds = []
     for step in range(1, ANSWERS + 1):
@@ -41,5 +41,9 @@ def median_seconds(rows, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        for rows in (1, 10, 100, 1000):
-            print(f"{rows:5} rows a user: {median_seconds(rows, Path(folder)):.3f} s")
+        capped = {"max-rows": CAP}
+        choices = [{}, capped, capped | {"reply-after": 0.3}]
+        print(*choices, sep="; ")
+        for rows in (1, 10, CAP, 10 * CAP):
+            seconds = [median_seconds(rows, Path(folder), **choice) for choice in choices]
+            print(f"{rows:5} rows a user:", *(f"{each:.3f} s" for each in seconds))

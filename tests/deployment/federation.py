@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from contextlib import suppress
@@ -35,6 +36,60 @@ def wait_for(condition, pause=0.1):
     while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(pause)
+
+
+class Wire:
+    """A connection to a server that can be cut; what is on its way then arrives afterwards.
+
+    Whoever connects anew while it is cut is refused, or, if the cut ``swallows``, is let in
+    and never hears anything, as behind a proxy that has lost its network.
+    """
+
+    def __init__(self, server):
+        self._server = server
+        self._whole = threading.Event()
+        self._port = 0
+        self._listen()
+        self._whole.set()
+        self.address = f"127.0.0.1:{self._port}"
+
+    def cut(self, swallows=False):
+        self._whole.clear()
+        if not swallows:
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends the wait in accept, too
+            self._listener.close()
+
+    def restore(self):
+        if self._listener.fileno() < 0:
+            self._listen()
+        self._whole.set()
+
+    def _listen(self):
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self._port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener):
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:  # it is closed
+                return
+            try:
+                far = socket.create_connection(self._server)
+            except OSError:  # nobody is there
+                near.close()
+                continue
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    def _carry(self, source, sink):
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                self._whole.wait()
+                sink.sendall(data)
+            self._whole.wait()
+            sink.shutdown(socket.SHUT_WR)
 
 
 class Deployment:
@@ -77,11 +132,11 @@ class Deployment:
             "NO_PROXY": "127.0.0.1",
         }
 
-    def _start(self, name, *command):
+    def _start(self, name, *command, environment=None):
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 command,
-                env=self._environment(name),
+                env=self._environment(name) | (environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -120,11 +175,19 @@ class Deployment:
                 time.sleep(0.1)
 
     def register(self, name):
-        """Make a SuperNode's public key known to the SuperLink."""
+        """Make a SuperNode's public key known to the SuperLink, and the key if there is none."""
+        if not (key := self.folder / name).exists():
+            command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(key)]
+            subprocess.run(command, check=True)
         done = self._flwr("supernode", "register", str(self.folder / f"{name}.pub"), "test")
         assert "registered" in done.lower(), done
 
-    def start_supernode(self, name, node_config):
+    def wire(self):
+        """Return a connection to the SuperLink that can be cut."""
+        host, port = self._address.split(":")
+        return Wire((host, int(port)))
+
+    def start_supernode(self, name, node_config, wire=None, environment=None):
         """Start a SuperNode with its operator's configuration, and its key if it needs one."""
         arguments = ["--insecure"]
         if self.secure:
@@ -132,8 +195,10 @@ class Deployment:
             arguments += ["--auth-supernode-private-key", str(self.folder / name)]
         return self._start(
             name,
-            *("flower-supernode", *arguments, "--superlink", self._address),
+            *("flower-supernode", *arguments),
+            *("--superlink", wire.address if wire else self._address),
             *("--port", str(_free_port()), "--node-config", node_config),
+            environment=environment,
         )
 
     def _flwr(self, *arguments):

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 import pytest
+from clock import Clock
 from federation import FORGOTTEN, Deployment, wait_for, write
 
 from ldp_flower.budget import Cost
@@ -20,7 +21,9 @@ from ldp_flower.messages import Report
 pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 
 USERS = 40  # on each node
+BRIEFLY = 20.0  # seconds of a cut that neither end notices
 EPSILON = 2.0
+SPENT = "error 102: The privacy budget of the addressed users is spent."
 
 APP = {
     "pyproject.toml": """
@@ -132,7 +135,7 @@ class Federation(Deployment):
         super().__init__(folder, **arguments)
         write(folder / "app", APP)
 
-    def node(self, name, ledger=None, max_epsilon=EPSILON):
+    def node(self, name, ledger=None, max_epsilon=EPSILON, **how):
         """Start a SuperNode."""
         folder = self.folder / "nodes" / name
         folder.mkdir(parents=True)
@@ -141,7 +144,7 @@ class Federation(Deployment):
         node = Node(name, folder, SqliteLedger.create(path), config)
         if self.secure:
             self.register(name)
-        self.start_supernode(name, config)
+        self.start_supernode(name, config, **how)
         return node
 
     def start(self, name, **config):
@@ -282,7 +285,83 @@ def test_a_killed_server_and_a_killed_node_go_on_and_nobody_answers_twice(federa
     # Only what had not arrived was asked again.
     assert [node.asked(3) for node in nodes] == [False, True, True]
     assert set(before.items()) < set(replies(stored).items())
-    for node in nodes:  # every user was charged, once
+    assert_all_charged_once(nodes)
+
+
+@pytest.mark.parametrize("federation", [True], indirect=True)
+def test_a_cut_network_loses_what_comes_too_late_and_nobody_answers_twice(federation):
+    whole = federation.node("node-0")
+    wires = [federation.wire() for _ in range(3)]
+    cut = [federation.node(f"node-{number}", wire=wire) for number, wire in enumerate(wires, 1)]
+    _, long, swallowed = cut
+    for node in cut:
+        (node.folder / "wait-1").touch()
+    run = federation.start("first", num_nodes=4)
+    wait_for(lambda: all(node.asked(1) for node in cut))
+    for node, wire in zip(cut, wires, strict=True):
+        wire.cut(swallows=node is swallowed)
+        (node.folder / "wait-1").unlink()
+    wait_for(lambda: all(node.spent() for node in cut))  # they answer, and nobody hears
+    time.sleep(BRIEFLY)
+    wires[0].restore()
+    result = federation.result("first", run)
+    assert [outcome[1:] for outcome in answered(result)] == [(0, 0, 0), (2, 0, 0), (2, 0, 0)]
+    assert all(text[:8] == "error 5:" for step in result["steps"] for text in step["reasons"])
+    assert result["num_reports"] == 2 * USERS
+    lost = len(long.spent()) + len(swallowed.spent())
+    assert 0 < lost < 2 * USERS  # the second question has never reached them
+
+    # Flower (1.41) takes a TLS handshake that nobody answers for a refusal: that SuperNode
+    # gives up, its process stays, and does nothing any more.
+    wait_for(lambda: "SSL/TLS handshake error" in federation.log(swallowed.name))
+    for wire in wires[1:]:
+        wire.restore()
+    federation.kill(swallowed.name)
+    federation.start_supernode(swallowed.name, swallowed.node_config)
+    result = federation.result("second", federation.start("second", num_nodes=4))
+    assert result["num_reports"] == 2 * USERS - lost
+    assert_all_charged_once([whole, *cut])
+
+
+def test_a_clock_that_jumps_ahead_and_back_gives_nobody_a_new_budget(federation, tmp_path):
+    clock = Clock(tmp_path)
+    right, wrong = federation.node("right"), federation.node("wrong", environment=clock.environment)
+    (wrong.folder / "wait-2").touch()
+    run = federation.start("first", num_nodes=2)
+    wait_for(lambda: wrong.asked(2))
+    clock.set(days=400)
+    (wrong.folder / "wait-2").unlink()
+    result = federation.result("first", run)
+
+    # What a SuperNode signs says when, and the SuperLink does not believe it: it ends.
+    assert [outcome[1:] for outcome in answered(result)] == [(0, 0, 0), (0, 0, 0), (1, 0, 0)]
+    assert next(iter(result["steps"][2]["reasons"]))[:8] == "error 5:"
+    wait_for(lambda: len(wrong.spent()) == USERS)  # its client has answered, and paid
+
+    # Retention goes by the date, and neither the date nor retention is about budgets.
+    def forgotten(days):
+        path = wrong.folder / "ledger.db"
+        return clock.run("ldp-flower", "ledger", "forget", path, "--days", str(days))
+
+    assert forgotten(90) == "1 reply deleted.\n"  # of today, to a clock that is ahead
+    clock.set(days=-400)
+    assert forgotten(90) == "0 replies deleted.\n"
+    clock.set(days=0)
+    assert forgotten(0.001) == "0 replies deleted.\n"  # the other is from the future
+    assert forgotten(0) == "1 reply deleted.\n"
+    assert wrong.spent() == {f"wrong-{i}": Cost(EPSILON) for i in range(USERS)}
+
+    federation.kill("wrong")  # its client still waits for it
+    federation.start_supernode("wrong", wrong.node_config, environment=clock.environment)
+    run = federation.start("second", num_nodes=2)
+    wait_for(lambda: federation.status(run).startswith("finished"), pause=2)
+    assert federation.status(run) == "finished:failed"
+    assert errors(tmp_path / "second.db") == [SPENT, SPENT]
+    assert_all_charged_once([right, wrong])
+
+
+def assert_all_charged_once(nodes):
+    for node in nodes:
         charged = [user for _, user, *_ in node.ledger.book()]
         assert len(charged) == len(set(charged)) == USERS
 
@@ -307,8 +386,7 @@ def test_two_runs_at_once_do_not_get_more_than_one(federation, tmp_path):
     # Whoever comes second is refused; a run that is left with too few says so and stops.
     statuses = [federation.status(run) for run in runs.values()]
     assert "finished:completed" in statuses
-    spent = "error 102: The privacy budget of the addressed users is spent."
-    assert {text for name in runs for text in errors(tmp_path / f"{name}.db")} <= {spent}
+    assert {text for name in runs for text in errors(tmp_path / f"{name}.db")} <= {SPENT}
     charged = [user for node in nodes for _, user, *_ in node.ledger.book()]
     assert len(charged) == len(set(charged))
     assert all(set(node.spent().values()) == {Cost(EPSILON)} for node in nodes)

@@ -6,7 +6,6 @@ the usual tests: ``pytest -m faults``.
 
 import json
 import sqlite3
-import subprocess
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -177,9 +176,6 @@ def test_no_killed_node_replies_unpaid_or_spends_twice(tmp_path):
         for name, path in ledgers.items():
             SqliteLedger.create(path)
             (tmp_path / "calls" / name).mkdir(parents=True)
-            key = tmp_path / name
-            key.unlink(missing_ok=True)
-            subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", key])
             federation.register(name)
             start(name)
         run = federation.submit(

@@ -1,5 +1,6 @@
 import os
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -176,6 +177,23 @@ def test_the_book_has_every_charge_and_every_renewal(tmp_path):
     # What was answered is not answered anew: the same query still has its answer.
     assert ledger.reply("q1") == b"reply"
     assert not ledger.commit(entry, np.array(["a", "b"]), Cost(1.0), POLICY)
+
+
+def test_dates_decide_what_is_kept_and_never_what_may_be_spent(tmp_path):
+    path, user = tmp_path / "ledger.db", np.array(["a"])
+    ledger = SqliteLedger.create(path)
+    for name, date in (("q1", "-400 days"), ("q2", "+400 days"), ("q3", "+0 days")):
+        assert ledger.commit(Entry(name, b"reply"), user, Cost(0.5), POLICY)
+        with closing(sqlite3.connect(path)) as connection:  # as a clock that is wrong dates it
+            connection.execute(
+                "UPDATE reply SET created = datetime('now', ?) WHERE digest = ?", (date, name)
+            )
+            connection.commit()
+    assert ledger.forget_replies(days=90) == 1
+    assert [ledger.reply(name) for name in ("q1", "q2", "q3")] == [b"", b"reply", b"reply"]
+    assert ledger.forget_replies(days=0) == 2  # all, the future one too
+    assert ledger.spent() == {"a": Cost(1.5)}
+    assert not ledger.affordable(user, ONE, POLICY).any()
 
 
 def test_what_is_left_of_a_plan_is_paid_anew_after_a_renewal(tmp_path):

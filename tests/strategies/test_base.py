@@ -414,6 +414,46 @@ def test_an_impossible_census_is_rejected(users):
     assert result.steps[0].rejected == 1 and result.num_users == 500
 
 
+def test_a_node_may_claim_as_many_users_as_the_server_believes():
+    everyone, _ = make_users(600)
+    uneven = [everyone.take(np.arange(low, high)) for low, high in ((0, 250), (250, 600))]
+
+    def mean(**arguments):
+        app = LdpClientApp(lambda context: uneven[context.node_config["partition-id"]])
+        return Mean().start(InProcessGrid(app, 2), num_nodes=2, timeout=1, **arguments)
+
+    assert mean(max_users_per_node=350).num_users == 600
+    result = mean(max_users_per_node=349)
+    assert result.num_users == 250
+    assert result.steps[0].rejected == 1
+    assert "1 answers of nodes were left out" in repr(result)
+    for wrong in (0, 1 << 25, 10.5):
+        with pytest.raises(ValueError, match="Expected an integer 1 <= max_users_per_node"):
+            mean(max_users_per_node=wrong)
+
+
+def test_whoever_joins_later_is_asked_by_a_later_run():
+    users, _ = make_users(4000)
+    policy = PrivacyPolicy(Mean.randomizer.epsilon)
+
+    class Filling(Grid):
+        present = 5
+
+        def get_node_ids(self):
+            return list(self.contexts)[: self.present]
+
+    grid = Filling(users, 8, seed=1, policy=policy)
+    first = Mean().start(grid, timeout=1, num_nodes=5, seed=1)
+    assert first.num_users == first.num_reports == 2500
+    grid.present = 8
+    second = Mean().start(grid, timeout=1, num_nodes=8, seed=2)
+    # Those who have answered the first run have nothing left, and say so.
+    assert (second.num_users, second.num_reports) == (4000, 1500)
+    assert second.steps[1].reasons == {
+        "error 102: The privacy budget of the addressed users is spent.": 5
+    }
+
+
 def test_a_node_cannot_claim_the_keys_of_another():
     everyone, _ = make_users(1000)
 
