@@ -1,10 +1,13 @@
-"""Local selectors: which features matter most to the targets of one user."""
+"""Local selectors: which features matter most to the targets of one user.
+
+scikit-learn is imported where it is used: that takes as long as a hundred messages in
+Flower's engine, each of whose processes would pay it.
+"""
 
 import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from sklearn.linear_model import Lasso, LinearRegression, orthogonal_mp
 
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
@@ -63,12 +66,23 @@ def _lasso(x: Floats, y: Floats, params: Params) -> Floats:
     The penalty is ``params["penalty"]`` times the universal ``sqrt(2 log d / m)`` times
     the root mean square of the targets.
     """
+    from sklearn.linear_model import lasso_path
+
     scale = math.sqrt(2 * math.log(max(x.shape[1], 2)) / len(y)) * math.sqrt(np.mean(y**2))
     penalty = params["penalty"] * scale
     if penalty == 0:
         return np.zeros(x.shape[1])
-    model = Lasso(alpha=penalty, fit_intercept=False, precompute=False, max_iter=1000, tol=1e-4)
-    return np.asarray(model.fit(x, y).coef_)
+    # What scikit-learn's Lasso calls; checking its arguments would take as long as the fit.
+    _, coefficients, _ = lasso_path(
+        np.asfortranarray(x),
+        y,
+        alphas=[penalty],
+        precompute=False,
+        max_iter=1000,
+        tol=1e-4,
+        check_input=False,
+    )
+    return np.asarray(coefficients[:, 0])
 
 
 def _post_lasso(x: Floats, y: Floats, params: Params) -> Floats:
@@ -76,6 +90,8 @@ def _post_lasso(x: Floats, y: Floats, params: Params) -> Floats:
 
     Shape (users, ``set_size``); ``params`` as for ``lasso_features``.
     """
+    from sklearn.linear_model import LinearRegression
+
     shrunken = _lasso(x, y, params)
     support = np.argsort(-np.abs(shrunken), kind="stable")[: max(1, len(y) // 2)]
     support = support[shrunken[support] != 0]
@@ -88,6 +104,8 @@ def _post_lasso(x: Floats, y: Floats, params: Params) -> Floats:
 
 def _pursuit(x: Floats, y: Floats, params: Params) -> Floats:
     """Return the first features of orthogonal matching pursuit, shape (users, ``set_size``)."""
+    from sklearn.linear_model import orthogonal_mp
+
     size = min(int(params["set_size"]), *x.shape)
     return np.asarray(orthogonal_mp(x, y, n_nonzero_coefs=size))
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_fraction, check_integer
@@ -195,6 +194,8 @@ class PrefixTree(LocalHashing):
         check_fraction("false_alarm", false_alarm)
         if reports.shape != coins.shape:
             raise ValueError(f"Expected {len(coins)} reports, one per coin, got {reports.shape}.")
+        from scipy.stats import binom  # slow to import, and clients never come here
+
         levels = self._levels(coins)
         survivors, support, num_users, length = np.zeros(1, np.uint64), np.zeros(1, np.int64), 0, 0
         for level, next_length in enumerate(self.lengths):
