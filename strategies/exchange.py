@@ -25,7 +25,7 @@ from .store import Reply, RunStore
 
 logger = logging.getLogger("flwr")
 
-_PAUSES = 20  # times as long as asking for replies takes, while some come
+_PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,10 @@ class Exchange:
             if time.monotonic() - told > 10:
                 told = time.monotonic()
                 logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
-            pause = 1.5 * pause if len(waiting) == before else max(_PAUSES * took, 0.05)
-            pause = min(pause, 0.5)
             time.sleep(min(pause, remaining))
+            pause = min(1.5 * pause, 0.5)
+            if len(waiting) < before:
+                pause = min(pause, max(_PAUSES * took, 0.05))
 
     def receive(self, step: int, replies: Iterable[tuple[int, Message]]) -> None:
         """Store the replies of nodes."""

@@ -1,9 +1,9 @@
 """The bare echo app: what Flower's engine takes for messages that nobody does anything with."""
 
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
-import numpy as np
 
 app = ClientApp()
 
