@@ -196,7 +196,9 @@ class Node:
         if not len(slots):
             raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")
         accounts = self.accounts[slots]
-        digest = query.digest(self.keys.group, self.keys.first, *accounts, *about)
+        # Slots, which are the accounts of a simulation, follow from the keys and the query.
+        names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
+        digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         while True:
             able = slots[self.ledger.affordable(accounts, cost, policy)]
             # Looked up second: if another process's answer to this very query took the last

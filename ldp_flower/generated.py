@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from .users import Users, share
 from .validation import check_integer
 
+#: Function from the indices of some users to these users.
+Generate = Callable[[NDArray[np.int64]], Users]
+
 
 @dataclass(frozen=True, eq=False)
 class GeneratedUsers:
@@ -40,7 +43,7 @@ class GeneratedUsers:
 
     num_users: int
     num_features: int
-    generate: Callable[[NDArray[np.int64]], Users]
+    generate: Generate
     first: int | None = None
 
     ids = None

@@ -6,6 +6,7 @@ can cut users into cohorts of exact sizes by naming two hash values, and both ca
 generate a user's public coin.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ Slots = NDArray[np.int64]
 HASH_END = 1 << 63
 
 _COHORT, _COIN, _PRIVATE = 1, 2, 3
+_RUN = 1 << 15  # users that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,24 @@ class NodeKeys:
 
     def hashes(self, salt: int) -> Words:
         """Return the position of every user in [0, HASH_END), for cutting cohorts."""
-        return self._derive(salt, _COHORT, 0, np.arange(self.count)) >> np.uint64(1)
+        hashes = np.empty(self.count, np.uint64)
+        for start, run in self._runs(salt):
+            hashes[start : start + len(run)] = run
+        return hashes
 
     def addressed(self, salt: int, low: int, high: int) -> Slots:
         """Return the slots of the users whose hash lies in ``[low, high)``."""
-        hashes = self.hashes(salt)
-        return np.flatnonzero((hashes >= np.uint64(low)) & (hashes < np.uint64(high)))
+        found = [np.empty(0, np.int64)]
+        for start, run in self._runs(salt):
+            inside = (run >= np.uint64(low)) & (run < np.uint64(high))
+            found.append(start + np.flatnonzero(inside))
+        return np.concatenate(found)
+
+    def _runs(self, salt: int) -> Iterator[tuple[int, Words]]:
+        """Yield first slots and hashes of runs of users that stay in the cache."""
+        for start in range(0, self.count, _RUN):
+            slots = np.arange(start, min(start + _RUN, self.count))
+            yield start, self._derive(salt, _COHORT, 0, slots) >> np.uint64(1)
 
     def coins(self, salt: int, step: int, slots: Slots) -> Words:
         """Return the users' public coins for one step."""

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -107,30 +108,35 @@ class StateLedger(Ledger):
 
     def __init__(self, state: RecordDict, num_users: int, name: str = "ldp") -> None:
         self._state = state
+        self._num_users = num_users
         self._spent_name, self._replies_name = f"{name}-spent", f"{name}-replies"
         self._plans_name = f"{name}-plans"
-        if self._spent_name not in state:
-            state[self._spent_name] = ArrayRecord([np.zeros((2, num_users))])
-            state[self._replies_name] = ConfigRecord()
-            state[self._plans_name] = ConfigRecord()
 
+    @cached_property
     def _spent(self) -> NDArray[np.float64]:
+        """What is spent, read once: a ledger lives as long as one message is answered."""
+        if self._spent_name not in self._state:
+            return np.zeros((2, self._num_users))
         (spent,) = self._state.array_records[self._spent_name].to_numpy_ndarrays()
         return spent
 
-    def _used(self, cost: Cost) -> NDArray[np.int64]:
-        nothing = np.zeros(self._spent().shape[1], np.int64)
-        plans = self._state.config_records[self._plans_name]
-        return nothing if cost.plan is None else np.array(plans.get(cost.plan, nothing), np.int64)
+    def _config(self, name: str) -> ConfigRecord:
+        """Return a record of the state, empty in the first message."""
+        return self._state.config_records.get(name, ConfigRecord())
+
+    def _used(self, accounts: Accounts, cost: Cost) -> NDArray[np.int64]:
+        if cost.plan is None or cost.plan not in (plans := self._config(self._plans_name)):
+            return np.zeros(len(accounts), np.int64)
+        return np.array(plans[cost.plan], np.int64)[accounts]
 
     def reply(self, digest: str) -> bytes | None:
         """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
-        reply = self._state.config_records[self._replies_name].get(digest)
+        reply = self._config(self._replies_name).get(digest)
         return reply if isinstance(reply, bytes) else None
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
-        return _affordable(self._spent()[:, accounts], self._used(cost)[accounts], cost, policy)
+        return _affordable(self._spent[:, accounts], self._used(accounts, cost), cost, policy)
 
     def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply."""
@@ -139,14 +145,19 @@ class StateLedger(Ledger):
             or not self.affordable(accounts, cost, policy).all()
         ):
             return False
-        spent, used = self._spent(), self._used(cost)
-        paying = accounts[used[accounts] == 0]
-        spent[:, paying] += np.array([[cost.epsilon], [cost.delta]])
-        self._state[self._spent_name] = ArrayRecord([spent])
+        used = self._used(accounts, cost)
+        paying = accounts[used == 0]
+        self._spent[:, paying] += np.array([[cost.epsilon], [cost.delta]])
+        self._state[self._spent_name] = ArrayRecord([self._spent])
         if cost.plan is not None:
-            used[accounts] += 1
-            self._state.config_records[self._plans_name][cost.plan] = used.tolist()
-        self._state.config_records[self._replies_name][entry.digest] = entry.reply
+            every = self._used(np.arange(self._num_users), cost)
+            every[accounts] += 1
+            plans = self._config(self._plans_name)
+            plans[cost.plan] = every.tolist()
+            self._state[self._plans_name] = plans
+        replies = self._config(self._replies_name)
+        replies[entry.digest] = entry.reply
+        self._state[self._replies_name] = replies
         return True
 
 

@@ -44,6 +44,14 @@ def _mix(words: Words) -> Words:
     return words
 
 
+def _mixed(word: int) -> int:
+    """Return :func:`_mix` of one number, taken modulo 2**64."""
+    word &= _MASK
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & _MASK
+    return word ^ word >> 31
+
+
 def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     """Hash integers (or arrays of them, broadcast together) to 64-bit states.
 
@@ -57,8 +65,12 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     ndarray of uint64
         An array of the broadcast shape (at least one-dimensional).
     """
-    state = np.zeros(1, np.uint64)
-    for part in parts:
+    leading = 0  # what numbers before the first array come to, without the cost of arrays
+    numbers = next((i for i, part in enumerate(parts) if not isinstance(part, int)), len(parts))
+    for number in parts[:numbers]:
+        leading = _mixed(_mixed(leading + int(_GOLDEN)) ^ (int(number) & _MASK))
+    state = np.array([leading], np.uint64)
+    for part in parts[numbers:]:
         if isinstance(part, int):
             part = np.array([part & _MASK], np.uint64)
         state = _mix(_mix(state + _GOLDEN) ^ part.astype(np.uint64, copy=False))

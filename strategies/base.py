@@ -121,8 +121,7 @@ class LdpStrategy(Strategy, Generic[R]):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Hand what came back to the protocol."""
-        for reply in replies:
-            self._exchange.receive(server_round, reply.metadata.src_node_id, reply)
+        self._exchange.receive(server_round, [(r.metadata.src_node_id, r) for r in replies])
         ask = self._current_ask()
         answer, step = self._exchange.answer(server_round, ask, self._population)
         self._result.steps.append(step)

@@ -21,9 +21,11 @@ from ldp_flower.training import PUBLIC, census, with_query
 from .population import Cohort, Population
 from .result import PrivacySpent, Step
 from .roster import Facts, census_content, census_facts
-from .store import RunStore
+from .store import Reply, RunStore
 
 logger = logging.getLogger("flwr")
+
+_PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,12 @@ class Exchange:
         waiting = {i: node for i, node in zip(pushed, receivers, strict=True) if i is not None}
         end, pause, told = time.monotonic() + timeout, 0.05, time.monotonic()
         while waiting:
-            for reply in grid.pull_messages(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None:
-                    self.receive(step, node, reply)
+            asked, before = time.monotonic(), len(waiting)
+            replies = list(grid.pull_messages(list(waiting)))
+            # In Flower's engine whoever asks about thousands of messages keeps it from work.
+            took = time.monotonic() - asked
+            answered = [(waiting.pop(r.metadata.reply_to_message_id, None), r) for r in replies]
+            self.receive(step, [(node, r) for node, r in answered if node is not None])
             remaining = end - time.monotonic()
             if not waiting or remaining <= 0:
                 break
@@ -155,13 +159,18 @@ class Exchange:
                 logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
             time.sleep(min(pause, remaining))
             pause = min(1.5 * pause, 0.5)
+            if len(waiting) < before:
+                pause = min(pause, max(_PAUSES * took, 0.05))
 
-    def receive(self, step: int, node: int, reply: Message) -> None:
-        """Store one reply; what cannot be decoded is stored as empty, and rejected later."""
+    def receive(self, step: int, replies: Iterable[tuple[int, Message]]) -> None:
+        """Store the replies of nodes."""
+        self._store.add_replies(step, [self._read(step, node, reply) for node, reply in replies])
+
+    def _read(self, step: int, node: int, reply: Message) -> Reply:
+        """Decode one reply; what cannot be decoded is empty, and rejected later."""
         if reply.has_error():
             reason = f"{reply.error.reason}"[:200]
-            self._store.add_reply(step, node, None, f"error {reply.error.code}: {reason}")
-            return
+            return node, None, f"error {reply.error.code}: {reason}"
         try:
             if step == 0:
                 content = census_content(reply.content)
@@ -169,7 +178,7 @@ class Exchange:
                 content = self._report(step, node, reply.content).to_bytes()
         except (MessageError, KeyError, TypeError, ValueError, OverflowError):
             content = b""
-        self._store.add_reply(step, node, content, None)
+        return node, content, None
 
     def _report(self, step: int, node: int, content: RecordDict) -> Report:
         own = RecordDict({name: record for name, record in content.items() if name != PUBLIC})

@@ -46,8 +46,9 @@ class Population:
         order = np.argsort(whole, kind="stable")
         self._hashes = whole[order]
         # Of the users in order of their hashes: the position of the node, and the slot on it.
-        self._node = np.repeat(np.arange(len(nodes)), counts)[order]
-        self._slot = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])[order]
+        self._node = np.repeat(np.arange(len(nodes), dtype=np.int32), counts)[order]
+        slots = (np.arange(count, dtype=np.int32) for count in counts)
+        self._slot = np.concatenate([np.empty(0, np.int32), *slots])[order]
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -84,7 +85,7 @@ class Population:
         cuts = np.array([cohort.low, cohort.high], np.uint64)
         start, end = np.searchsorted(self._hashes, cuts)
         order = np.lexsort((self._slot[start:end], self._node[start:end]))
-        node, slot = self._node[start:end][order], self._slot[start:end][order]
+        node, slot = self._node[start:end][order], self._slot[start:end][order].astype(np.int64)
         edges = np.flatnonzero(np.diff(node, prepend=-1))
         names = list(self.nodes)
         parts = np.split(slot, edges[1:])

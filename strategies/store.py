@@ -2,10 +2,13 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+#: A node, and the report or the text of the error that came from it.
+Reply = tuple[int, bytes | None, str | None]
 
 
 class RunStore:
@@ -55,11 +58,11 @@ class RunStore:
         )
         return {int(node): (content, error) for node, content, error in rows}
 
-    def add_reply(self, step: int, node: int, content: bytes | None, error: str | None) -> None:
-        """Store a node's report or error as it arrives; the first report counts."""
+    def add_replies(self, step: int, replies: Iterable[Reply]) -> None:
+        """Store reports or errors as they arrive; the first report of a node counts."""
         with self._connection:
-            self._connection.execute(
+            self._connection.executemany(
                 "INSERT INTO reply VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE "
                 "SET content = excluded.content, error = excluded.error WHERE content IS NULL",
-                (step, str(node), content, error),
+                [(step, str(node), content, error) for node, content, error in replies],
             )

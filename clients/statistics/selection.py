@@ -1,4 +1,8 @@
-"""Local selectors: which features matter most to the targets of one user."""
+"""Local selectors: which features matter most to the targets of one user.
+
+scikit-learn is imported where it is used: that takes as long as a hundred messages in
+Flower's engine, each of whose processes would pay it.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -43,8 +47,7 @@ def _one_by_one(fit: Callable[[Floats, Floats, Params], Floats]) -> Callable[...
     """Return the statistic of the features with the largest coefficients of a local fit."""
 
     def selected(users: Users, arrays: Arrays, params: Params) -> Floats:
-        # A SuperNode starts a process for every message, and this import is a good part of
-        # its time: only such votes pay for it. Here, so that they do whatever the data are.
+        # Here, so that the time it takes does not depend on what any user holds.
         import sklearn.linear_model  # noqa: F401
 
         scores = np.zeros((len(users), users.num_features))
@@ -66,14 +69,23 @@ def _lasso(x: Floats, y: Floats, params: Params) -> Floats:
     The penalty is ``params["penalty"]`` times the universal ``sqrt(2 log d / m)`` times
     the root mean square of the targets.
     """
-    from sklearn.linear_model import Lasso
+    from sklearn.linear_model import lasso_path
 
     scale = math.sqrt(2 * math.log(max(x.shape[1], 2)) / len(y)) * math.sqrt(np.mean(y**2))
     penalty = params["penalty"] * scale
     if penalty == 0:
         return np.zeros(x.shape[1])
-    model = Lasso(alpha=penalty, fit_intercept=False, precompute=False, max_iter=1000, tol=1e-4)
-    return np.asarray(model.fit(x, y).coef_)
+    # What scikit-learn's Lasso calls; checking its arguments would take as long as the fit.
+    _, coefficients, _ = lasso_path(
+        np.asfortranarray(x),
+        y,
+        alphas=[penalty],
+        precompute=False,
+        max_iter=1000,
+        tol=1e-4,
+        check_input=False,
+    )
+    return np.asarray(coefficients[:, 0])
 
 
 def _post_lasso(x: Floats, y: Floats, params: Params) -> Floats:

@@ -24,6 +24,7 @@ def _cap_size(subset: int, agreements: int) -> int:
     return sum(math.comb(subset, k) for k in range(agreements, subset + 1))
 
 
+@lru_cache(maxsize=256)
 def _cap(epsilon: float, subset: int, agreements: int) -> tuple[TwoLevel, float]:
     """Choose between a cap and its complement, and the scale ``m`` that debiases it.
 

@@ -190,13 +190,12 @@ class PrefixTree(LocalHashing):
             If ``max_items`` or ``false_alarm`` is out of range or the numbers of reports
             and coins differ.
         """
-        # A server's; every process of a client would spend a third of a second on it.
-        from scipy.stats import binom
-
         check_integer("max_items", max_items, 1, _MAX_ITEMS)
         check_fraction("false_alarm", false_alarm)
         if reports.shape != coins.shape:
             raise ValueError(f"Expected {len(coins)} reports, one per coin, got {reports.shape}.")
+        from scipy.stats import binom  # slow to import, and clients never come here
+
         levels = self._levels(coins)
         survivors, support, num_users, length = np.zeros(1, np.uint64), np.zeros(1, np.int64), 0, 0
         for level, next_length in enumerate(self.lengths):

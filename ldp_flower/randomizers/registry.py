@@ -1,6 +1,7 @@
 """The closed registry: the only mechanisms that a message can name."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from .base import Randomizer
 from .codebook import Codebook
@@ -61,7 +62,21 @@ def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
         If the name is not in the registry or a parameter is missing, unknown, of
         the wrong type or outside its range.
     """
-    parameters = dict(config)
+    if all(isinstance(value, int | float | str) for value in config.values()):
+        return _kept(tuple((name, type(value), value) for name, value in config.items()))
+    return _built(dict(config))
+
+
+@lru_cache(maxsize=64)
+def _kept(config: tuple[tuple[str, type, object], ...]) -> Randomizer:
+    """Build a randomizer once: one message after the other brings the same, with its tables.
+
+    The types are part of what is looked up, since 1, 1.0 and True are equal.
+    """
+    return _built({name: value for name, _, value in config})
+
+
+def _built(parameters: dict[str, object]) -> Randomizer:
     if parameters.get("name") == Composed.__name__:
         del parameters["name"]
         return Composed(tuple(_single(part) for part in configs_of_parts(parameters)))

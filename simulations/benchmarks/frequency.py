@@ -1,6 +1,6 @@
 """Compare the frequency oracles with those of pure-ldp and multi-freq-ldpy.
 
-Run it as ``python simulations/benchmarks/frequency.py``. The other libraries live in
+``python -m simulations.benchmarks oracles``. The other libraries live in
 an environment of their own, which the first run creates, and run there in a process
 of their own on the same items: this file again, with ``--others``. For that reason
 everything but NumPy is imported where it is used.
@@ -311,29 +311,10 @@ def show(result: Row) -> None:
     console.print(table)
 
 
-def main() -> None:
-    """Read the command line and run either half."""
+if __name__ == "__main__":  # in the environment of the other libraries
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--users", type=int, default=100_000)
-    parser.add_argument("--domain", type=int, default=1_024)
-    parser.add_argument("--epsilon", type=float, default=2.0)
-    parser.add_argument("--output", type=Path, default=Path("results"))
-    parser.add_argument(
-        "--venv", type=Path, default=Path.home() / ".cache" / "ldp-flower" / "benchmark-venv"
-    )
-    parser.add_argument("--others", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--others", type=Path, required=True)
+    parser.add_argument("--domain", type=int, required=True)
+    parser.add_argument("--epsilon", type=float, required=True)
     options = parser.parse_args()
-    if options.others:
-        run_others(options.others, options.epsilon, options.domain)
-        return
-    python = environment(options.venv)
-    result = compare(python, options.users, options.domain, options.epsilon)
-    show(result)
-    options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "frequency.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"Wrote {path.absolute()}")
-
-
-if __name__ == "__main__":
-    main()
+    run_others(options.others, options.epsilon, options.domain)

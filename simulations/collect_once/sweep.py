@@ -5,15 +5,16 @@ are in the CSV already are not repeated, so it may be interrupted and continued.
 """
 
 import argparse
-import csv
 import itertools
+import os
 import time
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from ldp_flower.sweep import Sweep
 
 from .problems import PROBLEMS
 from .report import draw, show, write_markdown
@@ -32,40 +33,28 @@ class Task:
     num_users: int
     seed: int
 
-    def row(self) -> dict[str, Any]:
-        """Run it and return the row of the file."""
-        started = time.perf_counter()
-        error = PROBLEMS[self.problem].run(
-            self.num_users, self.seed, epsilon=self.epsilon, method=self.method
-        )
-        return asdict(self) | {"error": error, "seconds": time.perf_counter() - started}
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells a row of the file from others."""
+        return tuple(str(value) for value in astuple(self))
+
+    @property
+    def label(self) -> str:
+        """What to show while it runs."""
+        return f"{self.problem}, {self.method}, epsilon {self.epsilon:g}, n {self.num_users:,}"
+
+
+def run(task: Task) -> dict[str, Any]:
+    """Return the row of a run."""
+    started = time.perf_counter()
+    error = PROBLEMS[task.problem].run(
+        task.num_users, task.seed, epsilon=task.epsilon, method=task.method
+    )
+    return asdict(task) | {"error": error, "seconds": time.perf_counter() - started}
 
 
 KEY = [field.name for field in fields(Task)]
-
-
-def sweep(tasks: list[Task], path: Path) -> None:
-    """Run what the file lacks, and append every row as soon as it is known."""
-    done: set[tuple[Any, ...]] = set()
-    if path.exists():
-        done = set(pd.read_csv(path)[KEY].itertuples(index=False, name=None))
-    todo = [task for task in tasks if astuple(task) not in done]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn())
-    with (
-        Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as progress,
-        path.open("a", newline="") as file,
-    ):
-        bar = progress.add_task("runs", total=len(tasks), completed=len(tasks) - len(todo))
-        writer = csv.DictWriter(file, [*KEY, "error", "seconds"])
-        if not done:
-            writer.writeheader()
-        for task in todo:
-            named = f"{task.problem}, {task.method}, epsilon {task.epsilon:g}, n {task.num_users:,}"
-            progress.update(bar, description=named)
-            writer.writerow(task.row())
-            file.flush()
-            progress.update(bar, advance=1)
+sweep = Sweep(KEY, [*KEY, "error", "seconds"], run)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -80,8 +69,11 @@ def main(arguments: list[str] | None = None) -> None:
     add("--seeds", type=int, default=4, help="data sets a setting")
     add("--first-seed", type=int, default=0)
     add("--max-users", type=int, default=None, help="leave larger settings out")
+    add("--processes", type=int, default=os.cpu_count() or 1)
     add("--output", type=Path, default=Path("results/collect_once"))
     options = parser.parse_args(arguments)
+    # One thread each: workers inherit it, and read it before their linear algebra loads.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Seed by seed, so that whatever is done when it is interrupted covers all settings.
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     tasks = [
@@ -92,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
         for method, epsilon in itertools.product(options.methods, options.epsilons)
     ]
     path = options.output / "runs.csv"
-    sweep(tasks, path)
+    sweep(tasks, path, options.processes)
     runs = pd.read_csv(path)
     show(runs)
     write_markdown(runs, options.output / "table.md")

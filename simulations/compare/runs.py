@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..resumable import Sweep
+from ldp_flower.sweep import Sweep
+
 from . import problems
 from .methods import METHODS
 from .problems import Problem

@@ -20,8 +20,8 @@ from ldp_flower.strategies import (
     PrivateFrankWolfe,
     TwoStageRegression,
 )
+from ldp_flower.sweep import Sweep, Task, key_columns
 
-from ..resumable import Sweep, Task, key_columns
 from .data import NOISE, coefficients, silos, table
 from .printed import printed_transfer
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ldp_flower.sweep import Sweep, Task, key_columns
+
 from ..baselines.ldpprox import LdpProx
-from ..resumable import Sweep, Task, key_columns
 from .user_level import methods
 from .user_level.methods import Estimate, Method
 from .user_level.population import Population, Setting

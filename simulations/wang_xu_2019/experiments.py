@@ -13,8 +13,8 @@ from ldp_flower import Users, simulate
 from ldp_flower.iht import iht, objective
 from ldp_flower.strategies import DpIht, LabelLdpIht
 from ldp_flower.strategies.result import LinearResult
+from ldp_flower.sweep import Sweep, Task, key_columns
 
-from ..resumable import Sweep, Task, key_columns
 from . import printed
 from .data import covertype, labelled
 

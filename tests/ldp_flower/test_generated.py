@@ -1,5 +1,7 @@
 """Generated users are the users that they stand for."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,53 @@ def test_a_run_on_generated_users_is_the_run_on_the_users_themselves(num_nodes):
     users = simulate(strategy, generate(np.arange(2500)), seed=3, num_nodes=num_nodes)
     assert lazy.coef[1] > 1
     np.testing.assert_array_equal(lazy.coef, users.coef)
+
+
+@pytest.mark.parametrize("chunk", [64, 1000])
+def test_the_estimate_does_not_depend_on_how_many_are_generated_at_once(monkeypatch, chunk):
+    strategy = LdpIht(DIM, sparsity=1, epsilon=4.0, samples_per_user=ROWS, radius=3.0)
+    largest = []
+
+    def generating(indices):
+        largest.append(len(indices))
+        return generate(indices)
+
+    expected = simulate(strategy, generate, num_users=2500, seed=3)
+    monkeypatch.setattr("ldp_flower.clients.respond.CHUNK", chunk)
+    result = simulate(strategy, generating, num_users=2500, seed=3)
+    assert max(largest) <= chunk < 1024
+    np.testing.assert_allclose(result.coef, expected.coef, rtol=0, atol=1e-12)
+    by_array = simulate(strategy, generate(np.arange(2500)), seed=3)
+    np.testing.assert_array_equal(by_array.coef, expected.coef)
+
+
+def test_num_users_belongs_to_a_callable():
+    strategy = LdpIht(DIM, sparsity=1, epsilon=4.0)
+    with pytest.raises(ValueError, match="Expected num_users with users that a callable"):
+        simulate(strategy, generate)
+    with pytest.raises(ValueError, match="Expected num_users with a callable only, got 9"):
+        simulate(strategy, generate(np.arange(9)), num_users=9)
+
+
+def test_memory_does_not_grow_with_the_data():
+    """The features of a hundred thousand users would take 51 MB."""
+
+    def many(indices):
+        return Users(
+            KeyedRandom(derive(7, indices)).normals((len(indices), 64)),
+            np.zeros(len(indices)),
+            np.arange(len(indices) + 1),
+        )
+
+    strategy = LdpIht(64, sparsity=1, epsilon=4.0)
+    simulate(strategy, many, num_users=1000, seed=3)  # caches and imports
+    tracemalloc.start()
+    try:
+        simulate(strategy, many, num_users=100_000, seed=3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 15e6
 
 
 def test_only_the_users_that_are_asked_are_generated():

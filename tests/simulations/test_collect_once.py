@@ -1,6 +1,7 @@
 """The sweep of the protocols that collect once, and the studies of real data."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +49,11 @@ def test_the_sweep_goes_on_where_it_was_interrupted(tmp_path, capsys, monkeypatc
     from simulations.collect_once import sweep
 
     common = ["--max-users", "3000", "--output", str(tmp_path), "--epsilons", "2"]
+    common += ["--processes", "1"]
     sweep.main(["--problems", "kernel", "--seeds", "1", *common])
     first = (tmp_path / "runs.csv").read_text()
     ran = []
-    monkeypatch.setattr(sweep.Task, "row", lambda task: ran.append(task) or RuntimeError)
+    monkeypatch.setattr(sweep, "sweep", replace(sweep.sweep, run=ran.append))
     sweep.main(["--problems", "kernel", "--seeds", "1", *common])
     assert not ran and (tmp_path / "runs.csv").read_text() == first
     runs = pd.read_csv(tmp_path / "runs.csv")

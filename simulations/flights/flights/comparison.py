@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from ldp_flower.strategies import LinearResult
+from ldp_flower.sweep import sweep
 
 from . import baselines
 from .data import judged, training_users
 from .design import COLUMNS, Floats, minutes
 from .protocols import Fit, fits
 
-Sweep = dict[str, dict[float, list[float]]]  # R2 of the runs by protocol and epsilon
+Scores = dict[str, dict[float, list[float]]]  # R2 of the runs by protocol and epsilon
 
 
 @dataclass(frozen=True)
@@ -82,22 +83,34 @@ def _private(method: str, result: LinearResult, seconds: float, seed: int, num_u
     )
 
 
-def sweep(
-    protocols: Mapping[str, Fit], epsilons: list[float], num_seeds: int, num_users: int
-) -> Sweep:
+def repeat(
+    protocols: Mapping[str, Fit],
+    epsilons: list[float],
+    num_seeds: int,
+    num_users: int,
+    sparsity: int,
+    path: Path,
+) -> Scores:
     """Repeat the protocols in process; a seed decides split, cohorts and all noise."""
-    found: Sweep = {name: {epsilon: [] for epsilon in epsilons} for name in protocols}
-    for seed in range(num_seeds):
-        everyone = training_users(seed, num_users)
-        for epsilon in epsilons:
-            for name, fit in protocols.items():
-                score = r2(fit(everyone, epsilon, seed).coef, seed, num_users)
-                found[name][epsilon].append(score)
-                print(f"{name}, epsilon {epsilon:g}, seed {seed}: R2 {score:.3f}", flush=True)
+
+    def run(
+        method: str, epsilon: float, num_users: int, sparsity: int, seed: int
+    ) -> dict[str, float]:
+        coef = protocols[method](training_users(seed, num_users), epsilon, seed).coef
+        score = r2(coef, seed, num_users)
+        print(f"{method}, epsilon {epsilon:g}, seed {seed}: R2 {score:.3f}", flush=True)
+        return {"r2": score}
+
+    found: Scores = {name: {epsilon: [] for epsilon in epsilons} for name in protocols}
+    if num_seeds and protocols and epsilons:
+        of_run = {"num_users": [num_users], "sparsity": [sparsity]}
+        grid = {"method": list(protocols), "epsilon": epsilons, **of_run}
+        for row in sweep(run, grid, seeds=num_seeds, path=path):
+            found[row["method"]][float(row["epsilon"])].append(float(row["r2"]))
     return found
 
 
-def show(rows: list[Row], swept: Sweep) -> None:
+def show(rows: list[Row], swept: Scores) -> None:
     """Print the tables."""
     console = Console(width=110)
     table = Table(title=f"Arrival delay, {len(COLUMNS)} features, held-out aircraft")
@@ -145,7 +158,7 @@ def compare(
 
     rows = table_rows(result, seconds, sparsity, seed, num_users)
     protocols = {name: fit for name, fit in fits(sparsity).items() if name in methods}
-    swept = sweep(protocols, epsilons, num_seeds, num_users)
+    swept = repeat(protocols, epsilons, num_seeds, num_users, sparsity, output / "repetitions.csv")
     show(rows, swept)
     x, arrivals = judged(seed, num_users)
     draw(result, rows, swept, minutes(x @ result.coef), arrivals, output / "flights.png")

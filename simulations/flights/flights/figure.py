@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 if TYPE_CHECKING:
-    from .comparison import Row, Sweep
+    from .comparison import Row, Scores
 
 _INK, _PRIVATE, _PLAIN = "#22313f", "#0b7a75", "#b0532c"
 _COLOURS = {"LDP-IHT": _PRIVATE, "SparseRegression": "#6b4c9a"}
@@ -23,7 +23,7 @@ _COLOURS = {"LDP-IHT": _PRIVATE, "SparseRegression": "#6b4c9a"}
 def draw(
     result: LinearResult,
     rows: "list[Row]",
-    swept: "Sweep",
+    swept: "Scores",
     predicted: Floats,
     actual: Floats,
     path: Path,
@@ -39,7 +39,7 @@ def draw(
     plt.close(figure)
 
 
-def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "Sweep") -> None:
+def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "Scores") -> None:
     ours = rows[0]
     lowest = -0.05
     plain = [row for row in rows if row.epsilon is None]

@@ -1,11 +1,9 @@
 """Measure SparseMean and SparseRegression for classes on synthetic data.
 
-Run it as ``python simulations/benchmarks/sparse.py [means|classes]``. It prints the tables of
-docs/sparse-mean.md and docs/sparse-regression.md. Mechanisms are the fast, inexact ones,
-whose variance is that of the exact ones within 2 % up to epsilon 4.
+They are the tables of docs/sparse-mean.md and docs/sparse-regression.md. Mechanisms are the
+fast, inexact ones, whose variance is that of the exact ones within 2 % up to epsilon 4.
 """
 
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -120,10 +118,3 @@ def measure_classes() -> None:
     settings += [(400, 100, 256, 2.0, 2.0, "normal"), (2000, 100, 256, 2.0, 1.0, "normal")]
     settings += [(2000, 100, 64, 1.0, 1.0, "normal"), (800, 30, 64, 4.0, 1.0, "normal")]
     print_rows(class_errors, settings)
-
-
-MEASURES = {"means": measure_means, "classes": measure_classes}
-
-if __name__ == "__main__":
-    for chosen in sys.argv[1:] or MEASURES:
-        MEASURES[chosen]()

@@ -1,11 +1,9 @@
 """Measure the user-level mean and the two- and multi-round regressions on synthetic data.
 
-Run it as ``python simulations/benchmarks/user_level.py [steps|regressions|means]``. It prints
-the tables of docs/user-level-mean.md and docs/paper-regressions.md. Mechanisms are the
-fast, inexact ones, whose variance is that of the exact ones within 2 % up to epsilon 4.
+They are the tables of docs/user-level-mean.md and docs/paper-regressions.md. Mechanisms are
+the fast, inexact ones, whose variance is that of the exact ones within 2 % up to epsilon 4.
 """
 
-import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -127,10 +125,3 @@ def measure_means() -> None:
             cells = [f"{r:.4f} ({s:.2f})" for r, s in zip(rms, z, strict=False)]
             row = (num_users, dim, epsilon, *cells, f"{rms[-1]:.4f}")
             print(f"| {' | '.join(map(str, row))} |", flush=True)
-
-
-MEASURES = {"steps": measure_steps, "regressions": measure_regressions, "means": measure_means}
-
-if __name__ == "__main__":
-    for chosen in sys.argv[1:] or MEASURES:
-        MEASURES[chosen]()

@@ -1,7 +1,6 @@
 """Measure what HeavyHitters finds: on Zipf-distributed items, and where aircraft fly.
 
-Run it as ``python simulations/benchmarks/heavy_hitters.py`` (some minutes). It prints
-the tables of docs/heavy-hitters.md. ``pip install -e ".[sim]"`` brings the flights.
+They are the tables of docs/heavy-hitters.md. ``pip install -e ".[sim]"`` brings the flights.
 """
 
 import importlib.util
@@ -133,9 +132,3 @@ def measure_flights() -> None:
             cells = " | ".join(f"{value:.2f}" for value in np.mean(rows, axis=0))
             kind = "strings" if hashed else "numbers"
             print(f"| {kind} | {set_size} | {epsilon:g} | {cells} | {mechanism} |", flush=True)
-
-
-if __name__ == "__main__":
-    measure_flights()
-    measure_distribution()
-    measure_zipf()

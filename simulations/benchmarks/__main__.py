@@ -1,0 +1,132 @@
+"""Measure how fast everything is, and what it takes of memory; print, store and draw it.
+
+Run it from the repository's root as ``python -m simulations.benchmarks``. Every measurement
+has a process of its own; what is in the CSV already is not measured again, so it may be
+interrupted and continued.
+"""
+
+import json
+import os
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from . import frequency
+from .cells import KEY, Cell, sweep
+from .report import draw, show, slopes
+from .workloads import WORKLOADS
+
+
+class Part(StrEnum):
+    """What can be measured."""
+
+    PROTOCOLS = "protocols"
+    SCALING = "scaling"
+    VARIATES = "variates"
+    ENGINE = "engine"
+    ORACLES = "oracles"
+
+
+_QUICK = {"LdpIht": 5_000, "SparseRegression": 40, "HeavyHitters": 5_000}
+
+
+def protocols(quick: bool) -> list[Cell]:
+    """Return every protocol in process."""
+    sizes = {name: work.users for name, work in WORKLOADS.items()}
+    cells = []
+    for name, users in (_QUICK if quick else sizes).items():
+        work = WORKLOADS[name]
+        cells.append(Cell("generated", name, users, work.dim, work.rows))
+        if name == "SparseRegression":
+            cells.append(replace(cells[-1], place="arrays"))
+    return cells
+
+
+def scaling(quick: bool) -> list[Cell]:
+    """Return cells that differ in users, features or records alone."""
+    iht, regression = Cell("generated", "LdpIht", 20_000, 256), WORKLOADS["SparseRegression"]
+    many = Cell("generated", "SparseRegression", 400, 64, regression.rows)
+    if quick:
+        return [replace(iht, users=users) for users in (2_000, 4_000)]
+    mean = Cell("generated", "UserLevelMean", 10_000, 64, 10)
+    counts = (10_000, 31_623, 100_000, 316_228, 1_000_000)
+    return [
+        *(replace(iht, users=users) for users in counts),
+        *(replace(mean, users=users) for users in (1_000, 3_162, 10_000, 31_623)),
+        *(replace(iht, users=100_000, dim=dim) for dim in (64, 128, 256, 512, 1024)),
+        *(replace(many, dim=dim) for dim in (32, 64, 128, 256, 512)),
+        *(replace(many, rows=rows) for rows in (25, 50, 100, 200, 400)),
+    ]
+
+
+def engine(quick: bool) -> list[Cell]:
+    """Return the engine with one user a node, and with many, and beside it one process."""
+    if quick:
+        return [Cell("engine", "LdpIht", 40, 64, nodes=40, rounds=1)]
+    alone = [Cell("engine", "LdpIht", nodes, 256, nodes=nodes) for nodes in (200, 2_000)]
+    shared = [
+        Cell("engine", "LdpIht", 10 * users, 256, nodes=10)
+        for users in (100, 1_000, 10_000, 100_000)
+    ]
+    each = [
+        Cell("engine", name, 200, work.dim, work.rows, nodes=200, rounds=1)
+        for name, work in WORKLOADS.items()
+        if name != "LdpIht"
+    ]
+    return alone + shared + each
+
+
+def variates(quick: bool) -> list[Cell]:
+    """Return the randomizers alone."""
+    from .variates import MECHANISMS
+
+    users = 20_000 if quick else 200_000
+    return [Cell("variates", name, users, 256) for name in MECHANISMS]
+
+
+_CELLS = {
+    Part.PROTOCOLS: protocols,
+    Part.SCALING: scaling,
+    Part.VARIATES: variates,
+    Part.ENGINE: engine,
+}
+
+
+def main(
+    parts: Annotated[list[Part] | None, typer.Argument(help="by default all")] = None,
+    quick: Annotated[bool, typer.Option(help="small sizes, about a minute")] = False,
+    output: Annotated[Path, typer.Option(help="folder of the results")] = Path(
+        "results/benchmarks"
+    ),
+    venv: Annotated[Path, typer.Option(help="environment of other libraries")] = Path(
+        "~/.cache/ldp-flower/benchmark-venv"
+    ),
+) -> None:
+    """Measure, print, store and draw."""
+    # One thread each: a protocol uses one core, and so does what it is compared with.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    wanted = parts or [part for part in Part if not (quick and part is Part.ORACLES)]
+    cells = [cell for part in wanted if part in _CELLS for cell in _CELLS[part](quick)]
+    path = output / ("quick.csv" if quick else "runs.csv")
+    output.mkdir(parents=True, exist_ok=True)
+    if cells:
+        sweep(list(dict.fromkeys(cells)), path, 1)
+    runs = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEY)
+    results: dict[str, Any] = {"runs": runs.to_dict("records"), "slopes": slopes(runs)}
+    stored = output / "oracles.json"
+    if Part.ORACLES in wanted:
+        python = frequency.environment(venv.expanduser())
+        stored.write_text(json.dumps(frequency.compare(python, 100_000, 1_024, 2.0)) + "\n")
+    results["oracles"] = json.loads(stored.read_text()) if stored.exists() else None
+    show(runs, results["slopes"], results["oracles"])
+    (output / "benchmarks.json").write_text(json.dumps(results, indent=1) + "\n")
+    draw(runs, results["slopes"], results["oracles"], output / "benchmarks.png")
+    print(f"Wrote {output.absolute()}/benchmarks.{{json,png}} and {path.name}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

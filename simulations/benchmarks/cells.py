@@ -1,0 +1,159 @@
+"""One measurement, in a process of its own: ``python -m simulations.benchmarks.cells JSON``.
+
+Ours and what it is compared with take turns in the same process, and the fastest of
+several rounds of each counts.
+"""
+
+import json
+import logging
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ldp_flower import Users, simulate
+from ldp_flower.sweep import Sweep
+
+from . import workloads
+from .workloads import WORKLOADS
+
+_BLOCK = 1024  # users that are drawn at once, as many as our clients take
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is measured, and its size.
+
+    Attributes
+    ----------
+    place : str
+        ``"generated"``: in process, data included. ``"arrays"``: in process, the data lie in
+        memory. ``"engine"``: Flower's engine. ``"variates"``: a randomizer alone.
+    name : str
+        The protocol, or the randomizer and its epsilon.
+    users, dim, rows, nodes : int
+        The size.
+    rounds : int
+        How often each is run.
+    """
+
+    place: str
+    name: str
+    users: int
+    dim: int
+    rows: int = 1
+    nodes: int = 1
+    rounds: int = 3
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells a row of the file from others."""
+        return tuple(str(value) for value in astuple(self))
+
+    @property
+    def label(self) -> str:
+        """What to show while it runs."""
+        return f"{self.name}, {self.place}: n {self.users:,}, m {self.rows}, d {self.dim}"
+
+
+def numpys(cell: Cell) -> Callable[[], None]:
+    """Return what draws the users' data with NumPy, as many at a time as our clients take."""
+    generate, rng = WORKLOADS[cell.name].generate, np.random.default_rng(1)
+
+    def draw(users: int) -> None:
+        if generate is workloads.signs:
+            rng.integers(0, 2, (users, cell.dim), np.uint8)
+        elif generate is workloads.items:
+            rng.random(users)
+        else:
+            rng.standard_normal((users * cell.rows, cell.dim + 1))
+
+    def draw_all() -> None:
+        for start in range(0, cell.users, _BLOCK):
+            draw(min(_BLOCK, cell.users - start))
+
+    return draw_all
+
+
+def _timed(run: Callable[[], object]) -> tuple[float, float]:
+    wall, processor = time.perf_counter(), time.process_time()
+    run()
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
+def in_turns(
+    ours: Callable[[], object], other: Callable[[], object], rounds: int
+) -> dict[str, float]:
+    """Return the least seconds and seconds of the processor of both."""
+    times = [(*_timed(other), *_timed(ours)) for _ in range(rounds)]
+    reference, _, seconds, processor = np.min(times, axis=0).tolist()
+    return {"seconds": seconds, "cpu_seconds": processor, "reference_seconds": reference}
+
+
+def in_process(cell: Cell) -> dict[str, float]:
+    """Measure a protocol in this process beside NumPy drawing its users' data."""
+    workload = WORKLOADS[cell.name]
+    everyone: Any = workload.population(cell.users, cell.dim, cell.rows)
+    if cell.place == "arrays":
+        everyone = everyone.take(np.arange(cell.users))
+        assert isinstance(everyone, Users)
+
+    def ours() -> None:
+        strategy = workload.strategy(cell.dim, cell.rows)
+        simulate(strategy, everyone, seed=0, num_nodes=cell.nodes)
+
+    return in_turns(ours, numpys(cell), cell.rounds)
+
+
+def measure(cell: Cell) -> dict[str, Any]:
+    """Measure a cell in this process."""
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    if cell.place == "engine":
+        from .engine import in_engine as function
+    elif cell.place == "variates":
+        from .variates import beside_numpy as function
+    else:
+        function = in_process
+    found = function(cell)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        **asdict(cell),
+        **found,
+        "users_per_second": cell.users / found["seconds"],
+        "times_reference": found["seconds"] / found["reference_seconds"],
+        "peak_mb": round(peak + found.get("actors_mb", 0.0)),
+    }
+
+
+def run(cell: Cell) -> dict[str, Any]:
+    """Return the row of a cell, measured by a fresh process: its memory is nobody else's."""
+    command = [sys.executable, "-m", f"{__package__}.cells", json.dumps(asdict(cell))]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{cell.label} failed:\n{done.stderr[-3000:]}")
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {name: row.get(name, "") for name in COLUMNS}
+
+
+KEY = [field.name for field in fields(Cell)]
+COLUMNS = [
+    *KEY,
+    "seconds",
+    "cpu_seconds",
+    "reference_seconds",
+    "users_per_second",
+    "times_reference",
+    "peak_mb",
+]
+sweep = Sweep(KEY, COLUMNS, run)
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Cell(**json.loads(sys.argv[1])))))

@@ -1,0 +1,87 @@
+"""A protocol in Flower's engine beside the bare echo app, in the same engine, in turns."""
+
+import os
+import time
+from functools import partial
+
+import numpy as np
+import psutil
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from ldp_flower import GeneratedUsers
+from ldp_flower.clients import attach
+
+from .cells import Cell, in_turns
+from .workloads import WORKLOADS
+
+_WARM_UP = 64  # messages, until every process has imported what it needs
+
+
+def echo(message: Message, context: Context) -> Message:
+    """Return what came."""
+    return Message(message.content, reply_to=message)
+
+
+def exchange(grid: Grid, nodes: list[int], dim: int) -> None:
+    """Send every node one array and wait for its return."""
+    content = RecordDict({"arrays": ArrayRecord([np.zeros(dim)])})
+    messages = [Message(content, node, "query.echo") for node in nodes]
+    replies = list(grid.send_and_receive(messages, timeout=3600))
+    assert len(replies) == len(nodes)
+    assert not any(reply.has_error() for reply in replies)
+
+
+def load_users(context: Context, cell: Cell) -> GeneratedUsers:
+    """Return a node's share of the generated users."""
+    everyone = WORKLOADS[cell.name].population(cell.users, cell.dim, cell.rows)
+    return everyone.partition(int(context.node_config["partition-id"]), cell.nodes)
+
+
+def in_engine(cell: Cell) -> dict[str, float]:
+    """Measure a protocol beside as many messages of the echo app; the start is left out."""
+    client_app = ClientApp()
+    client_app.query("echo")(echo)
+    attach(client_app, partial(load_users, cell=cell), seed=0)
+    server_app, found = ServerApp(), dict[str, float]()
+
+    @server_app.main()
+    def main(grid: Grid, context: Context) -> None:
+        while len(nodes := list(grid.get_node_ids())) < cell.nodes:
+            time.sleep(0.1)
+        asked: list[int] = []
+
+        def ours() -> None:
+            strategy = WORKLOADS[cell.name].strategy(cell.dim, cell.rows)
+            result = strategy.start(grid, num_nodes=cell.nodes, seed=0)
+            # The census asks nodes; a node of one user is asked once more in all, or, as a
+            # silo, in every step.
+            steps = result.steps[1:]
+            per_step = [min(cell.nodes, step.asked) for step in steps]
+            asked[:] = [cell.nodes, *per_step]
+
+        for start in range(0, _WARM_UP, len(nodes)):
+            exchange(grid, nodes[: _WARM_UP - start], cell.dim)
+        ours()
+
+        def echoes() -> None:
+            for number in asked:
+                exchange(grid, nodes[:number], cell.dim)
+
+        found.update(in_turns(ours, echoes, cell.rounds))
+        workers = psutil.Process().children(recursive=True)
+        actors = [one.memory_info().rss for one in workers if "ClientAppActor" in one.name()]
+        found["actors_mb"] = sum(actors) / 2**20
+
+    run_simulation(
+        server_app=server_app,
+        client_app=client_app,
+        num_supernodes=cell.nodes,
+        backend_config={
+            "client_resources": {"num_cpus": 1},
+            "init_args": {"num_cpus": os.cpu_count(), "log_to_driver": False},
+        },
+    )
+    return found

@@ -1,0 +1,79 @@
+"""The benchmarks' smallest run, without the engine and other libraries."""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def repository_on_the_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "simulations"]:
+        del sys.modules[name]
+
+
+def test_the_quick_run_measures_stores_and_draws(tmp_path, monkeypatch):
+    import typer
+
+    from simulations.benchmarks import __main__ as benchmarks
+
+    monkeypatch.setattr(benchmarks, "_QUICK", {"HeavyHitters": 2000})
+    app = typer.Typer()
+    app.command()(benchmarks.main)
+    arguments = ["protocols", "scaling", "--quick", "--output", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    stored = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert [(row["name"], row["users"]) for row in stored["runs"]] == [
+        ("HeavyHitters", 2000),
+        ("LdpIht", 2000),
+        ("LdpIht", 4000),
+    ]
+    for row in stored["runs"]:
+        assert 50 < row["peak_mb"] < 2000
+        assert row["times_reference"] == row["seconds"] / row["reference_seconds"]
+    assert (tmp_path / "benchmarks.png").stat().st_size > 10_000
+    assert "HeavyHitters" in result.output
+
+
+def test_a_slope_is_fitted_where_one_size_alone_changes():
+    from simulations.benchmarks.report import slopes
+
+    runs = pd.DataFrame(
+        {
+            "place": "generated",
+            "name": "a",
+            "users": [10, 100, 1000, 10_000, 10],
+            "dim": 4,
+            "rows": [1, 1, 1, 1, 2],
+            "cpu_seconds": [1.0, 10.0, 100.0, 1000.0, 7.0],
+        }
+    )
+    (curve,) = slopes(runs)
+    assert curve["axis"] == "users" and curve["slope"] == pytest.approx(1.0)
+    assert slopes(runs.iloc[:0]) == []
+
+
+def test_every_workload_runs_in_process():
+    import numpy as np
+
+    from ldp_flower import simulate
+    from simulations.benchmarks.workloads import WORKLOADS
+
+    for name, workload in WORKLOADS.items():
+        users = min(workload.users, 600)
+        dim = min(workload.dim, 16) if workload.features(3) == 3 else workload.dim
+        rows = min(workload.rows, 20)
+        strategy = workload.strategy(dim, rows)
+        result = simulate(strategy, workload.population(users, dim, rows), seed=0)
+        assert result.num_reports > 0, name
+        taken = workload.population(users, dim, rows).take(np.array([3, 1]))
+        again = workload.population(users, dim, rows).take(np.array([1]))
+        np.testing.assert_array_equal(taken[1:].features, again.features)
