@@ -115,5 +115,7 @@ WORKLOADS: dict[str, Workload] = {
     "ConstrainedRegression": Workload(_other("ConstrainedRegression"), classes, 20_000, 16),
     "SmoothGlm": Workload(_other("SmoothGlm"), classes, 20_000, 4),
     "DpIht": Workload(_other("DpIht", **_SILO), normals, 10, 64, 1_000),
-    "PeelingDpIht": Workload(_other("PeelingDpIht", target_scale=1.2, **_SILO), normals, 10, 64, 1_000),
+    "PeelingDpIht": Workload(
+        _other("PeelingDpIht", target_scale=1.2, **_SILO), normals, 10, 64, 1_000
+    ),
 }
