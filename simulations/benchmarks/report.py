@@ -168,4 +168,7 @@ def _curves(axes: plt.Axes, axis: str, curves: Slopes) -> None:
     if curves:
         axes.set_xscale("log")
         axes.set_yscale("log")
+        longest = max((curve["x"] for curve in curves), key=len)
+        axes.set_xticks(longest, [f"{size:,.0f}" for size in longest])
+        axes.minorticks_off()
         axes.legend(fontsize=9, frameon=False)
