@@ -13,7 +13,7 @@ from ldp_flower.users import Users
 
 from .ridge import ridge_coefficients
 from .rows import Floats, dot, mean_over_rows, norm_over_rows, shortened
-from .scale import SCALE_PARAMS, scale_bins
+from .scale import SCALE_PARAMS, log_ratio, scale_bins
 from .statistic import Params, Statistic, one, per_coordinate
 
 
@@ -42,9 +42,7 @@ def gradient_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return log(norm of the mean gradient / ``centre``) / ``log_range``, shape (users, 1)."""
     gradients = gradient(users, arrays, {})
     norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
-    tiny = np.finfo(np.float64).tiny
-    logs = np.log(np.maximum(norms, tiny) / params["centre"]) / params["log_range"]
-    return np.asarray(logs[:, None])
+    return log_ratio(norms[:, None], params)
 
 
 def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
