@@ -1,0 +1,107 @@
+"""The gate: how often it lets models pass, by how good they are, and what it returns instead.
+
+Seeds are fixed; each bound says how often chance would break it.
+"""
+
+import numpy as np
+import pytest
+
+from ldp_flower import Users, simulate
+from ldp_flower.strategies import Fit, LdpStrategy, TooFewReports
+from ldp_flower.strategies.gate import gate, keep_back
+
+DIM = 4
+COEF = np.array([0.0, 0.6, 0.0, -0.4])  # explains .52 of the variance, which is 1
+LEVELS = 0.4  # standard deviation of users' levels
+
+
+class Gated(LdpStrategy):
+    """Keeps judges back and has them judge a given fit."""
+
+    def __init__(self, coef, epsilon, level_error=0.0):
+        super().__init__(min_reports=20)
+        self.coef, self.epsilon, self.level_error = np.asarray(coef), epsilon, level_error
+        self.verdict = None
+
+    def protocol(self):
+        judges = keep_back(self, self.epsilon, self.level_error)
+        self.verdict = yield from gate(judges, self.coef, self.epsilon, self.level_error)
+        return self.verdict.applied(Fit(self.coef, np.ones(DIM), ["fitted"]))
+
+
+def people(num_users, seed, level=0.0):
+    rng = np.random.default_rng(seed)
+    user = np.repeat(np.arange(num_users), rng.integers(1, 10, num_users))
+    x = np.c_[np.ones(len(user)), rng.standard_normal((len(user), DIM - 1))]
+    own = LEVELS * rng.standard_normal(num_users)
+    noise = np.sqrt(1 - COEF @ COEF - LEVELS**2) * rng.standard_normal(len(user))
+    return Users.from_rows(x, level + x @ COEF + own[user] + noise, user)
+
+
+def judged(coef, seed, num_users=2000, epsilon=1.0, level=0.0, level_error=0.0):
+    strategy = Gated(coef, epsilon, level_error)
+    result = simulate(strategy, people(num_users, seed, level), seed=seed)
+    assert result.privacy.epsilon == epsilon and result.privacy.exact
+    return strategy.verdict, result
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_a_model_no_better_than_the_mean_passes_once_in_20_times(epsilon):
+    """R2 is exactly 0; of 60 runs more than 9 pass with probability 4e-4."""
+    verdicts = [judged(2 * COEF, seed, epsilon=epsilon)[0] for seed in range(1000, 1060)]
+    assert sum(verdict.accepted for verdict in verdicts) <= 9
+    scores = np.array([verdict.r2 / verdict.std_error for verdict in verdicts])
+    assert abs(scores.mean()) < 4 / np.sqrt(60)
+    assert 0.55 < scores.std() < 1.45  # five standard deviations of 60 normal scores'
+
+
+@pytest.mark.parametrize("coef", [6 * COEF, [0.0, -0.6, 0.5, 0.4], [0.0, 40.0, 40.0, 40.0]])
+def test_bad_models_do_not_pass(coef):
+    """The best of them has an R2 of -1.8: 8 standard errors."""
+    assert not any(judged(coef, seed)[0].accepted for seed in range(10))
+
+
+def test_good_models_pass_and_are_returned_as_they_are():
+    """At a standard error of .11 for 4,000 users chance would refuse one in 1,000."""
+    for seed in range(5):
+        verdict, result = judged(COEF, seed, num_users=4000)
+        assert verdict.accepted and abs(verdict.r2 - 0.52) < 4 * verdict.std_error < 0.7
+        assert (result.coef == COEF).all() and "fitted" in result.notes
+
+
+def test_the_mean_predictor_comes_with_the_numbers():
+    verdict, result = judged(-COEF, 0)
+    assert not result.coef.any() and not result.std_error.any() and result.notes[0] == "fitted"
+    assert "mean predictor" in result.notes[1] and f"{verdict.r2:.2f}" in result.notes[1]
+    weak = [judged(0.2 * COEF, seed, 4000, 4.0) for seed in range(10)]  # R2 .19, error .10
+    passed = [(verdict, result) for verdict, result in weak if verdict.accepted]
+    assert len(passed) > 3
+    for verdict, result in passed:
+        assert ("may be weak" in repr(result)) == (verdict.r2 < 3.29 * verdict.std_error)
+    assert judged(COEF, 0, 4000, 4.0)[1].notes == ["fitted"]
+
+
+def test_a_level_that_is_not_known_is_asked_for():
+    """It is .4 off; the judges tell it within .1, and chance exceeds four times that never."""
+    for seed in range(5):
+        verdict, result = judged(-COEF, seed, 4000, 2.0, level=0.4, level_error=0.5)
+        assert len(result.steps) == 3 and verdict.level_error < 0.15
+        assert abs(result.coef[0] - 0.4) < 4 * verdict.level_error
+        assert (result.coef[1:] == 0).all() and result.std_error[0] == verdict.level_error
+
+
+def test_a_model_of_the_level_alone_is_no_better_than_the_mean():
+    """Compared with 0 its R2 would be .26, which passes nearly always."""
+    shift = np.array([0.6, 0.0, 0.0, 0.0])
+    passed = [
+        judged(shift, seed, 4000, 2.0, level=0.6, level_error=0.5)[0].accepted for seed in range(40)
+    ]
+    assert sum(passed) <= 7  # more than 7 of 40 at 1 in 20: once in 1,000 times
+    assert judged(shift, 0, 4000, 2.0, level=0.6)[0].accepted
+
+
+def test_judges_are_as_many_as_it_takes():
+    for epsilon, num_users, expected in ((0.5, 2000, 400), (2.0, 4000, 434), (4.0, 10_000, 500)):
+        assert judged(COEF, 0, num_users, epsilon)[1].num_reports == expected
+    with pytest.raises(TooFewReports):
+        judged(COEF, 0, 29)
