@@ -51,6 +51,16 @@ def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (params["cap"] / 2) - 1
 
 
+def root_curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return log(size / ``centre``) / ``log_range``, shape (users, 1).
+
+    The size is the root mean square of <x, direction>.
+    """
+    values = dot(users.features, arrays["direction"])
+    roots = np.sqrt(np.maximum(users.num_rows, 1))
+    return log_ratio((norm_over_rows(users, values) / roots)[:, None], params)
+
+
 def weighted_coefficients(users: Users, residual: Floats, arrays: Arrays, ridge: float) -> Floats:
     """Return ``weights`` times the ridge coefficients of residuals of mean square 1.
 
@@ -136,6 +146,12 @@ REGRESSION: Mapping[str, Statistic] = {
         coordinates=True,
     ),
     "target_scale": Statistic(target_scale, one, params=SCALE_PARAMS),
+    "root_curvature": Statistic(
+        root_curvature,
+        one,
+        vectors=frozenset({"direction"}),
+        params=frozenset({"centre", "log_range"}),
+    ),
     "curvature": Statistic(
         curvature,
         one,

@@ -9,7 +9,7 @@ from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
 from .evaluation import EVALUATION
-from .means import MEANS
+from .means import MEANS, mean
 from .regression import REGRESSION
 from .rows import Floats, mean_over_rows
 from .scale import log_ratio
@@ -86,13 +86,11 @@ def log_sizes(users: Users, arrays: Arrays, params: Params) -> Floats:
 
 
 def mean_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return log(norm of the mean row / ``centre``) / ``log_range``, shape (users, 1).
+    """Return log(norm of :func:`~.means.mean` / ``centre``) / ``log_range``, shape (users, 1).
 
-    ``arrays["coordinates"]`` (optional): the features that count, by default all.
+    ``params["centre"]`` is a norm, ``arrays["centre"]`` what is subtracted from means.
     """
-    means = mean_over_rows(users, np.ones(len(users.features)), users.features)
-    if "coordinates" in arrays:
-        means = means[:, arrays["coordinates"]]
+    means = mean(users, arrays, params)
     return log_ratio(np.sqrt(np.einsum("ij,ij->i", means, means))[:, None], params)
 
 
@@ -102,14 +100,22 @@ _COLUMNS = {
         log_sizes, per_coordinate, params=frozenset({"centre", "log_range"}), coordinates=True
     ),
     "column_mean_norm": Statistic(
-        mean_norm, one, params=frozenset({"centre", "log_range"}), coordinates=True
+        mean_norm,
+        one,
+        vectors=frozenset({"centre"}),
+        params=frozenset({"centre", "log_range"}),
+        coordinates=True,
     ),
 }
 
+_ASKED_OF_TABLES = (
+    *("gradient", "gradient_norm", "root_curvature", "curvature"),
+    *("residual_coefficients", "target_scale"),
+)
+
 _STANDARDISED = {
     **{name: _of_columns(statistic) for name, statistic in _COLUMNS.items()},
-    **{name: REGRESSION[name] for name in ("gradient", "gradient_norm", "curvature")},
-    **{name: REGRESSION[name] for name in ("residual_coefficients", "target_scale")},
+    **{name: REGRESSION[name] for name in _ASKED_OF_TABLES},
     **SELECTION,
     **EVALUATION,
 }

@@ -51,6 +51,7 @@ CASES = {
     ),
     "gradient_norm": ({"theta": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "curvature": ({"direction": THETA}, {"cap": 2.0}),
+    "root_curvature": ({"direction": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
     "correlated_features": ({}, {"set_size": 3.0}),
     "correlated_features by ridge": ({}, {"set_size": 3.0, "ridge": 0.5}),
@@ -155,6 +156,7 @@ CASES |= {
         "gradient on a support",
         "gradient_norm",
         "curvature",
+        "root_curvature",
         "residual_coefficients",
         "residual_coefficients and scale",
         "target_scale",
@@ -173,8 +175,11 @@ CASES |= {
     ),
     "standardised_column_log_sizes": (MOVED, SIZES),
     "standardised_column_log_sizes on a support": (SOME | MOVED, SIZES),
-    "standardised_column_mean_norm": (MOVED, SIZES),
-    "standardised_column_mean_norm on a support": (SOME | MOVED, SIZES),
+    "standardised_column_mean_norm": ({"centre": np.linspace(-1, 1, 8), **MOVED}, SIZES),
+    "standardised_column_mean_norm on a support": (
+        {"centre": np.linspace(-1, 1, 8), **SOME, **MOVED},
+        SIZES,
+    ),
 }
 CASES |= {
     f"{case} within": (CASES[case][0], CASES[case][1] | {"within": 1.0})
@@ -219,6 +224,9 @@ def naive(case, x, y):
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
+    if case == "root_curvature":
+        size = np.sqrt(np.mean((x @ THETA) ** 2)) if len(x) else 0.0
+        return [np.log(size / 1.5) / 2 if size else -np.inf]
     if case == "squared_errors":
         losses = [(target - row @ THETA) ** 2 for row, target in zip(x, y, strict=True)]
         loss, baseline = (sum(part) / max(len(x), 1) for part in (losses, (y - 0.4) ** 2))
@@ -332,13 +340,12 @@ def naive_standardised(case, x, y):
     if not case.startswith("column_"):
         return naive(case, columns[:, :-1], columns[:, -1])
     wanted = [7, 1, 4] if case.endswith("on a support") else np.arange(DIM + 1)
-    mean = sum(columns) / len(x) if len(x) else np.zeros(DIM + 1)
-    if "means" in case:
-        return (mean - np.linspace(-1, 1, 8) if len(x) else mean * np.nan)[wanted]
-    if "norm" in case:
-        size = np.sqrt(sum(mean[wanted] ** 2))
-        return [np.log(size / 0.8) / 0.5 if size else -np.inf]
-    sizes = np.sqrt((columns**2).mean(axis=0)) if len(x) else mean
+    if "mean" in case:
+        difference = (columns.mean(axis=0) if len(x) else np.nan) - np.linspace(-1, 1, 8)
+        if "norm" in case:
+            return [np.log(np.linalg.norm(difference[wanted]) / 0.8) / 0.5]
+        return difference[wanted]
+    sizes = np.sqrt((columns**2).mean(axis=0)) if len(x) else np.zeros(DIM + 1)
     with np.errstate(divide="ignore"):
         logs = np.clip(np.log(sizes / 0.8), -0.5, 0.5) if sizes.any() else sizes
     return logs[wanted]
