@@ -64,6 +64,7 @@ class Split:
         return float(np.mean((self.held_out.raw - self.training.raw.mean()) ** 2))
 
 
+@lru_cache(maxsize=1)
 def split(name: str, folder: Path | None, seed: int) -> Split:
     """Return a random division of a data set's users."""
     whole = table(name, folder)

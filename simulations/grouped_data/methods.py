@@ -35,48 +35,48 @@ Method = Callable[[Split, float, int], Outcome]
 REFUSED, GATED, WARNED, SILENT = "refused", "mean predictor", "warning", ""
 
 
-def of_schema(strategy: Callable[..., Any], split: Split, epsilon: float, seed: int) -> Outcome:
+def of_schema(strategy: Callable[..., Any], divided: Split, epsilon: float, seed: int) -> Outcome:
     """Run a strategy that takes a schema; it buys what is not declared."""
-    return _outcome(strategy(split.declared.schema, **_known(split, epsilon)), split, seed)
+    return _outcome(strategy(divided.declared.schema, **_known(divided, epsilon)), divided, seed)
 
 
-def of_features(strategy: Callable[..., Any], split: Split, epsilon: float, seed: int) -> Outcome:
+def of_features(strategy: Callable[..., Any], divided: Split, epsilon: float, seed: int) -> Outcome:
     """Run a strategy that takes features as they are: here, within [-2, 2] by their bounds."""
-    dim = split.declared.schema.num_features
+    dim = divided.declared.schema.num_features
     wanted = min(SPARSITY, dim)
-    return _outcome(strategy(dim, sparsity=wanted, **_known(split, epsilon)), split, seed)
+    return _outcome(strategy(dim, sparsity=wanted, **_known(divided, epsilon)), divided, seed)
 
 
-def _known(split: Split, epsilon: float) -> dict[str, Any]:
+def _known(divided: Split, epsilon: float) -> dict[str, Any]:
     # PrivUnit instead of Codebook: as precise within 1 % or 2 %, and faster.
-    rows = split.declared.samples_per_user
+    rows = divided.declared.samples_per_user
     return {"epsilon": epsilon, "samples_per_user": rows, "exact": False}
 
 
-def _outcome(strategy: Any, split: Split, seed: int) -> Outcome:
+def _outcome(strategy: Any, divided: Split, seed: int) -> Outcome:
     try:
-        model = simulate(strategy, split.users, seed=seed)
+        model = simulate(strategy, divided.users, seed=seed)
     except TooFewReports:
-        return split.mean_predictor, REFUSED
+        return divided.mean_predictor, REFUSED
     kind = WARNED if model.notes else SILENT
     if any("mean predictor" in note for note in model.notes):
         kind = GATED
-    return split.mean_squared_error(model.coef), kind
+    return divided.mean_squared_error(model.coef), kind
 
 
-def ldpprox(split: Split, epsilon: float, seed: int) -> Outcome:
+def ldpprox(divided: Split, epsilon: float, seed: int) -> Outcome:
     """LDPPROX, at user level and (epsilon, n ** -1.1)."""
-    users = split.users
+    users = divided.users
     ends = users.offsets[1:-1]
     rows = zip(np.split(users.features, ends), np.split(users.targets, ends), strict=True)
     estimator = LdpProx(users.num_features, len(users), epsilon)
     coef = estimator.estimate(rows, np.random.default_rng(seed))
-    return split.mean_squared_error(coef), SILENT
+    return divided.mean_squared_error(coef), SILENT
 
 
-def local_lasso(split: Split, epsilon: float, seed: int) -> Outcome:
+def local_lasso(divided: Split, epsilon: float, seed: int) -> Outcome:
     """Every user trains alone, on its own rows: nothing leaves it. Mean over 50 users."""
-    users = split.users
+    users = divided.users
     several = np.flatnonzero(users.num_rows > 1)
     chosen = np.random.default_rng(seed).permutation(several)[:ALONE]
     errors = []
@@ -85,14 +85,16 @@ def local_lasso(split: Split, epsilon: float, seed: int) -> Outcome:
         x, y = users.features[rows], users.targets[rows]
         universal = math.sqrt(2 * math.log(x.shape[1]) / len(x))
         alpha = max(_PENALTY * universal * float(np.std(y)), 1e-6)
-        errors.append(split.mean_squared_error(_lasso(x, y, alpha)))
+        errors.append(divided.mean_squared_error(_lasso(x, y, alpha)))
     return float(np.mean(errors)), SILENT
 
 
-def lasso(name: str, folder: Path | None, split: Split) -> float:
+@lru_cache(maxsize=1)
+def lasso(name: str, folder: Path | None, seed: int) -> float:
     """Return the error of a Lasso on all rows, the penalty chosen once for the data set."""
-    x, y = split.training.features, split.training.targets
-    return split.mean_squared_error(_lasso(x, y, penalty(name, folder)))
+    divided = split(name, folder, seed)
+    x, y = divided.training.features, divided.training.targets
+    return divided.mean_squared_error(_lasso(x, y, penalty(name, folder)))
 
 
 @lru_cache(maxsize=1)

@@ -38,7 +38,7 @@ def run(folder: Path | None, task: Task) -> dict[str, Any]:
         "seed": task.seed,
         "users": len(divided.users),
         "mse": error,
-        "lasso_mse": lasso(setting.data, folder, divided),
+        "lasso_mse": lasso(setting.data, folder, task.seed),
         "r2": 1 - error / float(np.var(divided.held_out.raw)),
         "outcome": outcome,
         "seconds": round(seconds, 3),
