@@ -147,7 +147,7 @@ def by_moments(
     return coef if abs(wanted - length) <= 2 * error else coef * wanted / length
 
 
-def main(runs: Annotated[int, typer.Option(min=2, help="runs a setting")] = 400) -> None:
+def main(runs: Annotated[int, typer.Option(min=20, help="runs a setting")] = 400) -> None:
     """Print how often each gate returns a bad model, and how good what it returns is."""
     gates = {
         "difference": by_difference,
