@@ -1,0 +1,139 @@
+"""Linear regression by private gradient steps: what LdpIht does with several records per user."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ldp_flower.randomizers import Estimate
+
+from .base import LdpStrategy, Protocol
+from .exchange import Ask
+from .norms import buy_norm
+from .population import Cohort
+from .question import Question
+from .result import Fit
+from .squared_errors import number_randomizer
+from .standardisation import Mechanism
+from .thresholding import keep_above, keep_largest, project_on_ball, with_least_risk
+
+Floats = NDArray[np.float64]
+
+_NUM_ROUNDS = 4
+_CURVATURE_SHARE = 0.15  # of a round's users
+_LEAST_CAP = 8.0  # squares of <x, direction> are cut off at this, at least,
+_CAP = 8.0  # and at this many times users' typical mean
+_FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its threshold
+_SHRINKAGE = 0.7  # of the gradient bound from round to round
+
+
+@dataclass(frozen=True)
+class GradientRounds:
+    """Gradient steps on all coefficients, each with a cohort of its own.
+
+    A step's cohort reports users' mean gradients, as vectors in a ball whose radius is that of
+    users' typical gradient at zero. Noise, whose size is known, is taken off: with a given
+    sparsity by a threshold, else by whichever of three rules Stein's unbiased estimate
+    of the risk prefers. Other users tell the curvature along the direction that is left, of
+    which the step is the inverse.
+
+    Attributes
+    ----------
+    strategy : LdpStrategy
+        Whose users are asked.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    dim : int
+        Number of features.
+    mechanism : callable
+        From a number of coordinates and a radius to the mechanism for gradients.
+    sparsity : int, optional
+        Number of coefficients that may differ from zero.
+    radius : float, optional
+        Bound on the Euclidean norm of the coefficients.
+    gradient_bound : float, optional
+        Bound on a user's gradient at zero; by default it is bought.
+    """
+
+    strategy: LdpStrategy[Any]
+    epsilon: float
+    dim: int
+    mechanism: Mechanism
+    sparsity: int | None = None
+    radius: float | None = None
+    gradient_bound: float | None = None
+
+    def protocol(self) -> Protocol:
+        """Buy a bound on gradients, then alternate gradients and step sizes."""
+        theta, variance = np.zeros(self.dim), np.zeros(self.dim)
+        notes = []
+        bound = self.gradient_bound
+        if bound is None:
+            question = Question("gradient_norm", {"theta": theta})
+            bound = yield from buy_norm(self.strategy, self.epsilon, question, math.sqrt(self.dim) / 2)
+        cap = 0.0
+        same_theta: list[Estimate] = []
+        for left in range(_NUM_ROUNDS, 0, -1):
+            size = self.strategy.num_unasked // left
+            num_probers = round(_CURVATURE_SHARE * size)
+            (answerers,) = self.strategy.cohorts([size - num_probers])
+            randomizer = self.mechanism(self.dim, bound)
+            same_theta.append((yield Ask(answerers, "gradient", randomizer, {"theta": theta})))
+            gradient = _pooled(same_theta)
+            noise = math.sqrt(randomizer.variance / gradient.count)
+            descent = self._without_noise(gradient.mean, noise)
+            if not descent.any():
+                continue  # nothing clears the noise: ask more users at the same place
+            direction = descent / np.linalg.norm(descent)
+            cap = cap or (yield from self._buy_cap(direction))
+            (probers,) = self.strategy.cohorts([num_probers])
+            step_size = yield from self._buy_step_size(probers, direction, cap)
+            variance = (1 - step_size) ** 2 * variance + (step_size * gradient.std_error) ** 2
+            theta = self._constrained(theta - step_size * descent)
+            bound *= _SHRINKAGE
+            same_theta = []
+        if not theta.any():
+            notes.append(
+                f"No coefficient clears the noise, which is {noise:.2g} per coordinate "
+                f"after {gradient.count} reports: more users or a larger epsilon are needed."
+            )
+        return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0), notes)
+
+    def _without_noise(self, gradient: Floats, noise: float) -> Floats:
+        if self.sparsity is None:
+            return with_least_risk(gradient, noise**2)
+        return keep_above(gradient, noise * ndtri(1 - _FALSE_ALARM / (2 * self.dim)))
+
+    def _constrained(self, theta: Floats) -> Floats:
+        if self.sparsity is not None:
+            theta = keep_largest(theta, self.sparsity)
+        return theta if self.radius is None else project_on_ball(theta, self.radius)
+
+    def _buy_cap(self, direction: Floats) -> Generator[Ask, Estimate, float]:
+        """Ask a small cohort for users' typical curvature, to cut off squares well above it."""
+        question = Question("root_curvature", {"direction": direction})
+        typical = (yield from buy_norm(self.strategy, self.epsilon, question, 2.0)) ** 2
+        return max(_LEAST_CAP, _CAP * typical)
+
+    def _buy_step_size(
+        self, cohort: Cohort, direction: Floats, cap: float
+    ) -> Generator[Ask, Estimate, float]:
+        """Ask a cohort for the curvature along a direction; one standard error too much."""
+        randomizer = number_randomizer(self.epsilon, 1.0)
+        arrays, params = {"direction": direction}, {"cap": cap}
+        answer = yield Ask(cohort, "curvature", randomizer, arrays, params)
+        curvature = cap / 2 * float(1 + answer.mean[0] + answer.std_error[0])
+        return min(1.0, 1 / max(curvature, 0.5))
+
+
+def _pooled(estimates: list[Estimate]) -> Estimate:
+    """Average estimates of the same mean from disjoint users."""
+    counts = np.array([estimate.count for estimate in estimates])
+    shares = (counts / counts.sum())[:, None]
+    mean = (shares * [estimate.mean for estimate in estimates]).sum(axis=0)
+    variance = (shares**2 * [estimate.std_error**2 for estimate in estimates]).sum(axis=0)
+    return Estimate(mean, np.sqrt(variance), int(counts.sum()))

@@ -1,0 +1,214 @@
+"""Centres and scales of a table's columns: bought, applied on clients, undone in the result."""
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower import Schema
+from ldp_flower.randomizers import Estimate, Randomizer
+
+from .base import LdpStrategy
+from .exchange import Ask
+from .norms import buy_norm
+from .population import Cohort
+from .question import Question
+from .result import Fit
+from .thresholding import shrink
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+AnyFit = TypeVar("AnyFit", bound=Fit)
+T = TypeVar("T")
+#: From a number of coordinates and a radius to the mechanism for vectors in that ball.
+Mechanism = Callable[[int, float], Randomizer]
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """Public constants that bring columns to about mean 0 and scale 1.
+
+    Attributes
+    ----------
+    means, scales : ndarray of float64, shape (num_features + 1,)
+        For each feature of a schema and, last, the target; 0 and 1 where nothing is moved.
+    errors : ndarray of float64, shape (num_features + 1,)
+        Standard deviations of the means.
+    within : bool
+        Whether users subtract the means of their own rows first.
+    """
+
+    means: Floats
+    scales: Floats
+    errors: Floats
+    within: bool = False
+
+    @classmethod
+    def none(cls, num_features: int, within: bool = False) -> Self:
+        """Return the one that leaves all columns as they are."""
+        size = num_features + 1
+        return cls(np.zeros(size), np.ones(size), np.zeros(size), within)
+
+    @property
+    def level_error(self) -> float:
+        """Standard deviation of the standardised targets' mean around 0."""
+        return float(self.errors[-1] / self.scales[-1])
+
+    def applied(self, ask: Ask) -> Ask:
+        """Return the same question about standardised columns."""
+        return replace(
+            ask,
+            statistic=f"standardised_{ask.statistic}",
+            arrays=ask.arrays | {"means": self.means, "scales": self.scales},
+            params=ask.params | ({"within": 1.0} if self.within else {}),
+        )
+
+    def restored(self, fit: AnyFit) -> AnyFit:
+        """Return a fit of standardised columns in units of the schema's features.
+
+        The first feature is the intercept. The errors of the means, times the slopes, are
+        part of its standard error.
+        """
+        means, scales, target_scale = self.means[:-1], self.scales[:-1], self.scales[-1]
+        units = target_scale / scales
+        coef, std_error = units * fit.coef, units * fit.std_error
+        if self.within:
+            coef[0] = std_error[0] = 0.0
+            return replace(fit, coef=coef, std_error=std_error)
+        variance = (std_error**2) @ (means**2) + (coef**2) @ self.errors[:-1] ** 2
+        std_error[0] = math.sqrt(std_error[0] ** 2 + variance + self.errors[-1] ** 2)
+        coef[0] += self.means[-1] - coef @ means
+        return replace(fit, coef=coef, std_error=std_error)
+
+
+def through(
+    asks: Generator[Ask, Any, T], standardisation: Standardisation
+) -> Generator[Ask, Any, T]:
+    """Run a protocol whose every question is about standardised columns."""
+    answer = None
+    while True:
+        try:
+            ask = asks.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = yield standardisation.applied(ask)
+
+
+# A size is a root mean square in units of the schema's features, where columns with bounds
+# lie within [-2, 2]: bounds that fit give some 1.5, bounds 10 times too wide 0.1.
+_FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE = 0.4, 1.6, 3.0  # of logarithms, around the first
+# Around bought centres sizes are known already, but for columns that were off-centre.
+_SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE = 0.6, 0.7, math.log(3)
+_ROOM = 1.2  # radius of the second wave of centres over users' typical distance
+_SHARES = 0.05, 0.1  # of all users, for each cohort; the second is that wave's
+_ENOUGH = 0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
+_WORTHLESS = 0.5  # centres that the first wave tells no better than this are not bought
+
+
+def buy_standardisation(
+    strategy: LdpStrategy[Any],
+    epsilon: float,
+    schema: Schema,
+    mechanism: Mechanism,
+    within: bool = False,
+) -> Generator[Ask, Estimate, Standardisation]:
+    """Ask small cohorts for what a schema does not declare.
+
+    First for sizes, as bounds may be much too wide; then for centres, twice, the second
+    time around the first estimate, from where users' means are not far; last for sizes
+    around the centres. A user reports one vector of all columns in question. Nothing is
+    asked where the schema declares everything, or of so few users that bounds say more.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        Whose users are asked.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    schema : Schema
+        Tells what is declared.
+    mechanism : callable
+        From a number of coordinates and a radius to the mechanism for vectors.
+    within : bool (default: False)
+        Whether users subtract the means of their own rows, so that centres are known.
+    """
+    bought = Standardisation.none(schema.num_features, within)
+    centres = np.flatnonzero(~(schema.centred | within))
+    scales = np.flatnonzero(~schema.scaled)
+    columns = np.union1d(centres, scales)
+    buyer = _Buyer(strategy, epsilon, mechanism)
+    if not len(columns) or not buyer.is_worth_it(len(columns)):
+        return bought
+    bought = yield from buyer.sizes(bought, columns, _FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE)
+    if len(centres):
+        bought = yield from buyer.centres(bought, centres)
+    bought = replace(bought, scales=np.where(schema.scaled, 1.0, bought.scales))
+    if len(scales):
+        bought = yield from buyer.sizes(
+            bought, scales, _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE
+        )
+    return bought
+
+
+@dataclass(frozen=True)
+class _Buyer:
+    """Asks cohorts of a strategy's users for vectors of columns."""
+
+    strategy: LdpStrategy[Any]
+    epsilon: float
+    mechanism: Mechanism
+
+    def is_worth_it(self, num_columns: int) -> bool:
+        """Whether the first wave of centres would tell them better than bounds do."""
+        variance = self.mechanism(num_columns, math.sqrt(num_columns)).variance
+        return variance <= _WORTHLESS**2 * _SHARES[0] * self.strategy.num_users
+
+    def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
+        size = min(share * self.strategy.num_users, mechanism.variance / _ENOUGH**2)
+        return self.strategy.cohorts([max(math.ceil(size), self.strategy.min_reports)])[0]
+
+    def sizes(
+        self, known: Standardisation, columns: Integers, centre: float, spread: float, reach: float
+    ) -> Generator[Ask, Estimate, Standardisation]:
+        """Multiply scales by users' typical sizes, drawn to what all columns have in common."""
+        mechanism = self.mechanism(len(columns), spread * math.sqrt(len(columns)))
+        arrays, params = {"coordinates": columns}, {"centre": centre, "log_range": reach}
+        cohort = self._cohort(mechanism, _SHARES[0])
+        ask = Ask(cohort, "column_log_sizes", mechanism, arrays, params)
+        answer = yield known.applied(ask)
+        common = answer.mean.mean()
+        own = shrink(answer.mean - common, mechanism.variance / answer.count)
+        scales = known.scales.copy()
+        scales[columns] *= centre * np.exp(common + own)
+        return replace(known, scales=scales)
+
+    def centres(
+        self, known: Standardisation, columns: Integers
+    ) -> Generator[Ask, Estimate, Standardisation]:
+        """Set means: one wave in the ball of typical rows, one in that of users' distances."""
+        root = math.sqrt(len(columns))
+        first = self.mechanism(len(columns), root)
+        centre = np.zeros(len(known.means))
+        arrays = {"centre": centre, "coordinates": columns}
+        ask = Ask(self._cohort(first, _SHARES[0]), "column_means", first, arrays)
+        coarse = yield known.applied(ask)
+        coarse_variance = first.variance / coarse.count
+        centre = centre.copy()
+        centre[columns] = shrink(coarse.mean, coarse_variance)
+        arrays = {"centre": centre, "coordinates": columns}
+        question = Question("column_mean_norm", arrays)
+        distance = yield from through(buy_norm(self.strategy, self.epsilon, question, root / 2), known)
+        second = self.mechanism(len(columns), min(_ROOM * distance, root))
+        ask = Ask(self._cohort(second, _SHARES[1]), "column_means", second, arrays)
+        fine = yield known.applied(ask)
+        fine_variance = second.variance / fine.count
+        weight = coarse_variance / (coarse_variance + fine_variance)
+        mean = (1 - weight) * coarse.mean + weight * (centre[columns] + fine.mean)
+        variance = weight * fine_variance
+        means, errors = known.means.copy(), known.errors.copy()
+        means[columns] = known.scales[columns] * shrink(mean, variance)
+        errors[columns] = known.scales[columns] * math.sqrt(variance)
+        return replace(known, means=means, errors=errors)
