@@ -74,7 +74,9 @@ class GradientRounds:
         bound = self.gradient_bound
         if bound is None:
             question = Question("gradient_norm", {"theta": theta})
-            bound = yield from buy_norm(self.strategy, self.epsilon, question, math.sqrt(self.dim) / 2)
+            bound = yield from buy_norm(
+                self.strategy, self.epsilon, question, math.sqrt(self.dim) / 2
+            )
         cap = 0.0
         same_theta: list[Estimate] = []
         for left in range(_NUM_ROUNDS, 0, -1):

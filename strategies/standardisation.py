@@ -147,9 +147,7 @@ def buy_standardisation(
         bought = yield from buyer.centres(bought, centres)
     bought = replace(bought, scales=np.where(schema.scaled, 1.0, bought.scales))
     if len(scales):
-        bought = yield from buyer.sizes(
-            bought, scales, _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE
-        )
+        bought = yield from buyer.sizes(bought, scales, _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE)
     return bought
 
 
@@ -200,7 +198,9 @@ class _Buyer:
         centre[columns] = shrink(coarse.mean, coarse_variance)
         arrays = {"centre": centre, "coordinates": columns}
         question = Question("column_mean_norm", arrays)
-        distance = yield from through(buy_norm(self.strategy, self.epsilon, question, root / 2), known)
+        distance = yield from through(
+            buy_norm(self.strategy, self.epsilon, question, root / 2), known
+        )
         second = self.mechanism(len(columns), min(_ROOM * distance, root))
         ask = Ask(self._cohort(second, _SHARES[1]), "column_means", second, arrays)
         fine = yield known.applied(ask)
