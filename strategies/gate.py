@@ -1,9 +1,10 @@
 """The gate: users kept back for it tell whether a fit is better than the mean, or it is not used.
 
 A fit of too few users is not a little worse than the mean predictor but many times, and
-nothing in it says so. So some users are not asked for the fit. Each of them reports one
-number, the difference between its mean squared residual and its mean squared deviation from
-the targets' level, both in units in which targets have variance 1.
+nothing in it says so. So some users are not asked for the fit. A fifth of them tell the
+targets' level, for centres may be wrong, be they declared or bought. The others report one
+number each, the difference between the fit's mean squared residual and the mean squared
+deviation from that level.
 """
 
 import math
@@ -26,12 +27,13 @@ Floats = NDArray[np.float64]
 AnyFit = TypeVar("AnyFit", bound=Fit)
 
 _NOISE = 0.1  # standard error of R2 that is wanted ...
-_LEAST_SHARE, _MOST_SHARE = 0.05, 0.2  # ... from these shares of the users
-_LEAST_USERS = 30  # a normal score is not one for fewer
+_LEAST_SHARE, _MOST_SHARE = 0.05, 0.25  # ... from these shares of the users
+_LEAST_USERS = 20  # in a cohort: a normal score is not one for fewer
 _SURE = 1.645  # standard errors: a model no better than the mean passes once in 20 times
-_KNOWN = 0.2  # standard error of the level up to which users are not asked for it
-_LEVEL_SHARE = 1 / 3  # of those kept back
+_LEVEL_SHARE = 0.2  # of those kept back
 _LEVEL_REACH = 1.5  # where a user's mean target is clipped
+_DOUBTED = 0.3  # standard error up to which no centre is trusted, be it declared
+_CONSISTENT = 2.5  # standard errors up to which the judges agree with a centre
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Judges:
     difference : Cohort
         Those who compare the fit with the mean predictor.
     level : Cohort, optional
-        Those who tell the targets' mean before, if it is not known.
+        Those who tell the targets' mean before; none if it is 0 by construction.
     """
 
     difference: Cohort
@@ -52,14 +54,15 @@ class Judges:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judges said, in units in which targets have variance 1.
+    """What the judges said, in units in which the targets' scale is 1.
 
     Attributes
     ----------
     accepted : bool
         Whether the fit is better than the mean predictor, beyond chance.
-    r2 : float
-        Share of the targets' variance that the fit explains.
+    gain : float
+        By how much its mean squared error is below the mean predictor's: R2, if the scale
+        is the targets' standard deviation.
     std_error : float
         Its standard deviation.
     level : float
@@ -71,27 +74,24 @@ class Verdict:
     """
 
     accepted: bool
-    r2: float
+    gain: float
     std_error: float
     level: float
     level_error: float
     notes: list[str] = field(default_factory=list)
 
     def applied(self, fit: AnyFit) -> AnyFit:
-        """Return the fit, or the mean predictor if it was not accepted, with the notes."""
-        notes = [*fit.notes, *self.notes]
-        if self.accepted:
-            return replace(fit, notes=notes)
-        first = np.eye(1, len(fit.coef))[0]
-        return replace(
-            fit, coef=self.level * first, std_error=self.level_error * first, notes=notes
-        )
+        """Return the fit's slopes around the level, or no slopes if they were not accepted."""
+        coef, std_error = self.accepted * fit.coef, self.accepted * fit.std_error
+        coef[0], std_error[0] = self.level, self.level_error
+        return replace(fit, coef=coef, std_error=std_error, notes=[*fit.notes, *self.notes])
 
 
-def keep_back(strategy: LdpStrategy[Any], epsilon: float, level_error: float = 0.0) -> Judges:
+def keep_back(strategy: LdpStrategy[Any], epsilon: float, *, level_known: bool = False) -> Judges:
     """Take users for the gate, before the fit asks the others.
 
-    As many as tell R2 with a standard error of 0.1, but between 5 and 20 % of all users.
+    As many as tell R2 with a standard error of 0.1, but between 5 and 25 % of all users.
+    A fifth of them tell the level.
 
     Parameters
     ----------
@@ -99,24 +99,22 @@ def keep_back(strategy: LdpStrategy[Any], epsilon: float, level_error: float = 0
         Whose users they are.
     epsilon : float
         Privacy parameter of each user's one report.
-    level_error : float (default: 0.0)
-        Standard deviation of what is known about the targets' mean, in units of their standard
-        deviation: 0 if it was declared. Above 0.2 a third of the judges tell it.
+    level_known : bool (default: False)
+        Whether the targets' mean is 0 by construction, as of deviations from users' means.
 
     Raises
     ------
     TooFewReports
-        If that would leave fewer than 30 judges, or than ``min_reports``.
+        If that would leave too few for the fit, or for a cohort.
     """
     users = strategy.num_users
     wanted = number_randomizer(epsilon, 2 / _NOISE).variance / users
     size = int(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE) * users)
-    size = max(size, _LEAST_USERS, strategy.min_reports)
-    if level_error <= _KNOWN:
-        return Judges(*strategy.cohorts([size]))
-    level = int(_LEVEL_SHARE * size)
-    difference, tellers = strategy.cohorts([size - level, level])
-    return Judges(difference, tellers)
+    fewest = max(_LEAST_USERS, strategy.min_reports)
+    if level_known:
+        return Judges(*strategy.cohorts([max(size, fewest)]))
+    level = max(round(_LEVEL_SHARE * size), fewest)
+    return Judges(*strategy.cohorts([max(size - level, fewest), level]))
 
 
 def gate(
@@ -127,62 +125,68 @@ def gate(
     Parameters
     ----------
     judges : Judges
-        From :func:`keep_back`, with the same ``epsilon`` and ``level_error``.
+        From :func:`keep_back`, with the same ``epsilon``.
     coef : ndarray, shape (dim,)
-        The fit in standardised units; its first coefficient is the intercept.
+        The fit in standardised units. Its first coefficient, the intercept, does not count:
+        both the fit and the mean predictor get the level that the judges tell.
     epsilon : float
         Privacy parameter of each judge's report.
     level_error : float (default: 0.0)
-        Standard deviation of the targets' mean around 0, in units of their standard deviation.
+        What is believed to be the standard deviation of the targets' mean around 0, in
+        units of their scale: 1 if nothing is known. Below 0.3 it counts as that.
 
     Returns
     -------
     Verdict
-        Accepted if R2 clears zero by 1.645 standard errors, so that a fit no better than
-        the mean predictor passes once in 20 times, whatever epsilon is.
+        Accepted if the gain clears zero by 1.645 standard errors, so that a fit no better
+        than the mean predictor passes once in 20 times, whatever epsilon is.
 
     Notes
     -----
     The mean square around a centre that is off by ``d`` is too large by ``d**2``, which
-    is known on average: R2 is less by it, and its variance more by that of ``d**2``.
+    is known on average: the gain is less by it, and its variance more by that of ``d**2``.
     """
-    level = 0.0
-    if judges.level is not None:
-        level, level_error = yield from _ask_level(judges.level, len(coef), epsilon, level_error)
+    if judges.level is None:
+        level, level_error = 0.0, 0.0
+    else:
+        level, level_error = yield from _level(judges.level, len(coef), epsilon, level_error)
+    coef = np.concatenate([[level], coef[1:]])
     radius = reach(epsilon, judges.difference, _NOISE)
     randomizer = number_randomizer(epsilon, radius)
     told = yield from ask_squared_errors(judges.difference, coef, randomizer, (1.0, -1.0), level)
-    r2 = -told.value - level_error**2
+    gain = -told.value - level_error**2
     std_error = math.hypot(told.std_error, math.sqrt(2) * level_error**2)
-    accepted = r2 > _SURE * std_error
-    notes = _notes(r2, std_error, judges.difference.size, accepted)
-    return Verdict(accepted, r2, std_error, level, level_error, notes)
+    accepted = gain > _SURE * std_error
+    notes = _notes(gain, std_error, judges.difference.size, accepted)
+    return Verdict(accepted, gain, std_error, level, level_error, notes)
 
 
-def _ask_level(
+def _level(
     cohort: Cohort, dim: int, epsilon: float, level_error: float
 ) -> Generator[Ask, Estimate, tuple[float, float]]:
-    """Return the mean of the targets and its error, given that it is about 0."""
+    """Return the mean of the targets and its error, given that it should be about 0."""
     # A user's mean target is a quarter of the difference of its mean squares around -1 and 1.
     around_minus_one = -np.eye(1, dim)[0]
     randomizer = number_randomizer(epsilon, _LEVEL_REACH)
     weights = (0.25, -0.25)
     told = yield from ask_squared_errors(cohort, around_minus_one, randomizer, weights, 1.0)
-    weight = level_error**2 / (level_error**2 + told.std_error**2)
+    prior = max(level_error, _DOUBTED) ** 2
+    if abs(told.value) > _CONSISTENT * math.sqrt(prior + told.std_error**2):
+        return told.value, told.std_error  # the centre is wrong, whoever told it
+    weight = prior / (prior + told.std_error**2)
     return weight * told.value, math.sqrt(weight) * told.std_error
 
 
-def _notes(r2: float, std_error: float, judges: int, accepted: bool) -> list[str]:
+def _notes(gain: float, std_error: float, judges: int, accepted: bool) -> list[str]:
     found = (
-        f"{judges:,} users who were kept back say that it explains {r2:.2f} of the targets' "
-        f"variance (standard error {std_error:.2f})"
+        f"{judges:,} users who were kept back put its gain over the mean at {gain:.2f} "
+        f"squared scales of the target (standard error {std_error:.2f})"
     )
     if not accepted:
         return [
             f"The fit is not returned but the mean predictor, all slopes zero: {found}, and "
-            f"{_SURE * std_error:.2f} is what chance alone may give. More users or a larger "
-            "epsilon are needed."
+            f"{_SURE * std_error:.2f} may be chance. More users or a larger epsilon are needed."
         ]
-    if r2 < 2 * _SURE * std_error:
+    if gain < 2 * _SURE * std_error:
         return [f"The fit may be weak: {found}."]
     return []

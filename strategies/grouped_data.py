@@ -70,7 +70,7 @@ def fit_table(
     bought = yield from buy_standardisation(
         strategy, epsilon, schema, mechanism, effects == "within"
     )
-    judges = keep_back(strategy, epsilon, bought.level_error)
+    judges = keep_back(strategy, epsilon, level_known=effects == "within")
     found = yield from through(fit(), bought)
     bought, found = bought.recentred(found)
     verdict = yield from through(gate(judges, found.coef, epsilon, bought.level_error), bought)

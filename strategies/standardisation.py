@@ -161,9 +161,7 @@ def buy_standardisation(
         bought = yield from buyer.centres(bought, centres)
     bought = replace(bought, scales=np.where(schema.scaled, 1.0, bought.scales))
     if len(scales):
-        bought = yield from buyer.sizes(
-            bought, scales, _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE
-        )
+        bought = yield from buyer.sizes(bought, scales, _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE)
     return bought
 
 
