@@ -29,6 +29,7 @@ AnyFit = TypeVar("AnyFit", bound=Fit)
 _NOISE = 0.1  # standard error of R2 that is wanted ...
 _LEAST_SHARE, _MOST_SHARE = 0.05, 0.25  # ... from these shares of the users
 _LEAST_USERS = 20  # in a cohort: a normal score is not one for fewer
+_LEAST_REACH = 1.0  # of a difference; less would hide whom a fit serves badly
 _SURE = 1.645  # standard errors: a model no better than the mean passes once in 20 times
 _LEVEL_SHARE = 0.2  # of those kept back
 _LEVEL_REACH = 1.5  # where a user's mean target is clipped
@@ -153,7 +154,7 @@ def gate(
         level, level_error = 0.0, 0.0
     else:
         level, level_error = yield from _level(judges.level, len(coef), epsilon, level_error)
-    radius = reach(epsilon, judges.difference, _NOISE)
+    radius = reach(epsilon, judges.difference, _NOISE, _LEAST_REACH)
     randomizer = number_randomizer(epsilon, radius)
     told = yield from ask_squared_errors(judges.difference, coef, randomizer, (1.0, -1.0), level)
     gain = -told.value - level_error**2
