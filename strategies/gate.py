@@ -82,14 +82,10 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
 
     def applied(self, fit: AnyFit) -> AnyFit:
-        """Return the fit, or the mean predictor if it was not accepted, with the notes."""
-        notes = [*fit.notes, *self.notes]
-        if self.accepted:
-            return replace(fit, notes=notes)
-        first = np.eye(1, len(fit.coef))[0]
-        return replace(
-            fit, coef=self.level * first, std_error=self.level_error * first, notes=notes
-        )
+        """Return the fit's slopes around the level, or no slopes if they were not accepted."""
+        coef, std_error = self.accepted * fit.coef, self.accepted * fit.std_error
+        coef[0], std_error[0] = self.level, self.level_error
+        return replace(fit, coef=coef, std_error=std_error, notes=[*fit.notes, *self.notes])
 
 
 def keep_back(strategy: LdpStrategy[Any], epsilon: float, *, level_known: bool = False) -> Judges:
@@ -132,7 +128,8 @@ def gate(
     judges : Judges
         From :func:`keep_back`, with the same ``epsilon``.
     coef : ndarray, shape (dim,)
-        The fit in standardised units; its first coefficient is the intercept.
+        The fit in standardised units. Its first coefficient, the intercept, does not count:
+        both the fit and the mean predictor get the level that the judges tell.
     epsilon : float
         Privacy parameter of each judge's report.
     level_error : float (default: 0.0)
@@ -147,13 +144,15 @@ def gate(
 
     Notes
     -----
-    The mean square around a centre that is off by ``d`` is too large by ``d**2``, which
-    is known on average: the gain is less by it, and its variance more by that of ``d**2``.
+    Around a level that is off by ``d`` both are worse than around the targets' mean by
+    ``d**2``, which is known on average: the gain over the mean itself is less by it, and its
+    variance more by that of ``d**2``.
     """
     if judges.level is None:
         level, level_error = 0.0, 0.0
     else:
         level, level_error = yield from _level(judges.level, len(coef), epsilon, level_error)
+    coef = np.concatenate([[level], coef[1:]])
     radius = reach(epsilon, judges.difference, _NOISE, _LEAST_REACH)
     randomizer = number_randomizer(epsilon, radius)
     told = yield from ask_squared_errors(judges.difference, coef, randomizer, (1.0, -1.0), level)

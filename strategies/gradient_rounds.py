@@ -13,7 +13,7 @@ from ldp_flower.randomizers import Estimate
 
 from .base import LdpStrategy, Protocol
 from .exchange import Ask
-from .norms import buy_norm
+from .norms import buy_norm, norm_askers
 from .population import Cohort
 from .question import Question
 from .result import Fit
@@ -25,8 +25,7 @@ Floats = NDArray[np.float64]
 
 _NUM_ROUNDS = 4
 _CURVATURE_SHARE = 0.15  # of a round's users
-_LEAST_CAP = 8.0  # squares of <x, direction> are cut off at this, at least,
-_CAP = 8.0  # and at this many times users' typical mean
+_CAP = 8.0  # where squares of <x, direction> are cut off, in units of users' mean, at least 1
 _FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its threshold
 _SHRINKAGE = 0.7  # of the gradient bound from round to round
 
@@ -74,14 +73,14 @@ class GradientRounds:
         bound = self.gradient_bound
         if bound is None:
             question = Question("gradient_norm", {"theta": theta})
-            bound = yield from buy_norm(
-                self.strategy, self.epsilon, question, math.sqrt(self.dim) / 2
-            )
+            (cohort,) = self.strategy.cohorts([self._norm_askers])
+            prior = math.sqrt(self.dim) / 2
+            bound = (yield from buy_norm(cohort, self.epsilon, question, prior)).value
         cap = 0.0
         same_theta: list[Estimate] = []
         for left in range(_NUM_ROUNDS, 0, -1):
             size = self.strategy.num_unasked // left
-            num_probers = round(_CURVATURE_SHARE * size)
+            num_probers = max(round(_CURVATURE_SHARE * size), 2 * self.strategy.min_reports)
             (answerers,) = self.strategy.cohorts([size - num_probers])
             randomizer = self.mechanism(self.dim, bound)
             same_theta.append((yield Ask(answerers, "gradient", randomizer, {"theta": theta})))
@@ -91,7 +90,10 @@ class GradientRounds:
             if not descent.any():
                 continue  # nothing clears the noise: ask more users at the same place
             direction = descent / np.linalg.norm(descent)
-            cap = cap or (yield from self._buy_cap(direction))
+            if not cap:
+                size = min(self._norm_askers, num_probers // 2)
+                cap = yield from self._buy_cap(*self.strategy.cohorts([size]), direction)
+                num_probers -= size
             (probers,) = self.strategy.cohorts([num_probers])
             step_size = yield from self._buy_step_size(probers, direction, cap)
             variance = (1 - step_size) ** 2 * variance + (step_size * gradient.std_error) ** 2
@@ -115,11 +117,15 @@ class GradientRounds:
             theta = keep_largest(theta, self.sparsity)
         return theta if self.radius is None else project_on_ball(theta, self.radius)
 
-    def _buy_cap(self, direction: Floats) -> Generator[Ask, Estimate, float]:
-        """Ask a small cohort for users' typical curvature, to cut off squares well above it."""
+    @property
+    def _norm_askers(self) -> int:
+        return max(norm_askers(self.epsilon, self.strategy.num_users), self.strategy.min_reports)
+
+    def _buy_cap(self, cohort: Cohort, direction: Floats) -> Generator[Ask, Estimate, float]:
+        """Ask for users' typical curvature, to cut off squares well above what it surely is."""
         question = Question("root_curvature", {"direction": direction})
-        typical = (yield from buy_norm(self.strategy, self.epsilon, question, 2.0)) ** 2
-        return max(_LEAST_CAP, _CAP * typical)
+        root = yield from buy_norm(cohort, self.epsilon, question, 2.0)
+        return _CAP * max(1.0, (root.value * math.exp(-root.log_error)) ** 2)
 
     def _buy_step_size(
         self, cohort: Cohort, direction: Floats, cap: float

@@ -72,6 +72,7 @@ def fit_table(
     )
     judges = keep_back(strategy, epsilon, level_known=effects == "within")
     found = yield from through(fit(), bought)
+    bought, found = bought.recentred(found)
     verdict = yield from through(gate(judges, found.coef, epsilon, bought.level_error), bought)
     found = bought.restored(verdict.applied(found))
     return replace(found, notes=[*doubts, *found.notes])

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Generator
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from ldp_flower.randomizers import Estimate
 
-from .base import LdpStrategy
 from .exchange import Ask
+from .population import Cohort
 from .question import Question
 from .squared_errors import number_randomizer
 
@@ -19,26 +19,30 @@ _ERROR = 0.4  # wanted standard deviation of the logarithm
 _MOST_SHARE = 0.12  # of all users
 
 
-def buy_norm(
-    strategy: LdpStrategy[Any], epsilon: float, question: Question, prior: float
-) -> Generator[Ask, Estimate, float]:
-    """Ask a small cohort for the geometric mean of users' norms.
+@dataclass(frozen=True)
+class Norm:
+    """The geometric mean of users' norms and the standard error of its logarithm."""
 
-    Parameters
-    ----------
-    strategy : LdpStrategy
-        Whose users are asked.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    question : Question
-        Names the statistic, log(norm / ``centre``) / ``log_range``, and its arrays.
-    prior : float
-        The norm that is expected.
+    value: float
+    log_error: float
+
+
+def norm_askers(epsilon: float, num_users: int) -> int:
+    """Return how many of all users to ask for a norm."""
+    variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
+    return min(int(_MOST_SHARE * num_users), math.ceil(variance / _ERROR**2))
+
+
+def buy_norm(
+    cohort: Cohort, epsilon: float, question: Question, prior: float
+) -> Generator[Ask, Estimate, Norm]:
+    """Ask a cohort for the typical norm of its users' vectors.
+
+    ``question`` names the statistic, log(norm / ``centre``) / ``log_range``, and its arrays;
+    ``prior`` is the norm that is expected.
     """
     randomizer = number_randomizer(epsilon, 1.0)
-    wanted = (_LOG_RANGE**2 * randomizer.variance + _USERS_VARIANCE) / _ERROR**2
-    size = min(int(_MOST_SHARE * strategy.num_users), math.ceil(wanted))
-    (cohort,) = strategy.cohorts([max(size, strategy.min_reports)])
     params = {**question.params, "centre": prior, "log_range": _LOG_RANGE}
     answer = yield Ask(cohort, question.statistic, randomizer, question.arrays, params)
-    return prior * math.exp(_LOG_RANGE * float(np.clip(answer.mean[0], -1, 1)))
+    log = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1))
+    return Norm(prior * math.exp(log), _LOG_RANGE * float(answer.std_error[0]))

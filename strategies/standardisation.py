@@ -13,7 +13,7 @@ from ldp_flower.randomizers import Estimate, Randomizer
 
 from .base import LdpStrategy
 from .exchange import Ask
-from .norms import buy_norm
+from .norms import buy_norm, norm_askers
 from .population import Cohort
 from .question import Question
 from .result import Fit
@@ -57,6 +57,21 @@ class Standardisation:
         """Standard deviation of the standardised targets' mean around 0."""
         return float(self.errors[-1] / self.scales[-1])
 
+    def recentred(self, fit: AnyFit) -> tuple[Self, AnyFit]:
+        """Return these constants with the fit's level as the target's mean, and the fit around it.
+
+        The level is what the fit predicts where all features are at their means.
+        """
+        slopes, level_error = fit.coef[1:], self.level_error
+        if fit.coef[0]:
+            own = self.errors[1:-1] / self.scales[1:-1]
+            level_error = math.sqrt(fit.std_error[0] ** 2 + (slopes**2) @ own**2)
+        means, errors, coef = self.means.copy(), self.errors.copy(), fit.coef.copy()
+        means[-1] += coef[0] * self.scales[-1]
+        errors[-1] = level_error * self.scales[-1]
+        coef[0] = 0.0
+        return replace(self, means=means, errors=errors), replace(fit, coef=coef)
+
     def applied(self, ask: Ask) -> Ask:
         """Return the same question about standardised columns."""
         return replace(
@@ -99,13 +114,12 @@ def through(
 
 # A size is a root mean square in units of the schema's features, where columns with bounds
 # lie within [-2, 2]: bounds that fit give some 1.5, bounds 10 times too wide 0.1.
-_FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE = 0.4, 1.6, 3.0  # of logarithms, around the first
+_FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE = 0.4, 2.0, 3.0  # of logarithms, around the first
 # Around bought centres sizes are known already, but for columns that were off-centre.
 _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE = 0.6, 0.7, math.log(3)
 _ROOM = 1.2  # radius of the second wave of centres over users' typical distance
 _SHARES = 0.05, 0.1  # of all users, for each cohort; the second is that wave's
 _ENOUGH = 0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
-_WORTHLESS = 0.5  # centres that the first wave tells no better than this are not bought
 
 
 def buy_standardisation(
@@ -119,8 +133,8 @@ def buy_standardisation(
 
     First for sizes, as bounds may be much too wide; then for centres, twice, the second
     time around the first estimate, from where users' means are not far; last for sizes
-    around the centres. A user reports one vector of all columns in question. Nothing is
-    asked where the schema declares everything, or of so few users that bounds say more.
+    around the centres. A user reports one vector of all columns in question. What the
+    schema declares is not asked for.
 
     Parameters
     ----------
@@ -140,7 +154,7 @@ def buy_standardisation(
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
     buyer = _Buyer(strategy, epsilon, mechanism)
-    if not len(columns) or not buyer.is_worth_it(len(columns)):
+    if not len(columns):
         return bought
     bought = yield from buyer.sizes(bought, columns, _FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE)
     if len(centres):
@@ -158,11 +172,6 @@ class _Buyer:
     strategy: LdpStrategy[Any]
     epsilon: float
     mechanism: Mechanism
-
-    def is_worth_it(self, num_columns: int) -> bool:
-        """Whether the first wave of centres would tell them better than bounds do."""
-        variance = self.mechanism(num_columns, math.sqrt(num_columns)).variance
-        return variance <= _WORTHLESS**2 * _SHARES[0] * self.strategy.num_users
 
     def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
         size = min(share * self.strategy.num_users, mechanism.variance / _ENOUGH**2)
@@ -198,9 +207,9 @@ class _Buyer:
         centre[columns] = shrink(coarse.mean, coarse_variance)
         arrays = {"centre": centre, "coordinates": columns}
         question = Question("column_mean_norm", arrays)
-        distance = yield from through(
-            buy_norm(self.strategy, self.epsilon, question, root / 2), known
-        )
+        size = max(norm_askers(self.epsilon, self.strategy.num_users), self.strategy.min_reports)
+        asks = buy_norm(*self.strategy.cohorts([size]), self.epsilon, question, root / 2)
+        distance = (yield from through(asks, known)).value
         second = self.mechanism(len(columns), min(_ROOM * distance, root))
         ask = Ask(self._cohort(second, _SHARES[1]), "column_means", second, arrays)
         fine = yield known.applied(ask)
