@@ -33,7 +33,7 @@ _LEAST_REACH = 1.0  # of a difference; less would hide whom a fit serves badly
 _SURE = 1.645  # standard errors: a model no better than the mean passes once in 20 times
 _LEVEL_SHARE = 0.2  # of those kept back
 _LEVEL_REACH = 1.5  # where a user's mean target is clipped
-_DOUBTED = 0.3  # standard error up to which no centre is trusted, be it declared
+_DOUBTED = 0.5  # standard error up to which no centre is trusted, be it declared
 _CONSISTENT = 2.5  # standard errors up to which the judges agree with a centre
 
 
@@ -134,7 +134,7 @@ def gate(
         Privacy parameter of each judge's report.
     level_error : float (default: 0.0)
         What is believed to be the standard deviation of the targets' mean around 0, in
-        units of their scale: 1 if nothing is known. Below 0.3 it counts as that.
+        units of their scale: 1 if nothing is known. Below 0.5 it counts as that.
 
     Returns
     -------
