@@ -23,7 +23,7 @@ from .thresholding import keep_above, keep_largest, project_on_ball, with_least_
 
 Floats = NDArray[np.float64]
 
-_NUM_ROUNDS = 4
+_NUM_ROUNDS, _NUM_SPARSE_ROUNDS = 4, 3  # the latter with a given sparsity
 _CURVATURE_SHARE = 0.15  # of a round's users
 _CAP = 8.0  # where squares of <x, direction> are cut off, in units of users' mean, at least 1
 _FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its threshold
@@ -78,7 +78,8 @@ class GradientRounds:
             bound = (yield from buy_norm(cohort, self.epsilon, question, prior)).value
         cap = 0.0
         same_theta: list[Estimate] = []
-        for left in range(_NUM_ROUNDS, 0, -1):
+        rounds = _NUM_ROUNDS if self.sparsity is None else _NUM_SPARSE_ROUNDS
+        for left in range(rounds, 0, -1):
             size = self.strategy.num_unasked // left
             num_probers = max(round(_CURVATURE_SHARE * size), 2 * self.strategy.min_reports)
             (answerers,) = self.strategy.cohorts([size - num_probers])

@@ -114,6 +114,7 @@ def through(
 
 # A size is a root mean square in units of the schema's features, where columns with bounds
 # lie within [-2, 2]: bounds that fit give some 1.5, bounds 10 times too wide 0.1.
+_FARTHEST = 2.0
 _FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE = 0.4, 2.0, 3.0  # of logarithms, around the first
 # Around bought centres sizes are known already, but for columns that were off-centre.
 _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE = 0.6, 0.7, math.log(3)
@@ -153,7 +154,8 @@ def buy_standardisation(
     centres = np.flatnonzero(~(schema.centred | within))
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
-    buyer = _Buyer(strategy, epsilon, mechanism)
+    farthest = np.where(schema.scaled, np.inf, _FARTHEST)
+    buyer = _Buyer(strategy, epsilon, mechanism, farthest)
     if not len(columns):
         return bought
     bought = yield from buyer.sizes(bought, columns, _FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE)
@@ -172,6 +174,7 @@ class _Buyer:
     strategy: LdpStrategy[Any]
     epsilon: float
     mechanism: Mechanism
+    farthest: Floats  # from 0 that a column can be
 
     def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
         size = min(share * self.strategy.num_users, mechanism.variance / _ENOUGH**2)
@@ -189,7 +192,8 @@ class _Buyer:
         common = answer.mean.mean()
         own = shrink(answer.mean - common, mechanism.variance / answer.count)
         scales = known.scales.copy()
-        scales[columns] *= centre * np.exp(common + own)
+        sizes = scales[columns] * centre * np.exp(common + own)
+        scales[columns] = np.minimum(sizes, self.farthest[columns])
         return replace(known, scales=scales)
 
     def centres(
@@ -218,6 +222,8 @@ class _Buyer:
         mean = (1 - weight) * coarse.mean + weight * (centre[columns] + fine.mean)
         variance = weight * fine_variance
         means, errors = known.means.copy(), known.errors.copy()
-        means[columns] = known.scales[columns] * shrink(mean, variance)
+        bought = known.scales[columns] * shrink(mean, variance)
+        farthest = self.farthest[columns]
+        means[columns] = np.clip(bought, -farthest, farthest)
         errors[columns] = known.scales[columns] * math.sqrt(variance)
         return replace(known, means=means, errors=errors)
