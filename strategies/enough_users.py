@@ -5,9 +5,9 @@ from typing import Any
 
 from .base import LdpStrategy, TooFewReports
 
-_FEWEST = 200
+_FEWEST = 500
 _PER_FEATURE = 2  # users
-_REFUSED, _DOUBTFUL, _WEAK = 1_000, 4_000, 16_000  # users times epsilon squared
+_REFUSED, _DOUBTFUL, _WEAK = 3_000, 8_000, 16_000  # users times epsilon squared
 _MOST_EPSILON = 3.2  # from where on people differ more than noise
 _FEW_ROWS = 10
 
@@ -36,8 +36,8 @@ def check_enough(
     Raises
     ------
     TooFewReports
-        If there are fewer than 200 users, fewer than twice as many as features, or
-        ``users * min(epsilon, 3.2)**2`` is below 1,000.
+        If there are fewer than 500 users, fewer than twice as many as features, or
+        ``users * min(epsilon, 3.2)**2`` is below 3,000.
     """
     users = strategy.num_users
     informative = users * min(epsilon, _MOST_EPSILON) ** 2

@@ -28,12 +28,13 @@ AnyFit = TypeVar("AnyFit", bound=Fit)
 
 _NOISE = 0.1  # standard error of R2 that is wanted ...
 _LEAST_SHARE, _MOST_SHARE = 0.1, 0.25  # ... from these shares of the users
-_REACH_NOISE, _LEAST_REACH = 0.05, 1.0  # standard error up to which clips are wider than this
+_REACH_NOISE = 0.05  # standard error up to which differences are clipped farther out
 _LEAST_USERS = 20  # in a cohort: a normal score is not one for fewer
+_LEAST_REACH = 1.0  # of a difference; less would hide whom a fit serves badly
 _SURE = 1.645  # standard errors: a model no better than the mean passes once in 20 times
 _LEVEL_SHARE = 0.2  # of those kept back
 _LEVEL_REACH = 1.5  # where a user's mean target is clipped
-_DOUBTED = 0.3  # standard error up to which no centre is trusted, be it declared
+_DOUBTED = 0.5  # standard error up to which no centre is trusted, be it declared
 _CONSISTENT = 2.5  # standard errors up to which the judges agree with a centre
 
 
@@ -134,7 +135,7 @@ def gate(
         Privacy parameter of each judge's report.
     level_error : float (default: 0.0)
         What is believed to be the standard deviation of the targets' mean around 0, in
-        units of their scale: 1 if nothing is known. Below 0.3 it counts as that.
+        units of their scale: 1 if nothing is known. Below 0.5 it counts as that.
 
     Returns
     -------
@@ -144,8 +145,9 @@ def gate(
 
     Notes
     -----
-    The mean square around a centre that is off by ``d`` is too large by ``d**2``, which
-    is known on average: the gain is less by it, and its variance more by that of ``d**2``.
+    Around a level that is off by ``d`` both are worse than around the targets' mean by
+    ``d**2``, which is known on average: the gain over the mean itself is less by it, and its
+    variance more by that of ``d**2``.
     """
     if judges.level is None:
         level, level_error = 0.0, 0.0

@@ -32,11 +32,11 @@ def number_randomizer(epsilon: float, radius: float) -> Randomizer:
     return min(candidates, key=lambda mechanism: mechanism.variance)
 
 
-def reach(epsilon: float, cohort: Cohort, noise: float, least: float = 2.0) -> float:
+def reach(epsilon: float, cohort: Cohort, noise: float, least: float) -> float:
     """Return where to clip differences, in units of the baseline.
 
-    As wide as a standard error of ``noise`` allows, but within ``least`` to 6: clipping keeps the
-    sign of a difference, and hides how bad a model is for users whom it serves worst.
+    As wide as a standard error of ``noise`` allows, but within ``least`` and 6: clipping keeps
+    the sign of a difference, and hides how bad a model is for users whom it serves worst.
     """
     per_unit = math.sqrt(number_randomizer(epsilon, 1.0).variance / cohort.size)
     return float(np.clip(noise / per_unit, least, _MOST_REACH))

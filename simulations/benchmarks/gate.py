@@ -26,7 +26,7 @@ from ldp_flower.strategies.gate import gate, keep_back
 
 Floats = NDArray[np.float64]
 
-FIRST_SEED = 5000
+FIRST_SEED = 7000
 BAD = -0.05
 _LEVELS = 0.4  # standard deviation of people's own levels, over that of what is not explained
 _PAGE_SHARE, _PAGE_SCORES = 0.15, (1.5, 2.75)

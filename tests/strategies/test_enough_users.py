@@ -27,7 +27,7 @@ def refusal(*arguments):
 
 @pytest.mark.parametrize(
     ("users", "epsilon", "num_columns"),
-    [(40, 8.0, 34), (155, 4.0, 21), (520, 1.0, 14), (3230, 0.5, 153), (376, 4.0, 407), (199, 8, 2)],
+    [(40, 8.0, 34), (155, 4.0, 21), (520, 2.0, 14), (3230, 0.5, 153), (676, 4.0, 407), (499, 8, 2)],
 )
 def test_what_cannot_work_is_refused(users, epsilon, num_columns):
     said = refusal(users, epsilon, num_columns)
@@ -37,17 +37,17 @@ def test_what_cannot_work_is_refused(users, epsilon, num_columns):
 
 
 def test_another_epsilon_or_fewer_features_would_do_where_it_says_so():
-    assert float(re.search(r"epsilon (\S+)\.$", refusal(520, 1.0))[1]) == 1.39
-    doubts(520, 1.39)
-    refusal(520, 1.38)
-    assert "at most 188 features" in refusal(376, 4.0, 407)
-    doubts(376, 4.0, 188)
-    assert " or " not in refusal(150, 4.0)
+    assert float(re.search(r"epsilon (\S+)\.$", refusal(520, 2.0))[1]) == 2.41
+    doubts(520, 2.41)
+    refusal(520, 2.40)
+    assert "at most 338 features" in refusal(676, 4.0, 407)
+    doubts(676, 4.0, 338)
+    assert " or " not in refusal(450, 4.0)
 
 
 def test_where_it_may_work_there_are_doubts_and_where_it_does_there_are_none():
-    assert "4,000 users" in doubts(1000, 1.0)[0]
-    assert doubts(3999, 1.0) and not doubts(4000, 1.0)
-    assert "a weak signal" in doubts(4000, 1.0, samples_per_user=9)[0]
+    assert "8,000 users" in doubts(3000, 1.0)[0]
+    assert doubts(7999, 1.0) and not doubts(8000, 1.0)
+    assert "a weak signal" in doubts(8000, 1.0, samples_per_user=9)[0]
     assert not doubts(16_000, 1.0, samples_per_user=1)
-    assert doubts(390, 8.0) and not doubts(391, 8.0)  # epsilon counts up to 3.2
+    assert doubts(781, 8.0) and not doubts(782, 8.0)  # epsilon counts up to 3.2
