@@ -132,6 +132,23 @@ def test_badly_scaled_features_do_not_make_it_diverge():
         assert np.mean((y - x @ result.coef) ** 2) < 1.05 * np.mean(y**2)
 
 
+def test_many_columns_far_from_centred_do_not_make_it_diverge():
+    """The largest curvature is some 120: a cap of 8 would make steps 15 times too long."""
+    x, y, user, _ = several_records(0)
+    users = Users.from_rows(x + 2.0, y, user)
+    strategy = LdpIht(30, epsilon=4.0, samples_per_user=20, exact=False)
+    for seed in range(5):
+        result = simulate(strategy, users, seed=seed)
+        assert np.mean((y - users.features @ result.coef) ** 2) < 1.05 * np.mean(y**2)
+
+
+def test_without_a_sparsity_every_coefficient_may_count():
+    x, y, user, theta = several_records(1, num_users=4000)
+    strategy = LdpIht(30, epsilon=4.0, samples_per_user=20, exact=False)
+    result = simulate(strategy, Users.from_rows(x, y, user), seed=0)
+    assert np.linalg.norm(result.coef - theta) < 0.3 and len(result.support) > 2
+
+
 def test_noise_that_cannot_be_beaten_is_said():
     x, y, user, _ = several_records(0, num_users=300)
     strategy = LdpIht(
@@ -173,6 +190,9 @@ def test_data_that_are_not_finite_cost_their_users_only():
         ({"feature_variance": float("inf")}, "Expected feature_variance > 0 and finite, got inf"),
         ({"gradient_bound": float("nan")}, "Expected gradient_bound > 0 and finite, got nan"),
         ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
+        ({"sparsity": None}, "Expected a sparsity with one record per user, got None"),
+        ({"effects": "some"}, "Expected effects in .*, got 'some'"),
+        ({"effects": "within"}, "Expected a schema with effects='within', got dim=8"),
     ],
 )
 def test_bad_arguments_are_refused_at_construction(arguments, message):
