@@ -26,8 +26,9 @@ from .squared_errors import ask_squared_errors, number_randomizer, reach
 Floats = NDArray[np.float64]
 AnyFit = TypeVar("AnyFit", bound=Fit)
 
-_NOISE = 0.07  # standard error of R2 that is wanted ...
-_LEAST_SHARE, _MOST_SHARE = 0.08, 0.25  # ... from these shares of the users
+_NOISE = 0.1  # standard error of R2 that is wanted ...
+_LEAST_SHARE, _MOST_SHARE = 0.1, 0.25  # ... from these shares of the users
+_REACH_NOISE = 0.05  # standard error up to which differences are clipped farther out
 _LEAST_USERS = 20  # in a cohort: a normal score is not one for fewer
 _LEAST_REACH = 1.0  # of a difference; less would hide whom a fit serves badly
 _SURE = 1.645  # standard errors: a model no better than the mean passes once in 20 times
@@ -90,7 +91,7 @@ class Verdict:
 def keep_back(strategy: LdpStrategy[Any], epsilon: float, *, level_known: bool = False) -> Judges:
     """Take users for the gate, before the fit asks the others.
 
-    As many as tell R2 with a standard error of 0.07, but between 8 and 25 % of all users.
+    As many as tell R2 with a standard error of 0.1, but between 10 and 25 % of all users.
     A fifth of them tell the level.
 
     Parameters
@@ -152,7 +153,7 @@ def gate(
     else:
         level, level_error = yield from _level(judges.level, len(coef), epsilon, level_error)
     coef = np.concatenate([[level], coef[1:]])
-    radius = reach(epsilon, judges.difference, _NOISE, _LEAST_REACH)
+    radius = reach(epsilon, judges.difference, _REACH_NOISE, _LEAST_REACH)
     randomizer = number_randomizer(epsilon, radius)
     told = yield from ask_squared_errors(judges.difference, coef, randomizer, (1.0, -1.0), level)
     gain = -told.value - level_error**2

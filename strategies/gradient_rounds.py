@@ -24,10 +24,10 @@ from .thresholding import keep_above, keep_largest, project_on_ball, with_least_
 Floats = NDArray[np.float64]
 
 _NUM_ROUNDS, _NUM_SPARSE_ROUNDS = 4, 3  # the latter with a given sparsity
-_CURVATURE_SHARE = 0.15  # of a round's users
+_CURVATURE_SHARE = 0.1  # of a round's users
 _CAP = 8.0  # where squares of <x, direction> are cut off, in units of users' mean, at least 1
 _FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its threshold
-_SHRINKAGE = 0.7  # of the gradient bound from round to round
+_SHRINKAGE = 0.8  # of the gradient bound from round to round
 
 
 @dataclass(frozen=True)
