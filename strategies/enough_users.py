@@ -6,6 +6,7 @@ from typing import Any
 from .base import LdpStrategy, TooFewReports
 
 _FEWEST = 500
+_COHORTS = 35  # of min_reports users each, that a run may be cut into
 _PER_FEATURE = 2  # users
 _REFUSED, _DOUBTFUL, _WEAK = 3_000, 8_000, 16_000  # users times epsilon squared
 _MOST_EPSILON = 3.2  # from where on people differ more than noise
@@ -36,17 +37,18 @@ def check_enough(
     Raises
     ------
     TooFewReports
-        If there are fewer than 500 users, fewer than twice as many as features, or
-        ``users * min(epsilon, 3.2)**2`` is below 3,000.
+        If there are fewer than 500 users, than 35 times ``min_reports`` or than twice the
+        number of features, or if ``users * min(epsilon, 3.2)**2`` is below 3,000.
     """
     users = strategy.num_users
     informative = users * min(epsilon, _MOST_EPSILON) ** 2
-    needed = max(_FEWEST, _PER_FEATURE * num_columns, _users_for(_REFUSED, epsilon))
+    fewest = max(_FEWEST, _COHORTS * strategy.min_reports)
+    needed = max(fewest, _PER_FEATURE * num_columns, _users_for(_REFUSED, epsilon))
     if users < needed:
         raise TooFewReports(
             f"{users:,} users are too few for {num_columns} features at epsilon {epsilon:g}: a fit "
             f"would be worse than predicting the mean. "
-            f"{_ways_out(users, epsilon, num_columns, needed)}"
+            f"{_ways_out(users, num_columns, fewest, needed)}"
         )
     if informative < _DOUBTFUL:
         return [
@@ -66,13 +68,13 @@ def _users_for(informative: int, epsilon: float) -> int:
     return math.ceil(informative / min(epsilon, _MOST_EPSILON) ** 2)
 
 
-def _ways_out(users: int, epsilon: float, num_columns: int, needed: int) -> str:
+def _ways_out(users: int, num_columns: int, fewest: int, needed: int) -> str:
     ways = [f"At least {needed:,} users are needed"]
-    if users >= max(_FEWEST, _PER_FEATURE * num_columns):
+    if users >= max(fewest, _PER_FEATURE * num_columns):
         # Rounded up, so that what is said suffices.
         ways.append(
             f"or, with these users, epsilon {math.ceil(100 * math.sqrt(_REFUSED / users)) / 100:g}"
         )
-    elif users >= _FEWEST:
+    elif users >= fewest:
         ways.append(f"or at most {users // _PER_FEATURE} features")
     return ", ".join(ways) + "."

@@ -34,8 +34,7 @@ _LEAST_REACH = 1.0  # of a difference; less would hide whom a fit serves badly
 _SURE = 1.645  # standard errors: a model no better than the mean passes once in 20 times
 _LEVEL_SHARE = 0.2  # of those kept back
 _LEVEL_REACH = 1.5  # where a user's mean target is clipped
-_DOUBTED = 0.5  # standard error up to which no centre is trusted, be it declared
-_CONSISTENT = 2.5  # standard errors up to which the judges agree with a centre
+_CONSISTENT = 2.0  # standard errors up to which the judges agree with a centre
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def gate(
         Privacy parameter of each judge's report.
     level_error : float (default: 0.0)
         What is believed to be the standard deviation of the targets' mean around 0, in
-        units of their scale: 1 if nothing is known. Below 0.5 it counts as that.
+        units of their scale: 1 if nothing is known.
 
     Returns
     -------
@@ -173,10 +172,11 @@ def _level(
     randomizer = number_randomizer(epsilon, _LEVEL_REACH)
     weights = (0.25, -0.25)
     told = yield from ask_squared_errors(cohort, around_minus_one, randomizer, weights, 1.0)
-    prior = max(level_error, _DOUBTED) ** 2
-    if abs(told.value) > _CONSISTENT * math.sqrt(prior + told.std_error**2):
+    # What was believed counts half at most: its error leaves out bias, or it was declared.
+    prior, noise = max(level_error, told.std_error) ** 2, told.std_error**2
+    if abs(told.value) > _CONSISTENT * math.sqrt(prior + noise):
         return told.value, told.std_error  # the centre is wrong, whoever told it
-    weight = prior / (prior + told.std_error**2)
+    weight = prior / (prior + noise)
     return weight * told.value, math.sqrt(weight) * told.std_error
 
 

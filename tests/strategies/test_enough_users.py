@@ -11,6 +11,8 @@ from ldp_flower.strategies.enough_users import check_enough
 class Census:
     """All that the check needs of a strategy."""
 
+    min_reports = 10
+
     def __init__(self, num_users):
         self.num_users = num_users
 
@@ -51,3 +53,11 @@ def test_where_it_may_work_there_are_doubts_and_where_it_does_there_are_none():
     assert "a weak signal" in doubts(8000, 1.0, samples_per_user=9)[0]
     assert not doubts(16_000, 1.0, samples_per_user=1)
     assert doubts(781, 8.0) and not doubts(782, 8.0)  # epsilon counts up to 3.2
+
+
+def test_every_cohort_has_to_find_its_users():
+    census = Census(699)
+    census.min_reports = 20
+    with pytest.raises(TooFewReports, match="At least 700 users are needed"):
+        check_enough(census, 4.0, 20, 20)
+    assert not check_enough(Census(800), 4.0, 20, 20)

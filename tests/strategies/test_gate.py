@@ -122,7 +122,7 @@ def test_a_level_known_by_construction_is_not_asked_for():
 
 
 def test_judges_are_as_many_as_it_takes():
-    for epsilon, num_users, expected in ((0.5, 2000, 500), (2.0, 4000, 886), (4.0, 10_000, 800)):
+    for epsilon, num_users, expected in ((0.5, 2000, 500), (2.0, 4000, 434), (4.0, 10_000, 1000)):
         assert judged(COEF, 0, num_users, epsilon)[1].num_reports == expected
     with pytest.raises(TooFewReports):
         judged(COEF, 0, 39)
