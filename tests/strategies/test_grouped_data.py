@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ldp_flower import Categories, Numeric, Schema, Users, simulate
+from ldp_flower import Categories, Numeric, Schema, Users, audited, simulate
+from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.strategies import LdpIht, SparseRegression, TooFewReports
 from ldp_flower.strategies.result import Fit
 from ldp_flower.strategies.standardisation import Standardisation
@@ -131,6 +132,27 @@ def test_a_fit_returns_to_the_units_of_the_schema():
     shifted, level = standardisation.recentred(fit)
     assert level.coef[0] == 0
     np.testing.assert_allclose(x @ shifted.restored(level).coef, expected)
+
+
+def test_a_report_on_a_table_depends_on_the_user_only_through_the_mechanism():
+    """Every query of the catalogue's runs against whole handlers, exact mechanisms."""
+    runs = list(audited.AUDITED["tables"](3, 2.0))
+    queries = [question for run in runs for question in recorded_queries(*run)]
+    statistics = {query.statistic.removeprefix("standardised_") for query in queries}
+    assert statistics >= {
+        *("column_log_sizes", "column_means", "column_mean_norm"),
+        *("gradient_norm", "gradient", "lasso_features", "residual_coefficients"),
+        *("target_scale", "squared_errors"),
+    }
+    assert all(query.randomizer.epsilon == 2.0 for query in queries)
+    assert any("within" in query.params for query in queries)
+    users = {name: extreme_users(3)[name] for name in ("ones", "ones, minus", "NaN")}
+    one_each = {
+        (query.statistic, "within" in query.params, type(query.randomizer)): query
+        for query in queries
+    }
+    for query in one_each.values():
+        assert audit_handler(query, users, num_reports=300, seed=0).passed
 
 
 def test_other_links_take_no_schema():
