@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 _NUM_ROUNDS, _NUM_SPARSE_ROUNDS = 4, 3  # the latter with a given sparsity
 _CURVATURE_SHARE = 0.1  # of a round's users
 _CAP = 8.0  # where squares of <x, direction> are cut off, in units of users' mean, at least 1
+_LONGEST_STEP = 2.0  # without a sparsity: what the rule of least risk leaves is shortened
 _FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its threshold
 _SHRINKAGE = 0.8  # of the gradient bound from round to round
 
@@ -136,7 +137,8 @@ class GradientRounds:
         arrays, params = {"direction": direction}, {"cap": cap}
         answer = yield Ask(cohort, "curvature", randomizer, arrays, params)
         curvature = cap / 2 * float(1 + answer.mean[0] + answer.std_error[0])
-        return min(1.0, 1 / max(curvature, 0.5))
+        longest = _LONGEST_STEP if self.sparsity is None else 1.0
+        return min(longest, 1 / max(curvature, 0.5))
 
 
 def _pooled(estimates: list[Estimate]) -> Estimate:

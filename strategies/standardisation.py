@@ -115,11 +115,12 @@ def through(
 # A size is a root mean square in units of the schema's features, where columns with bounds
 # lie within [-2, 2]: bounds that fit give some 1.5, bounds 10 times too wide 0.1.
 _FARTHEST = 2.0
-_FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE = 0.4, 2.0, 3.0  # of logarithms, around the first
+# A prior is a size, the spread of logarithms around it, and where logarithms are clipped.
+_FIRST_SIZES = 0.4, 2.0, 3.0
 # Around bought centres sizes are known already, but for columns that were off-centre.
-_SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE = 0.6, 0.7, math.log(3)
+_SECOND_SIZES = 0.6, 0.7, math.log(3)
 _ROOM = 1.2  # radius of the second wave of centres over users' typical distance
-_SHARES = 0.05, 0.1  # of all users, for each cohort; the second is that wave's
+_SHARE, _LARGER_SHARE = 0.05, 0.1  # of all users; the larger for each column's last cohort
 _ENOUGH = 0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
 
 
@@ -158,12 +159,12 @@ def buy_standardisation(
     buyer = _Buyer(strategy, epsilon, mechanism, farthest)
     if not len(columns):
         return bought
-    bought = yield from buyer.sizes(bought, columns, _FIRST_SIZE, _FIRST_SPREAD, _FIRST_RANGE)
+    bought = yield from buyer.sizes(bought, columns, _FIRST_SIZES, _SHARE)
     if len(centres):
         bought = yield from buyer.centres(bought, centres)
     bought = replace(bought, scales=np.where(schema.scaled, 1.0, bought.scales))
     if len(scales):
-        bought = yield from buyer.sizes(bought, scales, _SECOND_SIZE, _SECOND_SPREAD, _SECOND_RANGE)
+        bought = yield from buyer.sizes(bought, scales, _SECOND_SIZES, _LARGER_SHARE)
     return bought
 
 
@@ -181,12 +182,17 @@ class _Buyer:
         return self.strategy.cohorts([max(math.ceil(size), self.strategy.min_reports)])[0]
 
     def sizes(
-        self, known: Standardisation, columns: Integers, centre: float, spread: float, reach: float
+        self,
+        known: Standardisation,
+        columns: Integers,
+        prior: tuple[float, float, float],
+        share: float,
     ) -> Generator[Ask, Estimate, Standardisation]:
         """Multiply scales by users' typical sizes, drawn to what all columns have in common."""
+        centre, spread, reach = prior
         mechanism = self.mechanism(len(columns), spread * math.sqrt(len(columns)))
         arrays, params = {"coordinates": columns}, {"centre": centre, "log_range": reach}
-        cohort = self._cohort(mechanism, _SHARES[0])
+        cohort = self._cohort(mechanism, share)
         ask = Ask(cohort, "column_log_sizes", mechanism, arrays, params)
         answer = yield known.applied(ask)
         common = answer.mean.mean()
@@ -204,7 +210,7 @@ class _Buyer:
         first = self.mechanism(len(columns), root)
         centre = np.zeros(len(known.means))
         arrays = {"centre": centre, "coordinates": columns}
-        ask = Ask(self._cohort(first, _SHARES[0]), "column_means", first, arrays)
+        ask = Ask(self._cohort(first, _SHARE), "column_means", first, arrays)
         coarse = yield known.applied(ask)
         coarse_variance = first.variance / coarse.count
         centre = centre.copy()
@@ -215,7 +221,7 @@ class _Buyer:
         asks = buy_norm(*self.strategy.cohorts([size]), self.epsilon, question, root / 2)
         distance = (yield from through(asks, known)).value
         second = self.mechanism(len(columns), min(_ROOM * distance, root))
-        ask = Ask(self._cohort(second, _SHARES[1]), "column_means", second, arrays)
+        ask = Ask(self._cohort(second, _LARGER_SHARE), "column_means", second, arrays)
         fine = yield known.applied(ask)
         fine_variance = second.variance / fine.count
         weight = coarse_variance / (coarse_variance + fine_variance)
