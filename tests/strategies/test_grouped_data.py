@@ -42,9 +42,7 @@ def r2(schema, coef, rows):
 
 
 STRATEGIES = {
-    "LdpIht": lambda schema, **options: LdpIht(
-        schema, samples_per_user=6, exact=False, **options
-    ),
+    "LdpIht": lambda schema, **options: LdpIht(schema, samples_per_user=6, exact=False, **options),
     "SparseRegression": lambda schema, **options: SparseRegression(
         schema, samples_per_user=6, exact=False, **options
     ),
