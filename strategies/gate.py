@@ -172,8 +172,8 @@ def _level(
     randomizer = number_randomizer(epsilon, _LEVEL_REACH)
     weights = (0.25, -0.25)
     told = yield from ask_squared_errors(cohort, around_minus_one, randomizer, weights, 1.0)
-    # What was believed counts half at most: its error leaves out bias, or it was declared.
-    prior, noise = max(level_error, told.std_error) ** 2, told.std_error**2
+    # What was believed counts a fifth at most: its error leaves out bias, or it was declared.
+    prior, noise = max(level_error, 2 * told.std_error) ** 2, told.std_error**2
     if abs(told.value) > _CONSISTENT * math.sqrt(prior + noise):
         return told.value, told.std_error  # the centre is wrong, whoever told it
     weight = prior / (prior + noise)

@@ -89,7 +89,7 @@ def test_the_mean_predictor_comes_with_the_numbers():
 
 @pytest.mark.parametrize("level_error", [0.0, 0.5])
 def test_a_level_is_told_by_the_judges_whatever_was_believed(level_error):
-    """It is .6 off, of which a fifth remains where 0 was believed: one standard error."""
+    """It is .6 off, of which a fifth remains at most: one standard error."""
     for seed in range(5):
         verdict, result = judged(-COEF, seed, 4000, 2.0, level=0.6, level_error=level_error)
         assert len(result.steps) == 3 and verdict.level_error < 0.2
