@@ -83,7 +83,9 @@ def test_the_mean_predictor_comes_with_the_numbers():
     passed = [(verdict, result) for verdict, result in weak if verdict.accepted]
     assert len(passed) > 3
     for verdict, result in passed:
-        assert ("may be weak" in repr(result)) == (verdict.gain < 3.29 * verdict.std_error)
+        surplus = verdict.gain - verdict.level_error**2
+        spread = np.hypot(verdict.std_error, np.sqrt(2) * verdict.level_error**2)
+        assert ("may be weak" in repr(result)) == (surplus < 3.29 * spread)
     assert judged(COEF, 0, 4000, 4.0)[1].notes == ["fitted"]
 
 
