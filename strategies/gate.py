@@ -145,8 +145,7 @@ def gate(
     Notes
     -----
     Around a level that is off by ``d`` both are worse than around the targets' mean by
-    ``d**2``, which is known on average: the gain over the mean itself is less by it, and its
-    variance more by that of ``d**2``.
+    ``d**2``, which changes nothing between them, but may make the fit a weak one.
     """
     if judges.level is None:
         level, level_error = 0.0, 0.0
@@ -156,10 +155,9 @@ def gate(
     radius = reach(epsilon, judges.difference, _REACH_NOISE, _LEAST_REACH)
     randomizer = number_randomizer(epsilon, radius)
     told = yield from ask_squared_errors(judges.difference, coef, randomizer, (1.0, -1.0), level)
-    gain = -told.value - level_error**2
-    std_error = math.hypot(told.std_error, math.sqrt(2) * level_error**2)
+    gain, std_error = -told.value, told.std_error
     accepted = gain > _SURE * std_error
-    notes = _notes(gain, std_error, judges.difference.size, accepted)
+    notes = _notes(gain, std_error, level_error, judges.difference.size, accepted)
     return Verdict(accepted, gain, std_error, level, level_error, notes)
 
 
@@ -172,15 +170,17 @@ def _level(
     randomizer = number_randomizer(epsilon, _LEVEL_REACH)
     weights = (0.25, -0.25)
     told = yield from ask_squared_errors(cohort, around_minus_one, randomizer, weights, 1.0)
-    # What was believed counts half at most: its error leaves out bias, or it was declared.
-    prior, noise = max(level_error, told.std_error) ** 2, told.std_error**2
+    # What was believed counts a fifth at most: its error leaves out bias, or it was declared.
+    prior, noise = max(level_error, 2 * told.std_error) ** 2, told.std_error**2
     if abs(told.value) > _CONSISTENT * math.sqrt(prior + noise):
         return told.value, told.std_error  # the centre is wrong, whoever told it
     weight = prior / (prior + noise)
     return weight * told.value, math.sqrt(weight) * told.std_error
 
 
-def _notes(gain: float, std_error: float, judges: int, accepted: bool) -> list[str]:
+def _notes(
+    gain: float, std_error: float, level_error: float, judges: int, accepted: bool
+) -> list[str]:
     found = (
         f"{judges:,} users who were kept back put its gain over the mean at {gain:.2f} "
         f"squared scales of the target (standard error {std_error:.2f})"
@@ -190,6 +190,7 @@ def _notes(gain: float, std_error: float, judges: int, accepted: bool) -> list[s
             f"The fit is not returned but the mean predictor, all slopes zero: {found}, and "
             f"{_SURE * std_error:.2f} may be chance. More users or a larger epsilon are needed."
         ]
-    if gain < 2 * _SURE * std_error:
-        return [f"The fit may be weak: {found}."]
+    # The square of the level's error has the mean level_error**2 and 1.4 times that as spread.
+    if gain - level_error**2 < 2 * _SURE * math.hypot(std_error, math.sqrt(2) * level_error**2):
+        return [f"The fit may be weak: {found}, and the level's error is {level_error:.2f} scales."]
     return []
