@@ -18,8 +18,8 @@ PROTOCOLS = [
     Protocol(
         "LdpIht",
         "user-level, pure epsilon",
-        "up to 6; up to 10 with several records per user (a norm, gradients, curvatures), 17 with a "
-        "schema (sizes, centres, judges besides)",
+        "up to 6; up to 10 with several records per user (a norm, gradients, curvatures), 17 with "
+        "a schema (sizes, centres, judges besides)",
         "1-2",
         "linear regression, sparse or on real tables, one or several records per user",
     ),
