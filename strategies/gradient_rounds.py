@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from ldp_flower.randomizers import Estimate
 
-from .base import LdpStrategy, Protocol
+from .base import LdpStrategy
 from .exchange import Ask
 from .norms import buy_norm, norm_askers
 from .population import Cohort
@@ -23,12 +23,13 @@ from .thresholding import keep_above, keep_largest, project_on_ball, with_least_
 
 Floats = NDArray[np.float64]
 
-_NUM_ROUNDS, _NUM_SPARSE_ROUNDS = 4, 3  # the latter with a given sparsity
-_CURVATURE_SHARE = 0.1  # of a round's users
+# Number of rounds, share of a round's users that tell curvatures, and what the bound on
+# gradients is multiplied by from round to round: without a given sparsity, and with one.
+_DENSE, _SPARSE = (4, 0.1, 0.8), (3, 0.15, 0.7)
+_CAP_SHARE = 0.05  # of all users, at most, that tell where to cut off squares
 _CAP = 8.0  # where squares of <x, direction> are cut off, in units of users' mean, at least 1
 _LONGEST_STEP = 2.0  # without a sparsity: what the rule of least risk leaves is shortened
 _FALSE_ALARM = 0.05  # probability that a gradient of pure noise clears its threshold
-_SHRINKAGE = 0.8  # of the gradient bound from round to round
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class GradientRounds:
     radius: float | None = None
     gradient_bound: float | None = None
 
-    def protocol(self) -> Protocol:
+    def protocol(self) -> Generator[Ask, Any, Fit]:
         """Buy a bound on gradients, then alternate gradients and step sizes."""
         theta, variance = np.zeros(self.dim), np.zeros(self.dim)
         notes = []
@@ -79,10 +80,13 @@ class GradientRounds:
             bound = (yield from buy_norm(cohort, self.epsilon, question, prior)).value
         cap = 0.0
         same_theta: list[Estimate] = []
-        rounds = _NUM_ROUNDS if self.sparsity is None else _NUM_SPARSE_ROUNDS
+        rounds, share, decay = _DENSE if self.sparsity is None else _SPARSE
+        users, least = self.strategy.num_users, self.strategy.min_reports
+        askers = min(self._norm_askers, int(_CAP_SHARE * users))
+        (cap_askers,) = self.strategy.cohorts([max(askers, least)])
         for left in range(rounds, 0, -1):
             size = self.strategy.num_unasked // left
-            num_probers = max(round(_CURVATURE_SHARE * size), 2 * self.strategy.min_reports)
+            num_probers = max(round(share * size), least)
             (answerers,) = self.strategy.cohorts([size - num_probers])
             randomizer = self.mechanism(self.dim, bound)
             same_theta.append((yield Ask(answerers, "gradient", randomizer, {"theta": theta})))
@@ -92,15 +96,12 @@ class GradientRounds:
             if not descent.any():
                 continue  # nothing clears the noise: ask more users at the same place
             direction = descent / np.linalg.norm(descent)
-            if not cap:
-                size = min(self._norm_askers, num_probers // 2)
-                cap = yield from self._buy_cap(*self.strategy.cohorts([size]), direction)
-                num_probers -= size
+            cap = cap or (yield from self._buy_cap(cap_askers, direction))
             (probers,) = self.strategy.cohorts([num_probers])
             step_size = yield from self._buy_step_size(probers, direction, cap)
             variance = (1 - step_size) ** 2 * variance + (step_size * gradient.std_error) ** 2
             theta = self._constrained(theta - step_size * descent)
-            bound *= _SHRINKAGE
+            bound *= decay
             same_theta = []
         if not theta.any():
             notes.append(

@@ -1,6 +1,6 @@
 """Regression on real tables: what comes before a fit and after it, for any strategy that fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from ldp_flower.validation import check_choice, check_integer
 
 from .base import LdpStrategy, Protocol
 from .enough_users import check_enough
+from .exchange import Ask
 from .gate import gate, keep_back
 from .standardisation import Mechanism, buy_standardisation, through
 
@@ -35,7 +36,7 @@ def check_table(dim: int | Schema, effects: str) -> tuple[int, Schema | None]:
 def fit_table(
     strategy: LdpStrategy[Any],
     schema: Schema,
-    fit: Callable[[], Protocol],
+    fit: Callable[[], Generator[Ask, Any, Any]],
     mechanism: Mechanism,
     *,
     epsilon: float,

@@ -150,6 +150,8 @@ class LdpIht(LdpStrategy[LinearResult]):
         self.gradient_bound = gradient_bound
         self.link = link
         self.exact = exact
+        # What the variant for one record per user works with, where both are always given.
+        self._sparsity, self._radius = sparsity or self.dim, radius or 1.0
         self.randomizer(self.dim)  # refuses a bad epsilon now
 
     def randomizer(self, dim: int, bound: float = 1.0) -> Randomizer:
@@ -190,7 +192,7 @@ class LdpIht(LdpStrategy[LinearResult]):
     def _one_record(self) -> Protocol:
         sizes, refit, step_size = self._plan()
         theta, variance = np.zeros(self.dim), np.zeros(self.dim)
-        error = self.radius
+        error = self._radius
         cohorts = self.cohorts(sizes)
         statistic = "gradient" if self.link == "identity" else f"{self.link}_gradient"
         for cohort in cohorts:
@@ -205,7 +207,7 @@ class LdpIht(LdpStrategy[LinearResult]):
             theta, variance = theta.copy(), (1 - step_size * self._curvature) ** 2 * variance
             theta[wanted] -= step_size * gradient.mean
             variance[wanted] += (step_size * noise) ** 2
-            theta = project_on_ball(keep_largest(theta, self.sparsity), self.radius)
+            theta = project_on_ball(keep_largest(theta, self._sparsity), self._radius)
             # The error is as small as planned only if the support is right: a gradient
             # that stands out where theta is zero says that it is not.
             missed = np.abs(gradient.mean[theta[wanted] == 0]) > _STANDS_OUT * noise
@@ -235,7 +237,7 @@ class LdpIht(LdpStrategy[LinearResult]):
 
     def _error(self, noise: float) -> float:
         """A-priori error of a thresholded step whose gradient has this noise per coordinate."""
-        largest = math.sqrt(2 * self.sparsity * math.log(max(self.dim, 2)))
+        largest = math.sqrt(2 * self._sparsity * math.log(max(self.dim, 2)))
         return largest * noise / self._curvature
 
     def _plan(self) -> tuple[list[int], bool, float]:
@@ -246,10 +248,10 @@ class LdpIht(LdpStrategy[LinearResult]):
         noise is ``dim / sparsity`` times smaller.
         """
         users = self.num_users
-        variance = self.randomizer(self.dim, self._residual_bound(self.radius)).variance
+        variance = self.randomizer(self.dim, self._residual_bound(self._radius)).variance
 
         def informative(steps: int) -> bool:
-            return self._error(math.sqrt(variance * steps / users)) <= 0.7 * self.radius
+            return self._error(math.sqrt(variance * steps / users)) <= 0.7 * self._radius
 
         steps = next((t for t in range(_MAX_STEPS, 1, -1) if informative(t)), 1)
         if steps >= 3:
