@@ -11,6 +11,7 @@ from .base import LdpStrategy, Protocol
 from .enough_users import check_enough
 from .exchange import Ask
 from .gate import gate, keep_back
+from .result import Fit
 from .standardisation import Mechanism, buy_standardisation, through
 
 _EFFECTS = ("all", "within")
@@ -75,5 +76,5 @@ def fit_table(
     found = yield from through(fit(), bought)
     bought, found = bought.recentred(found)
     verdict = yield from through(gate(judges, found.coef, epsilon, bought.level_error), bought)
-    found = bought.restored(verdict.applied(found))
-    return replace(found, notes=[*doubts, *found.notes])
+    restored: Fit = bought.restored(verdict.applied(found))
+    return replace(restored, notes=[*doubts, *restored.notes])

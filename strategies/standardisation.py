@@ -77,7 +77,7 @@ class Standardisation:
         return replace(
             ask,
             statistic=f"standardised_{ask.statistic}",
-            arrays=ask.arrays | {"means": self.means, "scales": self.scales},
+            arrays={**ask.arrays, "means": self.means, "scales": self.scales},
             params=ask.params | ({"within": 1.0} if self.within else {}),
         )
 
@@ -218,7 +218,8 @@ class _Buyer:
         arrays = {"centre": centre, "coordinates": columns}
         question = Question("column_mean_norm", arrays)
         size = max(norm_askers(self.epsilon, self.strategy.num_users), self.strategy.min_reports)
-        asks = buy_norm(*self.strategy.cohorts([size]), self.epsilon, question, root / 2)
+        (cohort,) = self.strategy.cohorts([size])
+        asks = buy_norm(cohort, self.epsilon, question, root / 2)
         distance = (yield from through(asks, known)).value
         second = self.mechanism(len(columns), min(_ROOM * distance, root))
         ask = Ask(self._cohort(second, _LARGER_SHARE), "column_means", second, arrays)
