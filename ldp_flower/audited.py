@@ -30,6 +30,22 @@ def _audited_ldp_iht(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[An
             yield LdpIht(dim, sparsity=1, epsilon=epsilon, link=link), users
 
 
+def _audited_tables(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both strategies that take a schema, all of which is bought; and inside users."""
+    from .schema import Numeric, Schema
+    from .strategies import LdpIht, SparseRegression
+
+    users = _normal_users(dim, 5)
+    users.features[:, 0] = 1.0
+    schema = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, dim)}, "y", Numeric(-4, 4))
+    for effects in ("all", "within"):
+        yield LdpIht(schema, epsilon=epsilon, samples_per_user=5, effects=effects), users
+        strategy = SparseRegression(
+            schema, epsilon=epsilon, samples_per_user=5, effects=effects, num_waves=2
+        )
+        yield strategy, users
+
+
 def _audited_heavy_hitters(
     domain_size: int, epsilon: float
 ) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
@@ -234,6 +250,7 @@ AUDITED = {
     "silo-baselines": _audited_baselines,
     "knowledge-transfer": _audited_transfer,
     "evaluation": _audited_evaluation,
+    "tables": _audited_tables,
 }
 # The users whom an attack tries to tell apart, by default those of features and targets.
 CANDIDATES = {

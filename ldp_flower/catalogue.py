@@ -18,9 +18,10 @@ PROTOCOLS = [
     Protocol(
         "LdpIht",
         "user-level, pure epsilon",
-        "up to 6; 7 with several records per user (a scale, then 3 x gradient and curvature)",
+        "up to 6; up to 10 with several records per user (a norm, gradients, curvatures), 17 with "
+        "a schema (sizes, centres, judges besides)",
         "1-2",
-        "sparse linear regression, one or several records per user",
+        "linear regression, sparse or on real tables, one or several records per user",
     ),
     Protocol(
         "SparseRegression",

@@ -1,7 +1,7 @@
 """Schema: what is publicly known about a table's columns, and the standardisation it gives."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -181,6 +181,25 @@ class Schema:
     def num_features(self) -> int:
         """Number of features, with the intercept."""
         return 1 + sum(kind.width for kind in self.columns.values())
+
+    @property
+    def centred(self) -> NDArray[np.bool_]:
+        """Which features, and last the target, need no centre: it is declared, or they are none.
+
+        The intercept and indicators have none.
+        """
+        return self._known(lambda column: column.centre is not None)
+
+    @property
+    def scaled(self) -> NDArray[np.bool_]:
+        """Which features, and last the target, need no scale, likewise."""
+        return self._known(lambda column: column.scale is not None)
+
+    def _known(self, declared: Callable[[Numeric], bool]) -> NDArray[np.bool_]:
+        known = [True]
+        for kind in (*self.columns.values(), self.bounds):
+            known += [declared(kind) if isinstance(kind, Numeric) else True] * kind.width
+        return np.array(known)
 
     def features(self, table: Table) -> Floats:
         """Return the standardised features.

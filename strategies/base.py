@@ -91,6 +91,11 @@ class LdpStrategy(Strategy, Generic[R]):
         """Number of users in the census."""
         return len(self._population)
 
+    @property
+    def num_unasked(self) -> int:
+        """Number of users in no cohort yet."""
+        return self._population.remaining
+
     def cohorts(self, sizes: Sequence[int]) -> list[Cohort]:
         """Take users that have not been asked yet into disjoint random cohorts.
 

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp_flower.randomizers import Codebook, Estimate, RandomizedResponse, Randomizer
+from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import check_positive
 
 from .base import LdpStrategy, Protocol
 from .evaluation_result import Evaluation, EvaluationResult
 from .exchange import Ask
 from .population import Cohort
+from .squared_errors import Told, ask_squared_errors, number_randomizer, reach
 
 Floats = NDArray[np.float64]
 
@@ -22,18 +22,9 @@ _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that tell it
 _FIRST_SHARE = 1 / 3  # of the others, who tell the first difference
 _CLEAR = 4.0  # standard errors by which the baseline has to clear zero
 _FIRST_PIVOT = 0.5
-_LEAST_REACH, _MOST_REACH = 2.0, 6.0  # of a difference, in units of the baseline
+_LEAST_REACH = 2.0  # of a difference, in units of the baseline
 _NOISE = 0.03  # of R2, up to which a wider reach is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
-
-
-@dataclass(frozen=True)
-class _Told:
-    """What one cohort told: ``weights`` times the mean loss and the mean baseline, added up."""
-
-    weights: tuple[float, float]
-    value: float
-    std_error: float
 
 
 class PrivateEvaluation(LdpStrategy[EvaluationResult]):
@@ -117,11 +108,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def randomizer(self, radius: float) -> Randomizer:
         """Return the mechanism for a number in ``[-radius, radius]``."""
-        candidates = (
-            RandomizedResponse(self.epsilon, radius),
-            Codebook(self.epsilon, 1, radius),
-        )
-        return min(candidates, key=lambda mechanism: mechanism.variance)
+        return number_randomizer(self.epsilon, radius)
 
     def protocol(self) -> Protocol:
         """Ask for the baseline, then for differences, and solve for both means."""
@@ -133,7 +120,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         for cohort in others:
             if beyond:
                 told = [baseline]  # clipping made the first difference too small
-            radius = self._reach(cohort) * scale
+            radius = reach(self.epsilon, cohort, _NOISE, _LEAST_REACH) * scale
             difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
             told.append(difference)
             means, covariance = _solved(told)
@@ -149,25 +136,16 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         first = int(_FIRST_SHARE * (self.num_users - baseline))
         return [baseline, first, self.num_users - baseline - first]
 
-    def _reach(self, cohort: Cohort) -> float:
-        """Return where to clip differences, in units of the baseline."""
-        noise = math.sqrt(self.randomizer(1.0).variance / cohort.size)
-        return float(np.clip(_NOISE / noise, _LEAST_REACH, _MOST_REACH))
-
     def _measure(
         self, cohort: Cohort, radius: float, weights: tuple[float, float], offset: float = 0.0
-    ) -> Generator[Ask, Estimate, _Told]:
+    ) -> Generator[Ask, Estimate, Told]:
         """Ask for a weighted sum of both means, which clients clip to ``offset +- radius``."""
-        numbers = {
-            "centre": self.centre,
-            "loss_weight": weights[0],
-            "baseline_weight": weights[1],
-            "offset": offset,
-        }
-        arrays = {name: np.array([number]) for name, number in numbers.items()}
-        arrays["theta"] = self.coef
-        answer = yield Ask(cohort, "squared_errors", self.randomizer(radius), arrays)
-        return _Told(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
+        mechanism = self.randomizer(radius)
+        return (
+            yield from ask_squared_errors(
+                cohort, self.coef, mechanism, weights, self.centre, offset
+            )
+        )
 
     def _evaluation(self, means: Floats, covariance: Floats, beyond: bool) -> Evaluation:
         loss, baseline = map(float, means)
@@ -201,7 +179,7 @@ def _is_clear(means: Floats, covariance: Floats) -> bool:
     return bool(means[1] > _CLEAR * math.sqrt(covariance[1, 1]))
 
 
-def _solved(told: list[_Told]) -> tuple[Floats, Floats]:
+def _solved(told: list[Told]) -> tuple[Floats, Floats]:
     """Return the weighted least squares estimate of both means, and its covariance."""
     errors = np.array([one.std_error for one in told])
     weights = np.array([one.weights for one in told]) / errors[:, None]

@@ -6,10 +6,13 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower import Schema
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
+from .base import Protocol
 from .exchange import Ask
+from .grouped_data import check_table, fit_table
 from .logistic_view import as_logistic, logistic_std_error, logistic_unexplained
 from .question import Question
 from .ridge_shrinkage import ridge_moments
@@ -41,15 +44,24 @@ class SparseRegression(SparseWaves):
 
     Parameters
     ----------
-    dim : int
-        Number of features, expected roughly centred and of unit scale.
+    dim : int or Schema
+        Number of features, expected roughly centred and of unit scale; or the schema of the
+        users' tables. With a schema, centres and scales that it does not declare are bought,
+        and a fit that is not better than the mean is not returned, see
+        :func:`~.grouped_data.fit_table`; ``coef`` is for ``schema.features``, the
+        intercept first.
     epsilon : float
         Privacy parameter of each user's one report.
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
+    effects : {"all", "within"} (default: "all")
+        With a schema: ``"within"`` has users subtract the means of their own rows, so that
+        slopes are those inside users. The intercept is then 0, and predictions are
+        deviations from a user's own mean.
     link : str (default: "identity")
         ``"identity"``: linear regression. ``"logistic"``: targets are classes, positive
-        numbers one and all others the other; ``coef`` are the log-odds' coefficients.
+        numbers one and all others the other; ``coef`` are the log-odds' coefficients. Not
+        with a schema.
     num_waves : int (default: 6)
         Rounds after the vote; fewer if users are few.
     target_scale : float, optional
@@ -96,10 +108,11 @@ class SparseRegression(SparseWaves):
 
     def __init__(
         self,
-        dim: int,
+        dim: int | Schema,
         *,
         epsilon: float,
         samples_per_user: int,
+        effects: str = "all",
         link: str = "identity",
         num_waves: int = 6,
         target_scale: float | None = None,
@@ -107,20 +120,40 @@ class SparseRegression(SparseWaves):
         exact: bool = True,
         min_reports: int = 10,
     ) -> None:
+        dim, self.schema = check_table(dim, effects)
         super().__init__(
             dim, epsilon=epsilon, num_waves=num_waves, exact=exact, min_reports=min_reports
         )
         check_integer("samples_per_user", samples_per_user, 1)
         check_choice("link", link, _LINKS)
+        if link != "identity" and self.schema is not None:
+            raise ValueError(f"Expected link='identity' with a schema, got {link!r}.")
         check_choice("selector", selector, SELECTORS)
         if target_scale is not None:
             check_positive("target_scale", target_scale)
             if link == "logistic":
                 raise ValueError("Expected no target_scale with link='logistic': labels have one.")
         self.samples_per_user = samples_per_user
+        self.effects = effects
         self.link = link
         self.target_scale = target_scale
         self.selector = selector
+
+    def protocol(self) -> Protocol:
+        """Learn the scale, vote, refine the posterior; for tables see :func:`fit_table`."""
+        if self.schema is None:
+            return (yield from super().protocol())
+        return (
+            yield from fit_table(
+                self,
+                self.schema,
+                super().protocol,
+                self.randomizer,
+                epsilon=self.epsilon,
+                samples_per_user=self.samples_per_user,
+                effects=self.effects,
+            )
+        )
 
     @property
     def _logistic(self) -> bool:

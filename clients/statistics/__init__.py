@@ -20,6 +20,7 @@ from .records import RECORDS
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
 from .selection import SELECTION
+from .standardised import STANDARDISED
 from .statistic import Statistic
 from .teacher import TEACHERS
 
@@ -48,6 +49,7 @@ STATISTICS: Mapping[str, Statistic] = {
     **LABELS,
     **TEACHERS,
     **EVALUATION,
+    **STANDARDISED,
 }
 
 __all__ = ["STATISTICS", "Statistic"]

@@ -13,7 +13,7 @@ from ldp_flower.users import Users
 
 from .ridge import ridge_coefficients
 from .rows import Floats, dot, mean_over_rows, norm_over_rows, shortened
-from .scale import SCALE_PARAMS, scale_bins
+from .scale import SCALE_PARAMS, log_ratio, scale_bins
 from .statistic import Params, Statistic, one, per_coordinate
 
 
@@ -42,15 +42,23 @@ def gradient_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return log(norm of the mean gradient / ``centre``) / ``log_range``, shape (users, 1)."""
     gradients = gradient(users, arrays, {})
     norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
-    tiny = np.finfo(np.float64).tiny
-    logs = np.log(np.maximum(norms, tiny) / params["centre"]) / params["log_range"]
-    return np.asarray(logs[:, None])
+    return log_ratio(norms[:, None], params)
 
 
 def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return the mean of min(<x, direction>**2, ``cap``), moved to [-1, 1], shape (users, 1)."""
     squares = np.minimum(dot(users.features, arrays["direction"]) ** 2, params["cap"])
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (params["cap"] / 2) - 1
+
+
+def root_curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
+    """Return log(size / ``centre``) / ``log_range``, shape (users, 1).
+
+    The size is the root mean square of <x, direction>.
+    """
+    values = dot(users.features, arrays["direction"])
+    roots = np.sqrt(np.maximum(users.num_rows, 1))
+    return log_ratio((norm_over_rows(users, values) / roots)[:, None], params)
 
 
 def weighted_coefficients(users: Users, residual: Floats, arrays: Arrays, ridge: float) -> Floats:
@@ -138,6 +146,12 @@ REGRESSION: Mapping[str, Statistic] = {
         coordinates=True,
     ),
     "target_scale": Statistic(target_scale, one, params=SCALE_PARAMS),
+    "root_curvature": Statistic(
+        root_curvature,
+        one,
+        vectors=frozenset({"direction"}),
+        params=frozenset({"centre", "log_range"}),
+    ),
     "curvature": Statistic(
         curvature,
         one,

@@ -1,4 +1,4 @@
-"""Bins of sizes whose order of magnitude is in question."""
+"""Sizes whose order of magnitude is in question: their bins and their logarithms."""
 
 import numpy as np
 
@@ -19,3 +19,9 @@ def scale_bins(sizes: Floats, params: Params) -> Floats:
         octaves = np.log2(sizes / params["smallest"])
     bins = np.clip(np.floor(params["per_octave"] * octaves), 0, params["num_bins"] - 1)
     return np.where(sizes > 0, bins, -1.0)[:, None]
+
+
+def log_ratio(sizes: Floats, params: Params) -> Floats:
+    """Return log(size / ``params["centre"]``) / ``params["log_range"]``."""
+    tiny = np.finfo(np.float64).tiny
+    return np.asarray(np.log(np.maximum(sizes, tiny) / params["centre"]) / params["log_range"])

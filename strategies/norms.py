@@ -1,0 +1,49 @@
+"""The typical norm of users' vectors, bought from a small cohort."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldp_flower.randomizers import Estimate
+
+from .exchange import Ask
+from .population import Cohort
+from .question import Question
+from .squared_errors import number_randomizer
+
+_LOG_RANGE = math.log(16)  # a norm lies within this factor of its prior
+_USERS_VARIANCE = 0.5  # of the logarithms of users' norms
+_ERROR = 0.4  # wanted standard deviation of the logarithm
+_MOST_SHARE = 0.12  # of all users
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The geometric mean of users' norms and the standard error of its logarithm."""
+
+    value: float
+    log_error: float
+
+
+def norm_askers(epsilon: float, num_users: int) -> int:
+    """Return how many of all users to ask for a norm."""
+    variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
+    return min(int(_MOST_SHARE * num_users), math.ceil(variance / _ERROR**2))
+
+
+def buy_norm(
+    cohort: Cohort, epsilon: float, question: Question, prior: float
+) -> Generator[Ask, Estimate, Norm]:
+    """Ask a cohort for the typical norm of its users' vectors.
+
+    ``question`` names the statistic, log(norm / ``centre``) / ``log_range``, and its arrays;
+    ``prior`` is the norm that is expected, and what is returned if nobody answers.
+    """
+    randomizer = number_randomizer(epsilon, 1.0)
+    params = {**question.params, "centre": prior, "log_range": _LOG_RANGE}
+    ask = Ask(cohort, question.statistic, randomizer, question.arrays, params, min_reports=0)
+    answer = yield ask
+    log = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1))
+    return Norm(prior * math.exp(log), _LOG_RANGE * float(answer.std_error[0]))
