@@ -78,12 +78,13 @@ class GradientRounds:
             (cohort,) = self.strategy.cohorts([self._norm_askers])
             prior = math.sqrt(self.dim) / 2
             bound = (yield from buy_norm(cohort, self.epsilon, question, prior)).value
-        cap = 0.0
         same_theta: list[Estimate] = []
         rounds, share, decay = _DENSE if self.sparsity is None else _SPARSE
         users, least = self.strategy.num_users, self.strategy.min_reports
-        askers = min(self._norm_askers, int(_CAP_SHARE * users))
-        (cap_askers,) = self.strategy.cohorts([max(askers, least)])
+        cap, cap_askers = _CAP, None
+        if self.sparsity is None:  # a direction of many columns may be far off centre
+            askers = min(self._norm_askers, int(_CAP_SHARE * users))
+            (cap_askers,) = self.strategy.cohorts([max(askers, least)])
         for left in range(rounds, 0, -1):
             size = self.strategy.num_unasked // left
             num_probers = max(round(share * size), least)
@@ -96,7 +97,8 @@ class GradientRounds:
             if not descent.any():
                 continue  # nothing clears the noise: ask more users at the same place
             direction = descent / np.linalg.norm(descent)
-            cap = cap or (yield from self._buy_cap(cap_askers, direction))
+            if cap_askers is not None:
+                cap, cap_askers = (yield from self._buy_cap(cap_askers, direction)), None
             (probers,) = self.strategy.cohorts([num_probers])
             step_size = yield from self._buy_step_size(probers, direction, cap)
             variance = (1 - step_size) ** 2 * variance + (step_size * gradient.std_error) ** 2
