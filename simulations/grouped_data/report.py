@@ -123,8 +123,8 @@ def explanation(runs: pd.DataFrame) -> str:
     return (
         f"Test error over that of a Lasso on all rows, median over {_range(counts)} splits by "
         "user; 'mean' is that of predicting the held-out rows' mean. Bold: lowest of the private "
-        "methods, if below that; * significantly lower than all other private ones (Wilcoxon signed "
-        "ranks, 5 %). In brackets the runs that refused to start (r: they count as the mean "
+        "methods, if below that; * significantly lower than all other private ones (Wilcoxon's "
+        "signed ranks, 5 %). In brackets the runs that refused to start (r: they count as the mean "
         "predictor), returned the mean predictor by their gate (m), or a model with a warning (w). "
         "local Lasso: every user trains alone."
     )
