@@ -89,6 +89,8 @@ class LdpIht(LdpStrategy[LinearResult]):
 
     With several records, a step's size comes from a bought curvature, an upper bound
     in most cases, so that a direction in which features vary much does not make it diverge.
+    Noise along such a direction still costs: with 30 columns two standard deviations off
+    centre and 2,000 users at epsilon 4 an R2 of -0.7 was seen. Declare or buy centres.
 
     Guarantee
     ---------
