@@ -187,8 +187,9 @@ def _notes(
     )
     if not accepted:
         return [
-            f"The fit is not returned but the mean predictor, all slopes zero: {found}, and "
-            f"{_SURE * std_error:.2f} may be chance. More users or a larger epsilon are needed."
+            "The fit is not returned but the mean predictor, all slopes zero and a level within "
+            f"about {level_error:.2f} scales: {found}, and {_SURE * std_error:.2f} may be chance. "
+            "More users or a larger epsilon are needed."
         ]
     # The square of the level's error has the mean level_error**2 and 1.4 times that as spread.
     if gain - level_error**2 < 2 * _SURE * math.hypot(std_error, math.sqrt(2) * level_error**2):

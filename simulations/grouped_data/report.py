@@ -41,8 +41,8 @@ class Cell:
     runs, refused, gated, warned : int
         Number of runs, and of those with such an outcome.
     best, significant : bool
-        Whether no private method has a lower ratio, and whether it is significantly
-        lower than that of every other one.
+        Whether no private method has a lower ratio, nor the mean predictor, and whether it
+        is significantly lower than that of every other one.
     """
 
     ratio: float
@@ -69,8 +69,8 @@ def cells(runs: pd.DataFrame) -> dict[tuple[str, float], dict[str, Cell]]:
         ratios = some.pivot(index="seed", columns="method", values="ratio")
         outcomes = some.groupby("method")["outcome"].value_counts().unstack(fill_value=0)
         private = [name for name in PRIVATE if name in ratios]
-        started = [name for name in private if outcomes.loc[name].get(REFUSED, 0) < len(ratios)]
-        best = min(started, key=lambda name: ratios[name].median(), default=None)
+        useful = [name for name in private if ratios[name].median() < _mean_ratio(some)]
+        best = min(useful, key=lambda name: ratios[name].median(), default=None)
         found[data, epsilon] = {
             name: Cell(
                 float(ratios[name].median()),
@@ -123,8 +123,8 @@ def explanation(runs: pd.DataFrame) -> str:
     return (
         f"Test error over that of a Lasso on all rows, median over {_range(counts)} splits by "
         "user; 'mean' is that of predicting the held-out rows' mean. Bold: lowest of the private "
-        "methods that start; * significantly lower than all other private ones (Wilcoxon signed "
-        "ranks, 5 %). In brackets the runs that refused to start (r: they count as the mean "
+        "methods, if below that; * significantly lower than all other private ones (Wilcoxon's "
+        "signed ranks, 5 %). In brackets the runs that refused to start (r: they count as the mean "
         "predictor), returned the mean predictor by their gate (m), or a model with a warning (w). "
         "local Lasso: every user trains alone."
     )
