@@ -254,7 +254,10 @@ def test_other_links(link, epsilon, radius, largest):
     ("arguments", "message"),
     [
         ({"link": "probit"}, "Expected link in .*, got 'probit'"),
-        ({"link": "logistic", "samples_per_user": 2}, "Expected samples_per_user = 1 and no schema with the link"),
+        (
+            {"link": "logistic", "samples_per_user": 2},
+            "Expected samples_per_user = 1 and no schema with the link",
+        ),
     ],
 )
 def test_links_that_it_does_not_have_are_refused(arguments, message):
