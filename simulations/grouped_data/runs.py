@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..resumable import Sweep, Task, key_columns
+from ldp_flower.sweep import Sweep, Task, key_columns
+
 from .data import split
 from .methods import METHODS, lasso
 

@@ -13,7 +13,8 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from ..resumable import Task
+from ldp_flower.sweep import Task
+
 from .data import READERS
 from .methods import METHODS
 from .report import draw, show, write_markdown

@@ -11,12 +11,16 @@ def area(x, name, seed):
     return {"area": x * (seed + 1), "text": f"{name}, {x}"}
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_every_point_of_the_grid_is_a_row(tmp_path, processes):
-    rows = sweep(area, GRID, seeds=2, path=tmp_path / "new" / "runs.csv", processes=processes)
+def test_every_point_of_the_grid_is_a_row(tmp_path):
+    rows = sweep(area, GRID, seeds=2, path=tmp_path / "new" / "runs.csv")
     assert len(rows) == 8
     assert rows[0] == {"x": "1", "name": "a", "seed": "0", "area": "1", "text": "a, 1"}
     assert rows[7] == {"x": "2", "name": "b", "seed": "1", "area": "4", "text": "b, 2"}
+
+
+def test_several_processes_give_the_same_rows(tmp_path):
+    one, two = (sweep(dict, GRID, seeds=2, path=tmp_path / f"{n}.csv", processes=n) for n in (1, 2))
+    assert one == two and len(two) == 8
 
 
 def test_what_the_file_holds_is_not_run_again(tmp_path):
