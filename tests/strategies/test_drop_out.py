@@ -157,12 +157,17 @@ def fifty_records(num_users, rng):
     [
         (lambda: LdpIht(8, sparsity=4, epsilon=EPSILON), one_record, 3000),
         (
+            lambda: LdpIht(16, epsilon=EPSILON, samples_per_user=50, exact=False, min_reports=5),
+            fifty_records,
+            400,
+        ),
+        (
             lambda: SparseRegression(16, epsilon=EPSILON, samples_per_user=50, exact=False),
             fifty_records,
             200,
         ),
     ],
-    ids=["LdpIht", "SparseRegression"],
+    ids=["LdpIht", "LdpIht, several records", "SparseRegression"],
 )
 def test_a_regression_loses_what_the_missing_users_explain(make_strategy, make_users, num_users):
     """Half of twice as many users tell as much as all of them.
