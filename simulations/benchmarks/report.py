@@ -48,7 +48,7 @@ def slopes(runs: pd.DataFrame) -> Slopes:
 def show(runs: pd.DataFrame, curves: Slopes, oracles: dict[str, Any] | None) -> None:
     """Print everything."""
     console = Console()
-    console.width = max(console.width, 130)
+    console.width = max(console.width, 160)
     table = Table(title="Each the fastest of its rounds, beside what it is compared with")
     for column in ("place", "name"):
         table.add_column(column, no_wrap=True)
@@ -157,10 +157,12 @@ def _ratios(axes: plt.Axes, runs: pd.DataFrame, oracles: dict[str, Any] | None) 
     if bars:
         axes.set_xscale("log")
         axes.set_xlim(0.5, 2 * max(2.0, *(bar[1] for bar in bars)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
 
 
 def _curves(axes: plt.Axes, axis: str, curves: Slopes) -> None:
-    axes.set_title(f"seconds of the processor against {_AXES[axis]}", loc="left")
+    axes.set_title(f"CPU seconds against {_AXES[axis]}", loc="left")
     for curve, marker in zip(curves, "os^v<>D", strict=False):
         label = f"{curve['name']}: slope {curve['slope']:.2f}"
         axes.plot(curve["x"], curve["seconds"], marker=marker, label=label)
@@ -169,6 +171,6 @@ def _curves(axes: plt.Axes, axis: str, curves: Slopes) -> None:
         axes.set_xscale("log")
         axes.set_yscale("log")
         longest = max((curve["x"] for curve in curves), key=len)
-        axes.set_xticks(longest, [f"{size:,.0f}" for size in longest])
+        axes.set_xticks(longest, [f"{size:,.0f}" for size in longest], rotation=30)
         axes.minorticks_off()
         axes.legend(fontsize=9, frameon=False)
