@@ -27,6 +27,7 @@ Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64's multipliers
 _MASK = (1 << 64) - 1
 _CACHED_WORDS = 1 << 15  # mixing touches each word seven times: stay in the cache
 
@@ -35,10 +36,10 @@ def _mix(words: Words) -> Words:
     """SplitMix64's bijection of 64-bit words, in place."""
     shifted = words >> np.uint64(30)
     words ^= shifted
-    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words *= np.uint64(_FIRST)
     np.right_shift(words, np.uint64(27), out=shifted)
     words ^= shifted
-    words *= np.uint64(0x94D049BB133111EB)
+    words *= np.uint64(_SECOND)
     np.right_shift(words, np.uint64(31), out=shifted)
     words ^= shifted
     return words
@@ -47,8 +48,8 @@ def _mix(words: Words) -> Words:
 def _mixed(word: int) -> int:
     """Return :func:`_mix` of one number, taken modulo 2**64."""
     word &= _MASK
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-    word = (word ^ word >> 27) * 0x94D049BB133111EB & _MASK
+    word = (word ^ word >> 30) * _FIRST & _MASK
+    word = (word ^ word >> 27) * _SECOND & _MASK
     return word ^ word >> 31
 
 

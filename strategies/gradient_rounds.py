@@ -75,7 +75,7 @@ class GradientRounds:
         bound = self.gradient_bound
         if bound is None:
             question = Question("gradient_norm", {"theta": theta})
-            (cohort,) = self.strategy.cohorts([self._norm_askers])
+            (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
             prior = math.sqrt(self.dim) / 2
             bound = (yield from buy_norm(cohort, self.epsilon, question, prior)).value
         same_theta: list[Estimate] = []
@@ -83,7 +83,7 @@ class GradientRounds:
         users, least = self.strategy.num_users, self.strategy.min_reports
         cap, cap_askers = _CAP, None
         if self.sparsity is None:  # a direction of many columns may be far off centre
-            askers = min(self._norm_askers, int(_CAP_SHARE * users))
+            askers = min(norm_askers(self.strategy, self.epsilon), int(_CAP_SHARE * users))
             (cap_askers,) = self.strategy.cohorts([max(askers, least)])
         for left in range(rounds, 0, -1):
             size = self.strategy.num_unasked // left
@@ -121,10 +121,6 @@ class GradientRounds:
         if self.sparsity is not None:
             theta = keep_largest(theta, self.sparsity)
         return theta if self.radius is None else project_on_ball(theta, self.radius)
-
-    @property
-    def _norm_askers(self) -> int:
-        return max(norm_askers(self.epsilon, self.strategy.num_users), self.strategy.min_reports)
 
     def _buy_cap(self, cohort: Cohort, direction: Floats) -> Generator[Ask, Estimate, float]:
         """Ask for users' typical curvature, to cut off squares well above what it surely is."""

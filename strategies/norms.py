@@ -3,11 +3,13 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ldp_flower.randomizers import Estimate
 
+from .base import LdpStrategy
 from .exchange import Ask
 from .population import Cohort
 from .question import Question
@@ -27,10 +29,11 @@ class Norm:
     log_error: float
 
 
-def norm_askers(epsilon: float, num_users: int) -> int:
-    """Return how many of all users to ask for a norm."""
+def norm_askers(strategy: LdpStrategy[Any], epsilon: float) -> int:
+    """Return how many of a strategy's users to ask for a norm."""
     variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
-    return min(int(_MOST_SHARE * num_users), math.ceil(variance / _ERROR**2))
+    enough = min(int(_MOST_SHARE * strategy.num_users), math.ceil(variance / _ERROR**2))
+    return max(enough, strategy.min_reports)
 
 
 def buy_norm(

@@ -217,8 +217,7 @@ class _Buyer:
         centre[columns] = shrink(coarse.mean, coarse_variance)
         arrays = {"centre": centre, "coordinates": columns}
         question = Question("column_mean_norm", arrays)
-        size = max(norm_askers(self.epsilon, self.strategy.num_users), self.strategy.min_reports)
-        (cohort,) = self.strategy.cohorts([size])
+        (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
         asks = buy_norm(cohort, self.epsilon, question, root / 2)
         distance = (yield from through(asks, known)).value
         second = self.mechanism(len(columns), min(_ROOM * distance, root))

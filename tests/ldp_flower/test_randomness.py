@@ -18,6 +18,8 @@ def test_derive_separates_every_part_and_its_place():
     seen = {int(derive(a, b)[0]) for a in range(50) for b in range(50)}
     assert len(seen) == 2500
     assert derive(-1)[0] == derive(2**64 - 1)[0]  # integers are taken modulo 2**64
+    for part in (0, 7, 2**63, 2**64 - 1):  # numbers and arrays are hashed alike
+        assert derive(part, 5)[0] == derive(np.array([part], np.uint64), 5)[0]
 
 
 def test_a_stream_depends_on_its_own_state_only():

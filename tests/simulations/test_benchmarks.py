@@ -1,22 +1,12 @@
 """The benchmarks' smallest run, without the engine and other libraries."""
 
 import json
-import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def repository_on_the_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "simulations"]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
 def test_the_quick_run_measures_stores_and_draws(tmp_path, monkeypatch):

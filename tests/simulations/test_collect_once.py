@@ -1,22 +1,12 @@
 """The sweep of the protocols that collect once, and the studies of real data."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def repository_on_the_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "simulations"]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
 def test_every_problem_is_easy_at_a_large_epsilon_and_errors_are_relative_to_zero():

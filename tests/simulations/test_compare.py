@@ -3,8 +3,6 @@
 import bz2
 import csv
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,15 +16,7 @@ from flwr.serverapp import (
 from flwr.serverapp import NeighboringRelation as FlowersRelation
 from sklearn.datasets import dump_svmlight_file
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def repository_on_the_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "simulations"]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
 @pytest.fixture(scope="module")

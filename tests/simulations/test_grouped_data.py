@@ -1,8 +1,6 @@
 """Real tables with users: what is declared, how they are split, the table, the quick sweep."""
 
 import csv
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,15 +9,7 @@ from sklearn.linear_model import Lasso
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def repository_on_the_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "simulations"]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
 def test_only_bounds_and_categories_are_declared():

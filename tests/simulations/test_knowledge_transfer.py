@@ -2,7 +2,6 @@
 
 import csv
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +9,7 @@ import pytest
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.randomizers import randomizer_from_config
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def repository_on_the_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "simulations"]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,14 @@
 
 import csv
 import math
-import sys
-from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(autouse=True)
-def repository_on_the_path_and_no_download(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-
+def few_rows_and_no_download(repository_on_the_path, monkeypatch):
     def unreachable(**_):
         raise URLError("no network in tests")
 
@@ -23,9 +17,6 @@ def repository_on_the_path_and_no_download(monkeypatch):
     from simulations.wang_xu_2019 import data
 
     monkeypatch.setattr(data, "COVERTYPE_ROWS", 24_000)
-    yield
-    for name in [name for name in sys.modules if name.split(".")[0] == "simulations"]:
-        del sys.modules[name]
 
 
 def test_the_printed_noise_is_worth_what_the_page_says():
