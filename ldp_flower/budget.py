@@ -10,6 +10,7 @@ from .validation import check_choice, check_integer
 
 #: What a policy's limits are about: everything of a user, or each record of a silo.
 UNITS = ("user", "record")
+_OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,12 @@ class PrivacyPolicy:
         guarantee rests on it. A deployment that protects records needs it; in simulation
         it is by default their true number.
     min_epsilon : float (default: 0.001)
-        Smallest epsilon of a report. Reports that cost next to nothing would let a server
-        ask without end, and fill the ledger.
+        Smallest epsilon of a report, or for each of a plan's reports. Reports that cost
+        next to nothing would let a server ask without end, and fill the ledger.
     max_width : int (default: 1,048,576)
-        Largest number of coordinates of the value that a query may ask of a user, which
-        bounds what an answer takes in time and memory.
+        Largest number of coordinates of the value that a query may ask of a user. What an
+        answer takes in time and memory grows with it; mechanisms that work longer on a
+        coordinate have limits of their own.
     reply_after : float (default: 0.0)
         Seconds after which a reply leaves, at the earliest, so that it does not tell by
         its time how long it took. It hides what takes less.
@@ -130,8 +132,13 @@ class PrivacyPolicy:
         Raises
         ------
         ValueError
-            If a value is not allowed.
+            If a value is not allowed, or a key is a setting's but for capitals and
+            underscores (``max_rows``): it would be taken for the app's own.
         """
+        settings = {field.name.replace("_", "-") for field in fields(cls)} | _OTHER_SETTINGS
+        for key in node_config.keys() - settings:
+            if (meant := key.lower().replace("_", "-")) in settings:
+                raise ValueError(f"Expected the key {meant!r}, got {key!r}.")
         given = {
             field.name: node_config[key]
             for field in fields(cls)
@@ -175,7 +182,8 @@ class PrivacyPolicy:
         return (
             (randomizer.exact or self.allow_inexact)
             and (self.unit == "record" or not isinstance(randomizer, RecordMechanism))
-            and self.min_epsilon <= cost.epsilon <= self.max_epsilon
+            and self.min_epsilon <= cost.epsilon / cost.steps
+            and cost.epsilon <= self.max_epsilon
             and randomizer.width <= self.max_width
             and cost.delta <= self.max_delta
         )

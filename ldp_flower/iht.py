@@ -13,7 +13,7 @@ from .validation import check_choice, check_integer
 
 Floats = NDArray[np.float64]
 
-_SMALLEST_STEP = 1e-12  # of the normalised one, that is tried before giving up
+_MOST_HALVINGS = 40  # of the normalised step, before giving up
 
 
 def objective(
@@ -91,14 +91,14 @@ def iht(
             break
         curve = LINKS[link].curvature * np.mean(_times(x, direction) ** 2)
         square = float(direction @ direction)
-        first = step = square / max(float(curve) + ridge * square, np.finfo(np.float64).tiny)
-        while step >= _SMALLEST_STEP * first:
+        first = square / max(float(curve) + ridge * square, np.finfo(np.float64).tiny)
+        for halvings in range(_MOST_HALVINGS):  # whatever the numbers, it ends
+            step = first / 2**halvings
             moved = project_on_ball(keep_largest(theta - step * gradient, sparsity), radius)
             fitted_there = _times(x, moved)
             value_there = _objective(fitted_there, y, moved, link, ridge)
             if value_there <= value:
                 break
-            step /= 2
         else:
             break
         change = float(np.linalg.norm(moved - theta))

@@ -87,7 +87,8 @@ def _affordable(
 ) -> Allowed:
     """Whether users can pay who spent so much and had so many reports of the cost's plan."""
     epsilon, delta = spent
-    # No tolerance: three times 0.1 does not fit into 0.3, which is the safe side.
+    # No tolerance but the rounding of a sum, relative 1e-16 a report: three times 0.1 does
+    # not fit into 0.3.
     total_epsilon, total_delta = epsilon + cost.epsilon, delta + cost.delta
     within = (total_epsilon <= policy.max_epsilon) & (total_delta <= policy.max_delta)
     return np.asarray(np.where(used > 0, used < cost.steps, within))

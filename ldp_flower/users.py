@@ -90,6 +90,7 @@ class Users:
         features: ArrayLike,
         targets: ArrayLike,
         groups: ArrayLike | Sequence[object] | None = None,
+        ids: ArrayLike | Sequence[object] | None = None,
     ) -> Self:
         """Collect rows into users.
 
@@ -102,32 +103,42 @@ class Users:
         groups : array_like of str or int, shape (rows,), optional
             The user of each row, as ``groups`` in scikit-learn; becomes the ids.
             By default each row is a user of its own.
+        ids : array_like of str or int, shape (users,), optional
+            All users of the node, distinct, with those who have no rows. By default
+            those in ``groups``: then a server can tell who has rows, since it
+            learns how many users a node has.
 
         Returns
         -------
         Users
-            In the sorted order of ``groups``; rows keep their order within a user.
+            In the sorted order of their ids; rows keep their order within a user.
 
         Raises
         ------
         ValueError
-            If shapes disagree or groups are neither strings nor integers.
+            If shapes disagree, groups or ids are neither strings nor integers, ids
+            repeat, or a group is not among them.
         """
         features = _as_floats(features)
         targets = _as_floats(targets)
         if groups is None:
+            if ids is not None:
+                raise ValueError("Expected groups, the user of each row, with ids.")
             return cls(features, targets, np.arange(len(features) + 1))
-        groups = np.asarray(groups)
-        if groups.dtype.kind == "O" and all(isinstance(name, str) for name in groups.flat):
-            groups = groups.astype(np.str_)
-        if groups.dtype.kind not in "iuU":
-            # 7 and 7.0 would be two accounts of one person on the ledger.
-            raise ValueError(f"Expected groups to be strings or integers, got {groups.dtype}.")
-        names, user, counts = np.unique(groups, return_inverse=True, return_counts=True)
-        if user.shape != (len(features),):
-            raise ValueError(f"Expected {len(features)} groups, one a row, got {user.shape}.")
+        groups = _as_names("groups", groups)
+        if groups.shape != (len(features),):
+            raise ValueError(f"Expected {len(features)} groups, one a row, got {groups.shape}.")
+        known = groups if ids is None else _as_names("ids", ids)
+        if known.dtype.kind != groups.dtype.kind:
+            known, groups = known.astype(np.str_), groups.astype(np.str_)
+        names = np.unique(known)
+        if ids is not None and len(names) < known.size:
+            raise ValueError(f"Expected distinct ids, got {len(names)} among {known.size}.")
+        if ids is not None and not np.isin(groups, names).all():
+            raise ValueError("Expected ids to name the user of every row.")
+        user = np.searchsorted(names, groups)
         order = np.argsort(user, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(counts)])
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
         return cls(features[order], targets[order], offsets, names.astype(np.str_))
 
     @classmethod
@@ -135,6 +146,7 @@ class Users:
         cls,
         items: ArrayLike | Sequence[object],
         groups: ArrayLike | Sequence[object] | None = None,
+        ids: ArrayLike | Sequence[object] | None = None,
         *,
         num_bits: int = 40,
     ) -> Self:
@@ -148,6 +160,8 @@ class Users:
         groups : array_like of str or int, shape (rows,), optional
             The user of each row, as in :meth:`from_rows`. By default each row is a
             user of its own.
+        ids : array_like of str or int, shape (users,), optional
+            All users of the node, as in :meth:`from_rows`.
         num_bits : int (default: 40)
             Bits of the numbers of strings, 1 to 40.
 
@@ -171,7 +185,8 @@ class Users:
             )
         if numbers.dtype.kind == "U":
             numbers = hash_items(numbers, num_bits)
-        return cls.from_rows(numbers.astype(np.float64)[:, None], np.zeros(len(numbers)), groups)
+        rows = numbers.astype(np.float64)[:, None]
+        return cls.from_rows(rows, np.zeros(len(rows)), groups, ids)
 
     def __getitem__(self, users: slice) -> Self:
         """Return a run of users, without copying their rows."""
@@ -219,6 +234,18 @@ def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
     size, extra = divmod(num_users, num_partitions)
     start = index * size + min(index, extra)
     return start, start + size + (index < extra)
+
+
+def _as_names(argument: str, names: ArrayLike | Sequence[object]) -> NDArray[Any]:
+    array = np.asarray(names)
+    if array.dtype.kind == "O" and all(isinstance(name, str) for name in array.flat):
+        array = array.astype(np.str_)
+    if not array.size:
+        array = array.astype(np.str_)
+    if array.dtype.kind not in "iuU":
+        # 7 and 7.0 would be two accounts of one person on the ledger.
+        raise ValueError(f"Expected {argument} to be strings or integers, got {array.dtype}.")
+    return array
 
 
 def _as_floats(values: ArrayLike) -> NDArray[np.floating[Any]]:

@@ -6,7 +6,12 @@ from typing import get_args
 import numpy as np
 from scipy.stats import binom
 
-from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending
+from ldp_flower.randomizers import (
+    Estimate,
+    FrequencyOracle,
+    PrefixExtending,
+    SubsetSelection,
+)
 from ldp_flower.randomizers.prefix import PrefixTree
 from ldp_flower.validation import check_fraction, check_integer
 
@@ -114,6 +119,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         if set_size > 1 and backend in ("prefix", "tree"):
             raise ValueError(f"Expected set_size 1 with backend {backend!r}, got {set_size}.")
         PrefixExtending(epsilon, 1)  # refuses a bad epsilon now
+        if set_size > 1:  # and sets that are too large
+            SubsetSelection(epsilon, min(domain_size + set_size, MAX_DIRECT), set_size)
         self.domain_size = domain_size
         self.epsilon = epsilon
         self.set_size = set_size

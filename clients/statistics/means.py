@@ -24,7 +24,9 @@ def mean(users: Users, arrays: Arrays, params: Params) -> Floats:
     ones = np.ones(len(users.features))
     means = mean_over_rows(users, ones, users.features) - arrays["centre"]
     means[users.num_rows == 0] = np.nan
-    return means[:, arrays["coordinates"]] if "coordinates" in arrays else means
+    # In rows, or sums over them would depend, in the last bit, on how many users there are.
+    coordinates = arrays.get("coordinates", slice(None))
+    return np.ascontiguousarray(means[:, coordinates])
 
 
 def weighted_mean(users: Users, arrays: Arrays, params: Params) -> Floats:

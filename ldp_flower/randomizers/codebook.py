@@ -17,7 +17,8 @@ from .base import Floats, Reports
 from .enumerable import OneChoice
 from .two_level import TwoLevel
 
-_MAX_CODEWORDS = 4096  # what a client computes grows with it, and a message can ask for it
+# What a client computes for a report grows with these, and a message can ask for it.
+_MAX_CODEWORDS, _MAX_ENTRIES = 4096, 1 << 26
 _CHUNK_ENTRIES = 1 << 21  # codebook entries held in memory at a time
 
 
@@ -71,7 +72,8 @@ class Codebook(OneChoice):
     radius : float (default: 1.0)
         The domain is the ball of this radius; longer vectors are shortened to it.
     num_codewords : int (default: 256)
-        Size of each user's codebook, 2 to 4,096; up to 256 a report is one byte.
+        Size of each user's codebook, 2 to 4,096, and at most ``2**26 / dim``; up to 256 a
+        report is one byte.
 
     Notes
     -----
@@ -99,9 +101,10 @@ class Codebook(OneChoice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1)
+        check_integer("dim", self.dim, 1, _MAX_ENTRIES // 2)
         check_positive("radius", self.radius)
-        check_integer("num_codewords", self.num_codewords, 2, _MAX_CODEWORDS)
+        most = min(_MAX_CODEWORDS, _MAX_ENTRIES // self.dim)
+        check_integer("num_codewords", self.num_codewords, 2, most)
 
     @cached_property
     def _design(self) -> tuple[TwoLevel, float, float]:
@@ -180,11 +183,14 @@ class Codebook(OneChoice):
 
     def _order(self, lifted: Floats, coins: Words) -> NDArray[np.int64]:
         """Return the indices of each user's codewords, the closest to its vector first."""
-        shape = (len(coins), self.num_codewords, self.dim + 1)
-        words = KeyedRandom(coins).normals(shape)
-        product = np.einsum("ukd,ud->uk", words, lifted)
-        product /= np.sqrt(np.einsum("ukd,ukd->uk", words, words))
-        return np.argsort(-product, axis=1, kind="stable")
+        random, products = KeyedRandom(coins), np.empty((len(coins), self.num_codewords))
+        at_once = max(1, _CHUNK_ENTRIES // (len(coins) * (self.dim + 1)))
+        for start in range(0, self.num_codewords, at_once):
+            block = products[:, start : start + at_once]
+            words = random.normals((*block.shape, self.dim + 1))
+            np.einsum("ukd,ud->uk", words, lifted, out=block)
+            block /= np.sqrt(np.einsum("ukd,ukd->uk", words, words))
+        return np.argsort(-products, axis=1, kind="stable")
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
         """Return the only rounding of one value, its chance and the reports by rank."""

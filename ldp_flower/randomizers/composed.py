@@ -11,6 +11,7 @@ import numpy as np
 from ..randomness import RandomSource, Words, derive
 from .base import Estimate, Floats, Randomizer, Reports, Summary
 from .enumerable import Enumerable, Law, check_terms
+from .records import RecordMechanism
 from .sampled import SampledCoordinate
 
 _MAX_PARTS = 16
@@ -72,9 +73,11 @@ class Composed(Randomizer):
         if not 1 <= len(self.parts) <= _MAX_PARTS:
             raise ValueError(f"Expected 1 to {_MAX_PARTS} parts, got {len(self.parts)}.")
         for part in self.parts:
-            nested = isinstance(part, Composed | SampledCoordinate)
-            if not isinstance(part, Randomizer) or nested or not part.summable:
-                raise ValueError(f"Expected summable parts that are not composed, got {part}.")
+            unfit = isinstance(part, Composed | SampledCoordinate | RecordMechanism)
+            if not isinstance(part, Randomizer) or unfit or not part.summable:
+                raise ValueError(
+                    f"Expected summable parts, not composed and not for records, got {part}."
+                )
         object.__setattr__(self, "epsilon", sum_rounded_up(part.epsilon for part in self.parts))
         super().__post_init__()
         if not self.delta < 1:

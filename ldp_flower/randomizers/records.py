@@ -14,9 +14,9 @@ from .base import Estimate, Floats, Randomizer, Reports, Summary
 from .gaussian import gaussian_mu
 
 _MOST_RECORDS = 1 << 24  # a four-byte float counts so far
-# Beyond these, sums overflow, or are rounded by as much as a record can change them:
-# both would tell records apart whatever the noise.
-_LARGEST_RADIUS = 1e30
+# Beyond these, sums overflow, or are rounded by as much as a record can change them, or
+# the noise's scale is rounded, at last to 0: all would tell records apart.
+_SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
 _FARTHEST_CENTRE = 1024.0  # radii
 
 
@@ -55,8 +55,9 @@ class RecordMechanism(Randomizer):
         super().__post_init__()
         check_integer("dim", self.dim, 1, _MOST_RECORDS)
         check_positive("radius", self.radius)
-        if self.radius > _LARGEST_RADIUS:
-            raise ValueError(f"Expected radius <= {_LARGEST_RADIUS:g}, got {self.radius}.")
+        if not _SMALLEST_RADIUS <= self.radius <= _LARGEST_RADIUS:
+            limits = f"{_SMALLEST_RADIUS:g} <= radius <= {_LARGEST_RADIUS:g}"
+            raise ValueError(f"Expected {limits}, got {self.radius}.")
         check_fraction("delta", self.delta)
         check_integer("steps", self.steps, 1)
 

@@ -20,6 +20,8 @@ from .report_size import best_report_size
 from .two_level import _WORDS, _exp_rounded_down, residue_shares
 
 _CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time: stay in the cache
+# What a client computes before and for a report grows with these, and a message can ask for it.
+_MOST_IN_SET, _MOST_WORK = 1024, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,9 @@ class SubsetSelection(FrequencyOracle):
     domain_size : int
         Number of items, at most 1,048,576.
     set_size : int (default: 1)
-        Number of items that a user holds. A value lists them in any order; repeated
-        ones count as none, so random items that are not in the set take their place.
+        Number of items that a user holds, at most 1,024, and at most
+        ``2**26 / domain_size``. A value lists them in any order; repeated ones count as none, so
+        random items that are not in the set take their place.
 
     Notes
     -----
@@ -77,7 +80,8 @@ class SubsetSelection(FrequencyOracle):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("set_size", self.set_size, 1, self.domain_size - 1)
+        most = min(self.domain_size - 1, _MOST_IN_SET, _MOST_WORK // self.domain_size)
+        check_integer("set_size", self.set_size, 1, most)
 
     @cached_property
     def report_items(self) -> int:

@@ -66,6 +66,8 @@ def test_these_tests_run_outside_a_simulation():
         {"max-width": 2.5},
         {"reply-after": -0.5},
         {"rehearsal": 1},
+        {"Rehearsal": True},
+        {"max_rows": 1},
         {"ledger-path": None},
         {"ledger-path": 1},
         # What a simulation's node config looks like makes no simulation.

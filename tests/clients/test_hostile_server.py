@@ -76,7 +76,7 @@ PLAUSIBLE = {
     "delta": st.sampled_from([1e-6, 1e-3]),
     "dim": st.sampled_from([1, 2, DIM, DIM + 1, 10]),
     "domain_size": st.sampled_from([2, DIM, 40, 1 << 20]),
-    "radius": st.sampled_from([1.0, 1e-9, 1e9]),
+    "radius": st.sampled_from([1.0, 1e-9, 1e9, 1e-300, 5e-324]),
     "bound": st.sampled_from([1.0, 1e9]),
     "set_size": st.sampled_from([1, 2]),
     "steps": st.sampled_from([1, 3, 1 << 20]),

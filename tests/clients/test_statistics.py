@@ -471,6 +471,15 @@ def changed(users, user, x, y):
 
 
 @each
+def test_a_user_alone_has_the_value_that_it_has_among_others(case):
+    """Or else who is computed beside whom, after somebody's data have failed, would show."""
+    users = make_users()
+    whole = compute(case, users)
+    alone = [compute(case, users[i : i + 1]) for i in range(len(users))]
+    np.testing.assert_array_equal(np.concatenate(alone), whole)
+
+
+@each
 @pytest.mark.parametrize("rows", [0, 1, 3, 40])
 @pytest.mark.parametrize("value", [1.0, 1e9, np.nan, np.inf])
 @pytest.mark.parametrize("user", [0, 23, 49])

@@ -39,6 +39,9 @@ def test_the_operators_policy_is_read_from_the_node():
         PrivacyPolicy.from_node_config({"max-epsilon": math.inf})
     with pytest.raises(ValueError, match=r"Expected an integer for max_rows, got 2\.0"):
         PrivacyPolicy.from_node_config({"max-epsilon": 2, "max-rows": 2.0})
+    for slip in ("max_rows", "Max-Rows", "max_epsilon", "Rehearsal", "ledger_path", "reply_after"):
+        with pytest.raises(ValueError, match=f"Expected the key '.*', got '{slip}'"):
+            PrivacyPolicy.from_node_config({"max-epsilon": 2, slip: 1})
     silo = {"max-epsilon": 2.0, "unit": "record"}
     with pytest.raises(ValueError, match="Expected num_records"):
         PrivacyPolicy.from_node_config(silo)
@@ -74,6 +77,12 @@ def test_protecting_records_only_must_be_allowed():
     assert not policy.allows(mechanism)
     assert replace(policy, unit="record").allows(mechanism)
     assert replace(policy, unit="record").allows(PrivUnit(1.0, 4))  # protects more
+
+
+def test_each_report_of_a_plan_must_have_its_share_of_epsilon():
+    policy = PrivacyPolicy(2.0, 1e-3, allow_inexact=True, unit="record", min_epsilon=0.01)
+    assert policy.allows(RecordGaussian(2.0, 4, delta=1e-3, steps=200))
+    assert not policy.allows(RecordGaussian(2.0, 4, delta=1e-3, steps=201))
 
 
 def test_the_cost_of_a_plan_is_that_of_all_its_steps():

@@ -81,6 +81,21 @@ def test_the_radius_bounds_the_result():
     assert np.linalg.norm(iht(x, y, 4, radius=0.5)) <= 0.5 * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (np.full((5, 3), 1e-170), np.full(5, 1e175)),
+        (np.array([[1.0, 0.0, 0.0], [0.0, 1e-160, 0.0]]), np.array([1.0, 1e300])),
+        (np.full((5, 3), 1e200), np.full(5, 1e200)),
+        (np.full((5, 3), 1e-320), np.ones(5)),
+    ],
+)
+def test_it_ends_whatever_the_numbers(x, y):
+    """Step sizes that overflow or vanish: a client must not work on a user for ever."""
+    with np.errstate(all="ignore"):
+        assert iht(x, y, 1).shape == (3,)
+
+
 def test_targets_of_zero_give_zero():
     assert not iht(np.ones((5, 3)), np.zeros(5), 2).any()
 

@@ -53,6 +53,36 @@ def test_users_may_hold_no_rows():
     assert users.take(np.array([0, 2])).num_rows.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("as_type", [str, int])
+def test_ids_bring_in_users_without_rows(as_type):
+    rows = [as_type(name) for name in (12, 7, 12)]
+    users = Users.from_rows(np.zeros((3, 2)), np.arange(3.0), rows, ids=["7", "12", "9"])
+    assert users.ids.tolist() == ["12", "7", "9"]
+    assert users.num_rows.tolist() == [2, 1, 0]
+    assert users.targets.tolist() == [0, 2, 1]
+    nobody = Users.from_rows(np.zeros((0, 2)), np.zeros(0), groups=[], ids=["phone"])
+    assert nobody.ids.tolist() == ["phone"] and nobody.num_rows.tolist() == [0]
+    items = Users.from_items([3, 3], groups=["a", "a"], ids=["a", "b"])
+    assert items.num_rows.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("groups", "ids", "message"),
+    [
+        (["a", "b"], ["a"], "Expected ids to name the user of every row"),
+        (["a", "b"], [], "Expected ids to name the user of every row"),
+        (["a", "a"], ["a", "b", "a"], "Expected distinct ids, got 2 among 3"),
+        (["a", "a"], [1.0], "Expected ids to be strings or integers, got float64"),
+        ([0.0, 1.0], [1], "Expected groups to be strings or integers, got float64"),
+        (None, ["a", "b"], "Expected groups, the user of each row, with ids"),
+        (["a"], ["a"], "Expected 2 groups, one a row"),
+    ],
+)
+def test_ids_that_do_not_fit_are_refused(groups, ids, message):
+    with pytest.raises(ValueError, match=message):
+        Users.from_rows(np.zeros((2, 1)), np.zeros(2), groups, ids)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -6,6 +6,7 @@ import pytest
 
 from ldp_flower.randomizers import Codebook, PrivUnit, TwoLevel
 from ldp_flower.randomizers.codebook import _order_statistics
+from ldp_flower.randomness import KeyedRandom, derive
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 20.0])
@@ -82,3 +83,29 @@ def test_report_size():
     assert Codebook(1.0, 5).report_bytes == 1
     assert Codebook(1.0, 5, num_codewords=257).report_bytes == 2
     assert not Codebook(1.0, 5, num_codewords=200).contains(np.array([200], np.uint8))
+
+
+def test_how_many_codewords_are_in_memory_does_not_matter(monkeypatch):
+    mechanism, rng = Codebook(2.0, 5, num_codewords=40), np.random.default_rng(0)
+    values = rng.standard_normal((30, 5))
+    coins = derive(np.arange(30, dtype=np.uint64))
+
+    def reports():
+        return mechanism.randomize(values, KeyedRandom(derive(1, coins)), coins)
+
+    whole = reports()
+    monkeypatch.setattr("ldp_flower.randomizers.codebook._CHUNK_ENTRIES", 50)
+    np.testing.assert_array_equal(reports(), whole)
+
+
+@pytest.mark.parametrize(
+    ("dim", "num_codewords", "message"),
+    [
+        (1 << 18, 257, "Expected an integer 2 <= num_codewords <= 256, got 257"),
+        (4, 4097, "Expected an integer 2 <= num_codewords <= 4096, got 4097"),
+        (1 << 40, 2, "Expected an integer 1 <= dim <= 33554432"),
+    ],
+)
+def test_more_work_than_a_client_can_do_is_refused(dim, num_codewords, message):
+    with pytest.raises(ValueError, match=message):
+        Codebook(1.0, dim, num_codewords=num_codewords)

@@ -1,6 +1,7 @@
 """Mechanisms for silos: sensitivity, calibration, composition, and what hostile queries can do."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,9 +120,25 @@ def test_a_huge_centre_does_not_round_the_records_away(mechanism, centre):
 
 
 @each
-def test_a_domain_that_would_overflow_is_refused(mechanism):
-    with pytest.raises(ValueError, match=r"Expected radius <= 1e\+30, got 1e\+300"):
-        type(mechanism)(1.0, 4, 1e300, 1e-3, 3)
+@pytest.mark.parametrize("radius", [1e300, 1.1e30, 9e-31, 1e-300, 5e-324])
+def test_a_domain_whose_sums_or_noise_would_be_rounded_is_refused(mechanism, radius):
+    """At 5e-324 the scale of Gumbel noise is 0, and reports are the places themselves."""
+    with pytest.raises(ValueError, match=r"Expected 1e-30 <= radius <= 1e\+30, got"):
+        type(mechanism)(1.0, 4, radius, 1e-3, 3)
+
+
+@each
+def test_noise_scales_with_the_domain_down_to_the_smallest(mechanism):
+    totals, counts = np.array([[1.0, -1.0, 0.5, 0.0]]), np.array([50.0])
+    small = 2.0**-99  # 1.6e-30, and exact
+    found = []
+    for scale in (1.0, small):
+        rng = KeyedRandom(derive(0, np.arange(1, dtype=np.uint64)))
+        scaled = replace(mechanism, radius=scale)
+        reports = scaled.report(totals * scale, counts, rng)
+        found.append(scaled._debias(reports, derive(0))[:, :-1] / scale)
+    assert found[0].any()
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,8 @@ def test_reports_that_are_no_ascending_items_are_refused():
         (2**21, 1, "Expected an integer 2 <= domain_size <= 1048576, got 2097152"),
         (5, 5, "Expected an integer 1 <= set_size <= 4, got 5"),
         (5, 0, "Expected an integer 1 <= set_size <= 4, got 0"),
+        (2**20, 65, "Expected an integer 1 <= set_size <= 64, got 65"),
+        (2**14, 1025, "Expected an integer 1 <= set_size <= 1024, got 1025"),
     ],
 )
 def test_bad_sizes_are_refused(domain_size, set_size, message):
