@@ -161,4 +161,4 @@ def test_judges_are_as_many_as_it_takes():
     for epsilon, num_users, expected in ((0.5, 2000, 600), (2.0, 4000, 595), (4.0, 10_000, 902)):
         assert judged(COEF, 0, num_users, epsilon)[1].num_reports == expected
     with pytest.raises(TooFewReports):
-        judged(COEF, 0, 99)
+        judged(COEF, 0, 79)
