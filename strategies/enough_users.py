@@ -6,7 +6,7 @@ from typing import Any
 from .base import LdpStrategy, TooFewReports
 
 _FEWEST = 500
-_COHORTS = 35  # of min_reports users each, that a run may be cut into
+_COHORTS = 40  # of min_reports users each, that a run may be cut into
 _PER_FEATURE = 2  # users
 _REFUSED, _DOUBTFUL, _WEAK = 3_000, 8_000, 16_000  # users times epsilon squared
 _MOST_EPSILON = 3.2  # from where on people differ more than noise
@@ -37,7 +37,7 @@ def check_enough(
     Raises
     ------
     TooFewReports
-        If there are fewer than 500 users, than 35 times ``min_reports`` or than twice the
+        If there are fewer than 500 users, than 40 times ``min_reports`` or than twice the
         number of features, or if ``users * min(epsilon, 3.2)**2`` is below 3,000.
     """
     users = strategy.num_users

@@ -74,7 +74,6 @@ def fit_table(
     )
     judges = keep_back(strategy, epsilon, level_known=effects == "within")
     found = yield from through(fit(), bought)
-    bought, found = bought.recentred(found)
-    verdict = yield from through(gate(judges, found.coef, epsilon, bought.level_error), bought)
+    verdict = yield from through(gate(judges, found.coef, epsilon), bought)
     restored: Fit = bought.restored(verdict.applied(found))
     return replace(restored, notes=[*doubts, *restored.notes])

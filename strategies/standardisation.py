@@ -35,42 +35,19 @@ class Standardisation:
     ----------
     means, scales : ndarray of float64, shape (num_features + 1,)
         For each feature of a schema and, last, the target; 0 and 1 where nothing is moved.
-    errors : ndarray of float64, shape (num_features + 1,)
-        Standard deviations of the means.
     within : bool
         Whether users subtract the means of their own rows first.
     """
 
     means: Floats
     scales: Floats
-    errors: Floats
     within: bool = False
 
     @classmethod
     def none(cls, num_features: int, within: bool = False) -> Self:
         """Return the one that leaves all columns as they are."""
         size = num_features + 1
-        return cls(np.zeros(size), np.ones(size), np.zeros(size), within)
-
-    @property
-    def level_error(self) -> float:
-        """Standard deviation of the standardised targets' mean around 0."""
-        return float(self.errors[-1] / self.scales[-1])
-
-    def recentred(self, fit: AnyFit) -> tuple[Self, AnyFit]:
-        """Return these constants with the fit's level as the target's mean, and the fit around it.
-
-        The level is what the fit predicts where all features are at their means.
-        """
-        slopes, level_error = fit.coef[1:], self.level_error
-        if fit.coef[0]:
-            own = self.errors[1:-1] / self.scales[1:-1]
-            level_error = math.sqrt(fit.std_error[0] ** 2 + (slopes**2) @ own**2)
-        means, errors, coef = self.means.copy(), self.errors.copy(), fit.coef.copy()
-        means[-1] += coef[0] * self.scales[-1]
-        errors[-1] = level_error * self.scales[-1]
-        coef[0] = 0.0
-        return replace(self, means=means, errors=errors), replace(fit, coef=coef)
+        return cls(np.zeros(size), np.ones(size), within)
 
     def applied(self, ask: Ask) -> Ask:
         """Return the same question about standardised columns."""
@@ -84,8 +61,9 @@ class Standardisation:
     def restored(self, fit: AnyFit) -> AnyFit:
         """Return a fit of standardised columns in units of the schema's features.
 
-        The first feature is the intercept. The errors of the means, times the slopes, are
-        part of its standard error.
+        The first feature is the intercept. Where all features are at these means, whatever the
+        true ones are, the fit predicts its first coefficient, of which ``std_error`` has the
+        error: so none of the means adds one, and slopes add theirs times the way from there.
         """
         means, scales, target_scale = self.means[:-1], self.scales[:-1], self.scales[-1]
         units = target_scale / scales
@@ -93,8 +71,7 @@ class Standardisation:
         if self.within:
             coef[0] = std_error[0] = 0.0
             return replace(fit, coef=coef, std_error=std_error)
-        variance = (std_error**2) @ (means**2) + (coef**2) @ self.errors[:-1] ** 2
-        std_error[0] = math.sqrt(std_error[0] ** 2 + variance + self.errors[-1] ** 2)
+        std_error[0] = math.sqrt(std_error[0] ** 2 + std_error**2 @ means**2)
         coef[0] += self.means[-1] - coef @ means
         return replace(fit, coef=coef, std_error=std_error)
 
@@ -227,9 +204,8 @@ class _Buyer:
         weight = coarse_variance / (coarse_variance + fine_variance)
         mean = (1 - weight) * coarse.mean + weight * (centre[columns] + fine.mean)
         variance = weight * fine_variance
-        means, errors = known.means.copy(), known.errors.copy()
+        means = known.means.copy()
         bought = known.scales[columns] * shrink(mean, variance)
         farthest = self.farthest[columns]
         means[columns] = np.clip(bought, -farthest, farthest)
-        errors[columns] = known.scales[columns] * math.sqrt(variance)
-        return replace(known, means=means, errors=errors)
+        return replace(known, means=means)

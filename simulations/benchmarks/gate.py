@@ -19,7 +19,7 @@ from rich.progress import track
 from rich.table import Table
 
 from ldp_flower import Users
-from ldp_flower.clients.statistics.evaluation import squared_errors
+from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.randomizers import Codebook, Estimate, Randomizer
 from ldp_flower.strategies import Cohort, Fit, LdpStrategy
 from ldp_flower.strategies.gate import gate, keep_back
@@ -112,8 +112,8 @@ def by_difference(some: People, coef: Floats, epsilon: float, rng: np.random.Gen
         try:
             ask = asks.send(answer)
         except StopIteration as end:
-            return coef if end.value.accepted else np.zeros_like(coef)
-        values = squared_errors(some.users, ask.arrays, ask.params)
+            return np.asarray(end.value.length * coef)
+        values = STATISTICS[ask.statistic].compute(some.users, ask.arrays, ask.params)
         asked = recruiter.order[ask.cohort.low : ask.cohort.high]
         answer = reported(ask.randomizer, values[asked], rng)
 

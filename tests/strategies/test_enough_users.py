@@ -56,8 +56,8 @@ def test_where_it_may_work_there_are_doubts_and_where_it_does_there_are_none():
 
 
 def test_every_cohort_has_to_find_its_users():
-    census = Census(699)
+    census = Census(799)
     census.min_reports = 20
-    with pytest.raises(TooFewReports, match="At least 700 users are needed"):
+    with pytest.raises(TooFewReports, match="At least 800 users are needed"):
         check_enough(census, 4.0, 20, 20)
     assert not check_enough(Census(800), 4.0, 20, 20)
