@@ -172,6 +172,9 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> None:
         """Take the model, the number of rounds (0: by rule) and the app's config."""
+        if not isinstance(initial_arrays, ArrayRecord | None):
+            got = type(initial_arrays).__name__
+            raise ValueError(f"Expected initial_arrays to be an ArrayRecord, got {got}.")
         if initial_arrays is None or not len(flattened(parameters_of(initial_arrays))):
             raise ValueError("Expected initial_arrays with at least one array of floats.")
         check_integer("num_rounds", num_rounds, 0)

@@ -14,7 +14,7 @@ from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling, Subs
         ({"max_epsilon": 0}, "Expected max_epsilon > 0, got 0"),
         ({"max_epsilon": -1.0}, "Expected max_epsilon > 0, got -1.0"),
         ({"max_epsilon": math.nan}, "Expected max_epsilon > 0, got nan"),
-        ({"max_epsilon": True}, "Expected max_epsilon > 0, got True"),
+        ({"max_epsilon": True}, "Expected max_epsilon to be a number, got True"),
         ({"max_epsilon": 1, "max_delta": 1}, "Expected 0 <= max_delta < 1, got 1"),
         ({"max_epsilon": 1, "max_delta": math.nan}, "Expected 0 <= max_delta < 1, got nan"),
         ({"max_epsilon": 1, "allow_inexact": "no"}, "Expected allow_inexact true or false"),
