@@ -65,9 +65,12 @@ def simulate(
     from .strategies import LdpStrategy
 
     if not isinstance(strategy, LdpStrategy):
-        got = f"the class {strategy.__name__}" if isinstance(strategy, type) else type(strategy).__name__
+        got = (
+            f"the class {strategy.__name__}"
+            if isinstance(strategy, type)
+            else type(strategy).__name__
+        )
         raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
-    check_integer("num_nodes", num_nodes, 1)
     everyone = _everyone(users, num_users)
 
     def load_users(context: Context) -> Users | GeneratedUsers:

@@ -301,7 +301,9 @@ class LdpStrategy(Strategy, Generic[R]):
         if not nodes:
             hint = _SILENT_APP if any(map(_RAISED, step.reasons)) else ""
             if step.silent:
-                raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}{hint}")
+                raise TimeoutError(
+                    f"No node answered the census within {timeout:g} s. {step}{hint}"
+                )
             raise TooFewReports(f"No node answered the census as it should. {step}{hint}")
         kept.put("step 0 complete", True)
         self._seeded = any(facts.seeded for facts in nodes.values())
