@@ -62,15 +62,8 @@ def simulate(
         is of another type.
     """
     from .clients import LdpClientApp
-    from .strategies import LdpStrategy
 
-    if not isinstance(strategy, LdpStrategy):
-        got = (
-            f"the class {strategy.__name__}"
-            if isinstance(strategy, type)
-            else type(strategy).__name__
-        )
-        raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
+    _check_strategy(strategy)
     everyone = _everyone(users, num_users)
 
     def load_users(context: Context) -> Users | GeneratedUsers:
@@ -85,6 +78,15 @@ def simulate(
         return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
     finally:
         logger.setLevel(level)
+
+
+def _check_strategy(strategy: object) -> None:
+    from .strategies import LdpStrategy
+
+    if not isinstance(strategy, LdpStrategy):
+        kind = type(strategy).__name__
+        got = f"the class {strategy.__name__}" if isinstance(strategy, type) else kind
+        raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
 
 
 def _everyone(
