@@ -30,6 +30,12 @@ def attach(
 
     Registers the handlers ``query.report`` and ``query.census``; the app's own
     handlers stay as they are. Parameters as those of :class:`LdpClientApp`.
+
+    Guarantee
+    ---------
+    1. For these two kinds of messages that of :class:`LdpClientApp`.
+    2. None for any other message: the app's own handlers answer any server as before,
+       with whatever they send, and neither policy nor ledger knows of it.
     """
     client = _Client(load_users, policy, seed)
     app.query(CENSUS)(client.census)

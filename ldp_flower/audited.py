@@ -166,7 +166,7 @@ def _silo(features: np.ndarray, targets: np.ndarray) -> Users:
 
 def _audited_silos(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
     """Yield plans of one step: there the whole budget can be measured in one report."""
-    from .strategies import DpIht, PeelingDpIht
+    from .strategies import DpIht, PeelingDpIht, PeelingTransfer
 
     draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
     common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
@@ -174,6 +174,7 @@ def _audited_silos(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any]
     for link in ("logistic", "identity"):
         yield DpIht(dim, link=link, residual_bound=1.0, **common), silo
         yield PeelingDpIht(dim, link=link, target_scale=1.0, **common), silo
+        yield PeelingTransfer(dim, link=link, target_scale=1.0, **common), silo
 
 
 def _extreme_silos(num_features: int) -> dict[str, Users]:

@@ -6,9 +6,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+_COLUMN = 2.5  # inches that a column of the legend takes, more or less
 
-def save_with_legend(figure: Figure, order: Iterable[str], inches: float, path: Path) -> None:
+
+def save_with_legend(figure: Figure, order: Iterable[str], path: Path) -> None:
     """Put one legend of all panels below them, save the figure and close it.
+
+    The picture is as large as its panels and the legend need.
 
     Parameters
     ----------
@@ -16,8 +20,6 @@ def save_with_legend(figure: Figure, order: Iterable[str], inches: float, path: 
         With its panels.
     order : iterable of str
         Labels in the legend's order; those without a curve are left out.
-    inches : float
-        Height that the legend takes.
     path : Path
         Where the picture goes.
     """
@@ -27,7 +29,15 @@ def save_with_legend(figure: Figure, order: Iterable[str], inches: float, path: 
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     entries = {label: found[label] for label in order if label in found}
-    figure.tight_layout(rect=(0, inches / figure.get_figheight(), 1, 1))
-    figure.legend(entries.values(), entries.keys(), loc="lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=110)
+    figure.tight_layout()
+    columns = min(max(int(figure.get_figwidth() / _COLUMN), 2), 4)
+    figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        ncols=columns,
+        frameon=False,
+    )
+    figure.savefig(path, dpi=110, bbox_inches="tight")
     plt.close(figure)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldp_flower.links import LINKS
 from ldp_flower.randomizers import RecordGaussian
@@ -13,8 +14,15 @@ from .result import Fit
 from .silo_regression import SiloRegression
 from .thresholding import keep_largest, project_on_ball
 
+Floats = NDArray[np.float64]
+
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps
+_RUNS_AWAY = 50.0  # largest linear predictor of a row
+_RUN_AWAY = (
+    "The coefficients have run away: targets may not be 0 and 1 (then link='identity'), the "
+    "classes separable, or the noise too much. A radius would bound them."
+)
 
 
 class DpIht(SiloRegression):
@@ -147,7 +155,14 @@ class DpIht(SiloRegression):
             step = np.array([[kept * (1 + momentum), -kept * momentum], [1.0, 0.0]])
             covariance = step @ covariance @ step.T
             covariance[0, 0] += (step_size * float(gradient.std_error[0])) ** 2
-        return Fit(theta, np.where(theta != 0, math.sqrt(covariance[0, 0]), 0.0))
+        notes = [_RUN_AWAY] if self._has_run_away(theta) else []
+        errors = np.where(theta != 0, math.sqrt(covariance[0, 0]), 0.0)
+        return Fit(theta, errors, notes).doubted()
+
+    def _has_run_away(self, theta: Floats) -> bool:
+        """Whether a classifier's predictors reach where chances of 1e-22 are told apart."""
+        longest = float(np.linalg.norm(theta)) * self.row_bound
+        return self.link == "logistic" and longest > _RUNS_AWAY
 
     def _usual_curvature(self) -> float:
         """Return the loss's curvature along an axis if rows are isotropic and as long as can be."""

@@ -216,7 +216,7 @@ class LdpIht(LdpStrategy[LinearResult]):
             missed = np.abs(gradient.mean[theta[wanted] == 0]) > _STANDS_OUT * noise
             if not missed.any():
                 error = min(error, max(self._error(noise), error / self._contraction))
-        return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0))
+        return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0)).doubted()
 
     @property
     def _curvature(self) -> float:

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import flwr.serverapp.strategy as flower
 import numpy as np
@@ -11,6 +11,12 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+
+_STANDS_OUT = 2.0  # standard errors
+_NOISE = (
+    "No coefficient is two standard errors away from zero: this may be noise and nothing "
+    "else. More users or a larger epsilon are needed."
+)
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,13 @@ class Fit(Outcome):
     def arrays(self) -> ArrayRecord:
         """The coefficients."""
         return ArrayRecord([self.coef])
+
+    def doubted(self) -> Self:
+        """Return it with a note if nothing stands out of the noise, though something is told."""
+        told = self.coef != 0
+        if not told.any() or (np.abs(self.coef) > _STANDS_OUT * self.std_error)[told].any():
+            return self
+        return replace(self, notes=[*self.notes, _NOISE])
 
 
 @dataclass(repr=False)

@@ -28,7 +28,7 @@ def test_plugging_into_an_existing_app(capsys):
     client_app, server_app = ClientApp(), ServerApp()
 
     def load_rows(context):
-        return x, x[:, 0] * 0.9, np.arange(3000)
+        return x, x[:, 0] * 0.9, np.arange(3000), np.arange(3001)
 
     exec(CLIENT, {"app": client_app, "load_rows": load_rows})
     exec(SERVER, {"app": server_app})

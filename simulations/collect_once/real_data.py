@@ -232,12 +232,10 @@ def draw(studies: list[Study], runs: pd.DataFrame, path: Path) -> None:
                 axes.plot(values.index, values, line, marker="o", ms=4, color=colour, label=label)
         axes.axhline(shown[0].best, color=_INK, lw=1, ls="-.", label="not private")
         axes.axhline(shown[0].baseline, color=_INK, lw=1, ls=":", label="a constant")
-        axes.set_ylim(shown[0].baseline - 0.12, shown[0].best + 0.04)
         axes.set_xscale("log", base=2)
         axes.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
         axes.set_xlabel("epsilon")
         axes.set_ylabel(shown[0].measure)
-        axes.legend(frameon=False, fontsize=8, loc="lower right")
     left.set_title("Arrival delay, 12 numbers (R2)", loc="left", fontsize=10, fontweight="bold")
     right.set_title(studies[-1].title, loc="left", fontsize=10, fontweight="bold")
     means = hourly()
@@ -254,11 +252,13 @@ def draw(studies: list[Study], runs: pd.DataFrame, path: Path) -> None:
     middle.set_xlabel("scheduled hour of departure")
     middle.set_ylabel("departure delay, minutes (within 60)")
     middle.set_title("Delay by time of day", loc="left", fontsize=10, fontweight="bold")
-    middle.legend(frameon=False, fontsize=8, loc="upper left")
     for axes in (left, middle, right):
+        axes.legend(
+            frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2
+        )
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")
     plt.close(figure)
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from ..panels import save_with_legend
 from .problems import PROBLEMS
 
 matplotlib.use("Agg")
@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 _INK = "#22313f"
 _COLOURS = {1.0: "#b0532c", 2.0: "#c9a227", 4.0: "#4c78a8", 8.0: "#0b7a75"}
 _LINES = {"auto": ("-", "o"), "paper": ("--", "x")}
-_LIMITS = 0.0015, 3.0
+_ZERO = "answer zero"
 EXPLANATION = (
     "Median error [seeds]; 0 is the best possible answer, 1 that of answering zero. "
     "Of the paper's methods delta is 1e-6."
@@ -71,17 +71,14 @@ def draw(runs: pd.DataFrame, path: Path) -> Path:
     columns = min(4, len(shown))
     rows = -(-len(shown) // columns)
     figure, panels = plt.subplots(
-        rows, columns, figsize=(4.3 * columns, 3.4 * rows + 0.75), squeeze=False
+        rows, columns, figsize=(4.3 * columns, 3.6 * rows), squeeze=False, sharey=True
     )
     for axes, name in zip(panels.flat, shown, strict=False):
         _panel(axes, name, runs[runs["problem"] == name])
     for axes in panels.flat[len(shown) :]:
         axes.set_visible(False)
-    handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.tight_layout(rect=(0, 0.75 / (3.4 * rows + 0.75), 1, 1))
-    figure.legend(handles, labels, loc="lower center", ncols=5, frameon=False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    labels = [f"{method}, epsilon {epsilon:g}" for method in _LINES for epsilon in _COLOURS]
+    save_with_legend(figure, [_ZERO, *labels], path)
     return path
 
 
@@ -100,12 +97,10 @@ def _panel(axes: plt.Axes, name: str, runs: pd.DataFrame) -> None:
                 axes.fill_between(
                     middle.index, errors.min(), errors.max(), color=colour, alpha=0.12, lw=0
                 )
-    axes.axhline(1.0, color=_INK, lw=1, ls=":", label="answer zero")
+    axes.axhline(1.0, color=_INK, lw=1, ls=":", label=_ZERO)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylim(*_LIMITS)
-    ticks = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1])
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
     axes.set_xlabel("users, one message each")
     axes.set_ylabel(problem.error_name)

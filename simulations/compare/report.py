@@ -133,14 +133,12 @@ def draw(runs: pd.DataFrame, path: Path) -> Path:
     shown = [problem for problem in PROBLEMS if (runs["problem"] == problem).any()]
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
-    figure, panels = plt.subplots(
-        rows, columns, figsize=(4.5 * columns, 3.6 * rows + 0.9), squeeze=False
-    )
+    figure, panels = plt.subplots(rows, columns, figsize=(4.5 * columns, 3.6 * rows), squeeze=False)
     for axes, problem in zip(panels.flat, shown, strict=False):
         _panel(axes, problem, runs[runs["problem"] == problem])
     for axes in panels.flat[len(shown) :]:
         axes.set_visible(False)
-    save_with_legend(figure, _STYLES, 0.9, path)
+    save_with_legend(figure, _STYLES, path)
     return path
 
 

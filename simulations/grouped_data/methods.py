@@ -20,7 +20,7 @@ from ldp_flower.strategies import (
     TwoRoundRegression,
 )
 
-from ..baselines.ldpprox import LdpProx
+from ..user_level.user_level.ldpprox import LdpProx
 from .data import Floats, Split, split
 
 SPARSITY = 8  # of the methods that have to be told one

@@ -163,12 +163,12 @@ def draw(runs: pd.DataFrame, path: Path) -> None:
     epsilons = sorted({epsilon for _, epsilon in found})
     names = list(dict.fromkeys(runs["data"]))
     figure, panels = plt.subplots(
-        1, len(epsilons), figsize=(max(4.4 * len(epsilons), 8), 4.6), squeeze=False, sharey=True
+        1, len(epsilons), figsize=(max(4.4 * len(epsilons), 8), 3.75), squeeze=False, sharey=True
     )
     for axes, epsilon in zip(panels[0], epsilons, strict=True):
         _panel(axes, epsilon, {name: found.get((name, epsilon), {}) for name in names}, runs)
     panels[0][0].set_ylabel("test error / that of a Lasso on all rows")
-    save_with_legend(figure, [*_STYLES, _MEAN, _REFUSED], 0.85, path)
+    save_with_legend(figure, [*_STYLES, _MEAN, _REFUSED], path)
 
 
 def _panel(

@@ -86,12 +86,12 @@ def draw(runs: pd.DataFrame, path: Path) -> None:
         if any(not select(runs, s, m).empty for s, methods in grid.points for m in methods)
     ]
     rows = -(-len(grids) // 2)
-    figure, panels = plt.subplots(rows, 2, figsize=(10, 3.3 * rows + 0.8), squeeze=False)
+    figure, panels = plt.subplots(rows, 2, figsize=(10, 3.3 * rows), squeeze=False)
     for axes, grid in zip(panels.flat, grids, strict=False):
         _panel(axes, grid, runs)
     for axes in panels.flat[len(grids) :]:
         axes.set_visible(False)
-    save_with_legend(figure, _STYLES, 0.8, path)
+    save_with_legend(figure, _STYLES, path)
 
 
 def _panel(axes: plt.Axes, grid: Grid, runs: pd.DataFrame) -> None:

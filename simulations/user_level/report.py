@@ -26,12 +26,13 @@ _STYLES = {  # colour, marker
     "LDPPROX": ("#c9a227", "D"),
     "oracle": ("#22313f", "v"),
 }
+_RINGS = {"SparseRegression": 8, "two-round": 11, "multi-round": 14}  # where a scale is declared
 _FIGURES = {
     "user-level-error.png": ["epsilon", "users", "records", "dim", "dim-m200", "correlated"],
     "user-level-selection.png": ["f1", "f1-correlated", "spread"],
 }
 _PUBLISHED = "2-SLR, read off the paper's figure by eye"
-_DECLARED = "its scale declared, not bought"
+_DECLARED = "ring: its scale declared, not bought"
 _ZERO = "return zero"
 _LEGEND = [*_STYLES, _DECLARED, _ZERO, _PUBLISHED]
 _LIMITS = 0.004, 1.6  # of the error's axis
@@ -125,13 +126,13 @@ def draw(runs: pd.DataFrame, folder: Path) -> list[Path]:
         rows = -(-len(shown) // 3)
         columns = min(3, len(shown))
         figure, panels = plt.subplots(
-            rows, columns, figsize=(4.3 * columns, 3.5 * rows + 0.75), squeeze=False
+            rows, columns, figsize=(4.3 * columns, 3.5 * rows), squeeze=False
         )
         for axes, grid in zip(panels.flat, shown, strict=False):
             _panel(axes, grid, runs)
         for axes in panels.flat[len(shown) :]:
             axes.set_visible(False)
-        save_with_legend(figure, _LEGEND, 0.75, folder / name)
+        save_with_legend(figure, _LEGEND, folder / name)
         pictures.append(folder / name)
     return pictures
 
@@ -172,16 +173,10 @@ def _panel(axes: plt.Axes, grid: Grid, runs: pd.DataFrame) -> None:
         )
         declared = [i for i, found in enumerate(points.values()) if found["scale_declared"].any()]
         if declared:
-            axes.plot(
-                np.array(x)[declared],
-                mean[declared],
-                "o",
-                ms=8,
-                mfc="white",
-                mec=colour,
-                zorder=5,
-                label=_DECLARED,
-            )
+            at = np.array(x)[declared], mean[declared]
+            # Hollow, and of another size for each method: nobody's point is covered.
+            axes.plot(*at, "o", ms=_RINGS[method], mfc="none", mec=colour, zorder=5)
+            axes.plot([], [], "o", ms=8, mfc="none", mec=_INK, label=_DECLARED)
     if grid.published:
         x, y = list(grid.published), list(grid.published.values())
         axes.plot(x, y, color=_PAPER, ls="--", marker="x", label=_PUBLISHED)

@@ -13,7 +13,8 @@ import pandas as pd
 
 from .grids import GRIDS, settings_of
 from .report import draw, show, write_markdown
-from .runs import METHODS, Task, sweep
+from .runs import Task, sweep
+from .user_level.methods import METHODS
 
 EVERYTHING = [*GRIDS, "table"]
 

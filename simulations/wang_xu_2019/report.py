@@ -98,6 +98,11 @@ def _panel(
     axes: plt.Axes, runs: pd.DataFrame, base: Setting, name: str, values: tuple[float, ...]
 ) -> None:
     honest, printed = CURVES[base.experiment]
+    axes.set_xscale("log")
+    if base.experiment == "labels":
+        axes.set_yscale("log")
+    else:
+        axes.set_yscale("symlog", linthresh=1e-3)
     for colour, marker, value in zip(_COLOURS, _MARKERS, values, strict=False):
         for method, style, width in ((honest, "-", 2.0), (printed, ":", 1.2)):
             points, worth = [], ""
@@ -112,17 +117,13 @@ def _panel(
             x, y = zip(*points, strict=True)
             kind = "honest" if method == honest else "printed"
             label = f"{_NAMES[name]}={value:g}, {kind}: true eps {worth}"
-            axes.plot(x, y, style, color=colour, marker=marker, ms=5, lw=width, label=label)
+            face = colour if method == honest else "white"
+            axes.plot(x, y, style, color=colour, marker=marker, mfc=face, lw=width, label=label)
     fixed = {"dim": base.dim, "sparsity": base.sparsity, "epsilon": base.epsilon}
     del fixed[name]
     axes.set_title(", ".join(f"{_NAMES[key]}={value:g}" for key, value in fixed.items()))
-    axes.set_xscale("log")
     axes.set_xlabel("records n" if base.experiment == "silos" else "users n")
-    if base.experiment == "labels":
-        axes.set_yscale("log")
-    else:
-        axes.set_yscale("symlog", linthresh=1e-3)
-        axes.set_ylim(bottom=-1e-3)
+    if base.experiment == "silos":
         axes.axhline(0.005, color="#8a8f98", lw=0.8, ls="--")
     axes.grid(alpha=0.25)
     axes.legend(

@@ -23,6 +23,7 @@ from ldp_flower.audit import (
     worst_epsilon,
 )
 from ldp_flower.audited import AUDITED
+from ldp_flower.catalogue import PROTOCOLS
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS, Statistic
 from ldp_flower.clients.statistics.statistic import per_coordinate
@@ -546,6 +547,13 @@ def test_the_one_question_of_protocols_that_collect_once_is_recorded(protocol):
     assert auto.randomizer.epsilon == paper.randomizer.epsilon == 4.0
     assert worst_epsilon(auto.randomizer) == pytest.approx(4.0, abs=1e-6)
     assert auto.randomizer.delta == 0 < paper.randomizer.delta
+
+
+def test_every_protocol_can_be_audited():
+    """But LdpFedAvg, whose clients take other messages: tests/clients/test_update_mod.py."""
+    runs = [run for audited_runs in AUDITED.values() for run in audited_runs(4, 4.0)]
+    found = {type(strategy).__name__ for strategy, _ in runs}
+    assert found == {protocol.name for protocol in PROTOCOLS} - {"LdpFedAvg"}
 
 
 def test_command_fails_if_the_promise_is_broken(monkeypatch):

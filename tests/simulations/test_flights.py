@@ -123,3 +123,13 @@ def test_a_deployments_node_reads_its_operators_file(tmp_path):
     users, expected = load_users(context), data.training_users(0, 20)
     np.testing.assert_array_equal(users.ids, expected.ids)
     np.testing.assert_allclose(users.features, expected.features, atol=1e-6)
+    # One aircraft that has not flown yet is a user like any other, if it is named.
+    train.head(0).to_csv(tmp_path / "none.csv", index=False)
+    (tmp_path / "aircraft").write_text("N1\n")
+    context.node_config = {
+        "data-path": str(tmp_path / "none.csv"),
+        "aircraft-path": str(tmp_path / "aircraft"),
+    }
+    alone = load_users(context)
+    assert alone.ids.tolist() == ["N1"] and alone.num_rows.tolist() == [0]
+    assert alone.num_features == expected.num_features

@@ -102,7 +102,7 @@ def test_the_coefficients():
 
 
 def test_ldpprox_never_moves_further_than_it_states():
-    from simulations.baselines.ldpprox import LdpProx
+    from user_level.ldpprox import LdpProx
 
     prox, rng = LdpProx(6, 100, 2.0), np.random.default_rng(0)
     second, cross = [], []
@@ -124,9 +124,10 @@ def test_ldpprox_never_moves_further_than_it_states():
 
 
 def test_ldpproxs_noise_has_the_calibrated_size(monkeypatch):
+    from user_level import ldpprox
+
     from ldp_flower.accounting import gaussian_epsilon
     from ldp_flower.randomizers.gaussian import gaussian_mu
-    from simulations.baselines import ldpprox
 
     prox = ldpprox.LdpProx(30, 100, 2.0)
     mu = gaussian_mu(2.0, prox.delta)
@@ -150,7 +151,7 @@ def test_ldpproxs_noise_has_the_calibrated_size(monkeypatch):
 
 
 def test_ldpprox_finds_the_coefficients_when_noise_is_small():
-    from simulations.baselines.ldpprox import LdpProx
+    from user_level.ldpprox import LdpProx
 
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40_000, 1, 4))
@@ -174,7 +175,7 @@ def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return runs.methods.zero(population)
 
-    monkeypatch.setitem(runs.METHODS, "zero", method)
+    monkeypatch.setitem(runs.methods.METHODS, "zero", runs.methods.Method("asks nothing", method))
     tasks = [
         runs.Task(Setting(epsilon=epsilon), "zero", seed) for seed in (0, 1) for epsilon in (0.5, 2)
     ]
@@ -217,11 +218,25 @@ def test_the_quick_sweep_writes_table_and_figures(tmp_path, capsys):
 def test_a_scale_that_cannot_be_bought_is_declared():
     from user_level.methods import METHODS
 
-    bought = METHODS["SparseRegression"](small(num_users=100, samples_per_user=20, dim=8))
-    declared = METHODS["SparseRegression"](
-        small(num_users=100, samples_per_user=20, dim=8, epsilon=1.0)
-    )
+    method = METHODS["SparseRegression"]
+    bought = method.estimate(small(num_users=100, samples_per_user=20, dim=8))
+    declared = method.estimate(small(num_users=100, samples_per_user=20, dim=8, epsilon=1.0))
     assert not bought.scale_declared and declared.scale_declared
+
+
+def test_every_method_declares_a_guarantee_that_is_known():
+    from user_level.methods import METHODS, Method, zero
+    from user_level.population import Setting
+
+    spent = {name: method.epsilon(Setting(epsilon=3.0)) for name, method in METHODS.items()}
+    assert {name for name, epsilon in spent.items() if epsilon is None} == {
+        "local Lasso",
+        "oracle",
+        "zero",
+    }
+    assert METHODS["two-round"].guarantee == METHODS["multi-round"].guarantee == "user-level LDP"
+    with pytest.raises(ValueError, match=r"Expected guarantee in .*, got 'LDP'"):
+        Method("LDP", zero)
 
 
 def test_the_grids_start_from_the_papers_setting():
@@ -270,4 +285,8 @@ def test_the_app_in_process(nodes, tmp_path, capsys):
     assert ours["error"] == pytest.approx(0.1, abs=0.1)
     if nodes == 2:
         assert rows["oracle"]["error"] < ours["error"] < rows["zero"]["error"]
+        declared = {row["method"].split(" (")[0]: row["epsilon"] for row in written["rows"]}
+        assert declared.pop("oracle") is None and declared.pop("zero") is None
+        assert declared.pop("local Lasso") is None
+        assert len(declared) == 5 and set(declared.values()) == {8.0}
     assert "user-level LDP" in capsys.readouterr().out

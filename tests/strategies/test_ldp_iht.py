@@ -40,6 +40,14 @@ def test_far_too_few_users_give_a_result_that_says_so(seed):
     assert len(support) == 4 and np.isfinite(result.coef).all()
     assert np.linalg.norm(result.std_error) >= np.linalg.norm(result.coef)
     assert np.median(result.std_error[support] / np.abs(result.coef[support])) >= 1
+    assert "this may be noise and nothing else" in result.notes[0]
+
+
+def test_one_coefficient_that_stands_out_is_no_doubt():
+    users, _ = signs(3000, 8, 0, sparsity=1)
+    result = simulate(LdpIht(8, sparsity=3, epsilon=2.0), users, seed=0)
+    assert (np.abs(result.coef) > 2 * result.std_error)[result.support].sum() < 3
+    assert not result.notes
 
 
 def test_standard_errors_cover_the_truth():

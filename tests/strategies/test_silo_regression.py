@@ -48,6 +48,14 @@ def test_the_gap_to_the_optimum_at_covertypes_shape(factors, seed):
     assert str(privacy) == "epsilon = 0.5, delta = 0.001 per record"
 
 
+def test_a_classifier_of_real_targets_is_told_from_one_of_classes():
+    x, y = classes(5, rows=3000, dim=8, sparsity=2)
+    strategy = DpIht(8, sparsity=2, epsilon=2.0, delta=1e-5)
+    assert not simulate(strategy, silos(x, y, 3), seed=0).notes
+    away = simulate(strategy, silos(x, 20 * x[:, 1], 3), seed=0)
+    assert "targets may not be 0 and 1" in away.notes[0]
+
+
 def uniform(seed, rows=3000, dim=1000, sparsity=10):
     rng = np.random.default_rng(seed)
     theta = np.zeros(dim)

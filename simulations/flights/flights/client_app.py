@@ -1,6 +1,7 @@
 """The private half: a node's aircraft."""
 
 from functools import lru_cache
+from pathlib import Path
 
 import pandas as pd
 from flwr.app import Context
@@ -13,17 +14,19 @@ from .data import training_users, users_of
 
 
 @lru_cache(maxsize=1)
-def _users_of_file(path: str) -> Users:
-    return users_of(pd.read_csv(path))
+def _users_of_files(flights: str, aircraft: str | None) -> Users:
+    named = Path(aircraft).read_text("utf-8").split() if aircraft else None
+    return users_of(pd.read_csv(flights), named)
 
 
 def load_users(context: Context) -> Users:
-    """Return the node's share in simulation, the operator's file in a deployment."""
+    """Return the node's share in simulation, the operator's files in a deployment."""
     node, run = context.node_config, context.run_config
     if "partition-id" in node:
         users = training_users(int(run["seed"]), int(run["num-users"]))
         return users.partition(int(node["partition-id"]), int(node["num-partitions"]))
-    return _users_of_file(str(node["data-path"]))
+    aircraft = node.get("aircraft-path")
+    return _users_of_files(str(node["data-path"]), None if aircraft is None else str(aircraft))
 
 
 def seed(context: Context) -> int | None:

@@ -31,9 +31,9 @@ def flights() -> pd.DataFrame:
     return arrived.merge(weather, on=["origin", "time_hour"], how="left", validate="many_to_one")
 
 
-def users_of(rows: pd.DataFrame) -> Users:
-    """Return the aircraft of some flights as users."""
-    return Users.from_rows(features(rows), targets(rows), groups=rows["tailnum"])
+def users_of(rows: pd.DataFrame, aircraft: list[str] | None = None) -> Users:
+    """Return aircraft as users: by default those of the rows, else all that are named."""
+    return Users.from_rows(features(rows), targets(rows), groups=rows["tailnum"], ids=aircraft)
 
 
 @lru_cache(maxsize=2)

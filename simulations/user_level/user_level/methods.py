@@ -1,7 +1,7 @@
 """The methods that are compared, by name; each knows no more than a user of it would.
 
 A strategy for users with many records is one entry of ``METHODS``, such as
-``"SparseRegression": of_users(SparseRegression)``.
+``"SparseRegression": Method(USER_LEVEL, of_users(SparseRegression))``.
 """
 
 import math
@@ -23,8 +23,10 @@ from ldp_flower.strategies import (
     TooFewReports,
     TwoRoundRegression,
 )
+from ldp_flower.validation import check_choice
 
-from .population import DECLARED_SCALE, SPARSITY, Floats, Population
+from .ldpprox import LdpProx
+from .population import DECLARED_SCALE, SPARSITY, Floats, Population, Setting
 
 _PENALTY = 0.6  # of local Lassos, in units of the universal penalty
 _FEATURE_BOUND = 3.0  # of a normal feature, for protocols that want them in [-1, 1]
@@ -49,10 +51,41 @@ class Estimate:
     scale_declared: bool = field(default=False)
 
 
-Method = Callable[[Population], Estimate]
+USER_LEVEL = "user-level LDP"
+_GUARANTEES = (
+    USER_LEVEL,
+    "user-level LDP, delta n^-1.1",
+    "record-level LDP",
+    "none",
+    "asks nothing",
+)
+_WITHOUT_EPSILON = ("none", "asks nothing")
 
 
-def of_users(strategy: Callable[..., Any], **options: Any) -> Method:
+@dataclass(frozen=True)
+class Method:
+    """An estimator, and what it promises to the people whose records it sees.
+
+    Parameters
+    ----------
+    guarantee : str
+        One of ``_GUARANTEES``; the epsilon is the setting's.
+    estimate : function of a Population
+        Returns what the method says.
+    """
+
+    guarantee: str
+    estimate: Callable[[Population], Estimate]
+
+    def __post_init__(self) -> None:
+        check_choice("guarantee", self.guarantee, _GUARANTEES)
+
+    def epsilon(self, setting: Setting) -> float | None:
+        """Return the epsilon that it spends, None if it promises none."""
+        return None if self.guarantee in _WITHOUT_EPSILON else setting.epsilon
+
+
+def of_users(strategy: Callable[..., Any], **options: Any) -> Callable[[Population], Estimate]:
     """Return the method of a strategy that asks each user once about all its records.
 
     Parameters
@@ -122,6 +155,15 @@ def local_lasso(population: Population) -> Estimate:
     return Estimate(coef, np.flatnonzero(coef))
 
 
+def ldpprox(population: Population) -> Estimate:
+    """LDPPROX, at user level and (epsilon, n ** -1.1)."""
+    setting = population.setting
+    users = (user for batch in population.batches() for user in zip(*batch, strict=True))
+    rng = np.random.default_rng(population.seed)
+    coef = LdpProx(setting.dim, setting.num_users, setting.epsilon).estimate(users, rng)
+    return Estimate(coef, np.flatnonzero(coef))
+
+
 def oracle(population: Population) -> Estimate:
     """Least squares on all records, given the true support; not private."""
     gram, moment = np.zeros((SPARSITY, SPARSITY)), np.zeros(SPARSITY)
@@ -141,13 +183,16 @@ def zero(population: Population) -> Estimate:
 
 METHODS: dict[str, Method] = {
     # PrivUnit instead of Codebook: as precise within 1 % or 2 %, and faster.
-    "SparseRegression": of_users(SparseRegression, exact=False),
-    "two-round": of_users(TwoRoundRegression, exact=False, sparsity=SPARSITY),
-    "multi-round": of_users(MultiRoundRegression, exact=False, sparsity=SPARSITY),
-    "LDP-IHT, per record": ldp_iht,
-    "local Lasso": local_lasso,
-    "oracle": oracle,
-    "zero": zero,
+    "SparseRegression": Method(USER_LEVEL, of_users(SparseRegression, exact=False)),
+    "two-round": Method(USER_LEVEL, of_users(TwoRoundRegression, exact=False, sparsity=SPARSITY)),
+    "multi-round": Method(
+        USER_LEVEL, of_users(MultiRoundRegression, exact=False, sparsity=SPARSITY)
+    ),
+    "LDP-IHT, per record": Method("record-level LDP", ldp_iht),
+    "local Lasso": Method("none", local_lasso),
+    "LDPPROX": Method("user-level LDP, delta n^-1.1", ldpprox),
+    "oracle": Method("none", oracle),
+    "zero": Method("asks nothing", zero),
 }
 
 

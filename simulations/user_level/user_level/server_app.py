@@ -14,7 +14,7 @@ from rich.table import Table
 from ldp_flower.strategies.sparse_regression import SparseRegression
 
 from .configuration import setting_of
-from .methods import METHODS, Estimate, error, f1
+from .methods import METHODS, Estimate, Method, error, f1
 from .population import DECLARED_SCALE, Population
 
 app = ServerApp()
@@ -40,31 +40,28 @@ def main(grid: Grid, context: Context) -> None:
     result = strategy.start(grid, num_nodes=int(run["num-nodes"]) or None, seed=seed)
     estimate = Estimate(result.coef, result.support, declared)
     seconds = time.perf_counter() - started
-    rows = [_row("SparseRegression, in Flower", estimate, population, seconds)]
+    ours = METHODS["SparseRegression"]
+    rows = [_row("SparseRegression, in Flower", ours, estimate, population, seconds)]
     if run["compare"]:
         for name, method in METHODS.items():
-            if name == "SparseRegression":
+            if method is ours:
                 continue
             started = time.perf_counter()
-            estimate = method(population)
-            rows.append(_row(name, estimate, population, time.perf_counter() - started))
+            estimate = method.estimate(population)
+            rows.append(_row(name, method, estimate, population, time.perf_counter() - started))
     _show(rows, f"n={setting.num_users}, m={setting.samples_per_user}, d={setting.dim}")
     document = {"setting": asdict(setting), "rows": rows, "seconds": seconds, **result.to_dict()}
     (output / "result.json").write_text(json.dumps(document, indent=2))
     print(f"Results in {output}", flush=True)
 
 
-_GUARANTEES = {
-    "SparseRegression, in Flower": "user-level LDP",
-    "LDP-IHT, per record": "record-level LDP",
-}
-
-
-def _row(method: str, estimate: Estimate, population: Population, seconds: float) -> dict[str, Any]:
+def _row(
+    name: str, method: Method, estimate: Estimate, population: Population, seconds: float
+) -> dict[str, Any]:
     return {
-        "method": method + (" (scale declared)" if estimate.scale_declared else ""),
-        "guarantee": _GUARANTEES.get(method, "none"),
-        "epsilon": population.setting.epsilon if method in _GUARANTEES else None,
+        "method": name + (" (scale declared)" if estimate.scale_declared else ""),
+        "guarantee": method.guarantee,
+        "epsilon": method.epsilon(population.setting),
         "error": error(estimate.coef, population),
         "f1": f1(estimate.support, population),
         "support": len(estimate.support),
