@@ -266,8 +266,8 @@ def audit(
     except RuntimeError as error:
         fail(str(error), FAILED)
     table = Table()
-    for name in ("statistic", "mechanism"):
-        table.add_column(name, overflow="fold")
+    table.add_column("statistic", overflow="fold")
+    table.add_column("mechanism", no_wrap=True)
     for name in ("claimed", "measured", "exact"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("worst pair", overflow="fold")
