@@ -13,7 +13,7 @@ from ldp_flower.ledger import Accounts, Ledger, StateLedger
 from ldp_flower.messages import CENSUS, QUERY, MessageError, Query
 from ldp_flower.users import Users
 
-from .node import Refusal, Seed, Terms, operators_ledger, reply_with
+from .node import Refusal, Seed, Terms, check_own, operators_ledger, reply_with
 from .respond import respond
 from .values import UsersNode
 
@@ -58,6 +58,11 @@ class LdpClientApp(ClientApp):
     seed : int or callable, optional
         Makes a simulation's reports reproducible; a callable gets the ``Context`` and
         may return None. Anywhere but in a simulation a seed refuses every query.
+
+    Raises
+    ------
+    ValueError
+        If an argument is of another type.
 
     Notes
     -----
@@ -104,6 +109,12 @@ class _Client:
     """The two handlers of one ClientApp."""
 
     def __init__(self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: Seed) -> None:
+        if not callable(load_users):
+            raise ValueError(
+                "Expected load_users to be a function of the node's Context that returns Users, "
+                f"got {type(load_users).__name__}."
+            )
+        check_own(policy, seed)
         self._load_users = load_users
         self._policy = policy
         self._seed = seed
@@ -131,6 +142,11 @@ class _Client:
     def _open(self, context: Context) -> UsersNode:
         terms = Terms.of(context, self._policy, self._seed)
         users = self._load_users(context)
+        if not isinstance(users, Users | GeneratedUsers):
+            raise TypeError(
+                f"Expected load_users to return Users, got {type(users).__name__}; "
+                "see Users.from_rows."
+            )
         ledger, accounts = _ledger(context, terms, users)
         keys = _keys(context, terms, users)
         return UsersNode(terms, keys, ledger, accounts, context.run_id, users)

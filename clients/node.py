@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from ldp_flower.ledger import Entry, Ledger, LedgerError, SqliteLedger
 from ldp_flower.messages import MessageError, Query, Report
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
+from ldp_flower.validation import is_integer
 
 Floats = NDArray[np.float64]
 Seed = int | Callable[[Context], int | None] | None
@@ -33,7 +35,10 @@ _UNLIMITED = PrivacyPolicy(
 
 
 class Refusal(Exception):
-    """A query that is not answered; code and text depend on public facts only."""
+    """A query that is not answered; code and text depend on public facts only.
+
+    ``detail`` is for the operator's log and stays there.
+    """
 
     MALFORMED = 100
     FORBIDDEN = 101
@@ -41,14 +46,20 @@ class Refusal(Exception):
     MISCONFIGURED = 103
     FAILED = 104
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, detail: str = "") -> None:
         super().__init__(text)
         self.code = code
+        self.detail = detail
 
     @classmethod
     def malformed(cls, error: MessageError) -> Self:
         """Return the refusal of a message that is not what the format allows."""
         return cls(cls.MALFORMED, str(error))
+
+    @classmethod
+    def of_policy(cls, detail: str) -> Self:
+        """Return the refusal of everything, since the operator's policy is not valid."""
+        return cls(cls.MISCONFIGURED, "The operator's policy is not valid.", detail)
 
 
 @dataclass(frozen=True)
@@ -91,21 +102,43 @@ class Terms:
             return cls(True, own or _UNLIMITED, seed)
         if seed is not None:
             raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
+        _warn_of_misspelt(frozenset(context.node_config))
         try:
             operators = PrivacyPolicy.from_node_config(context.node_config)
         except (ValueError, OverflowError) as error:
-            raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.") from error
+            raise Refusal.of_policy(str(error)) from error
         if operators is None:
             raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
         rehearsal = context.node_config.get("rehearsal", False)
         if not isinstance(rehearsal, bool):
-            raise Refusal(Refusal.MISCONFIGURED, "The operator's policy is not valid.")
+            raise Refusal.of_policy(f"Expected rehearsal true or false, got {rehearsal!r}.")
         return cls(False, operators.tightened_by(own), None, rehearsal)
 
     def check(self, randomizer: Randomizer) -> None:
         """Raise Refusal if the policy does not allow one report of this mechanism."""
-        if not self.policy.allows(randomizer):
-            raise Refusal(Refusal.FORBIDDEN, "The operator's policy does not allow this mechanism.")
+        if (objection := self.policy.objection(randomizer)) is not None:
+            text = "The operator's policy does not allow this mechanism."
+            raise Refusal(Refusal.FORBIDDEN, text, f"{type(randomizer).__name__}: {objection}.")
+
+
+@lru_cache
+def _warn_of_misspelt(keys: frozenset[str]) -> None:
+    """Log which of an operator's keys may be misspelt, once a process."""
+    for key, setting in sorted(PrivacyPolicy.nearly_settings(keys).items()):
+        logging.getLogger(__name__).warning(
+            "The key %r in node_config is no setting of ldp-flower and is left to the app: "
+            "is %r meant?",
+            key,
+            setting,
+        )
+
+
+def check_own(policy: object, seed: object) -> None:
+    """Raise ValueError unless an app was constructed with a policy and a seed, or without."""
+    if not isinstance(policy, PrivacyPolicy | None):
+        raise ValueError(f"Expected policy to be a PrivacyPolicy, got {type(policy).__name__}.")
+    if not (seed is None or is_integer(seed) or callable(seed)):
+        raise ValueError(f"Expected seed to be an integer or a function, got {seed!r}.")
 
 
 def operators_ledger(context: Context) -> SqliteLedger:
@@ -251,7 +284,7 @@ def _answered(message: Message, answer: Callable[[], RecordDict]) -> Message:
     try:
         return Message(answer(), reply_to=message)
     except Refusal as refusal:
-        logger.warning("Refused a query: %s", refusal)
+        logger.warning("Refused a query: %s", f"{refusal} {refusal.detail}".rstrip())
         return Message(Error(refusal.code, str(refusal)), reply_to=message)
     except LedgerError as failure:  # missing, read-only, on a full disk
         logger.error("%s", failure)

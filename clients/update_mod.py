@@ -17,7 +17,7 @@ from ldp_flower.randomness import derive
 from ldp_flower.rotation import padded, rotate_twice
 from ldp_flower.training import CLIPPED, NORMALISED, PUBLIC, digest, taken_apart
 
-from .node import Node, Refusal, Seed, Terms, operators_ledger, reply_with
+from .node import Node, Refusal, Seed, Terms, check_own, operators_ledger, reply_with
 
 CallNext = Callable[[Message, Context], Message]
 
@@ -53,7 +53,7 @@ class LdpUpdateMod:
     Raises
     ------
     ValueError
-        If ``public_metrics`` is not a sequence of names.
+        If ``public_metrics`` is not a sequence of names, or another argument of a wrong type.
 
     Notes
     -----
@@ -96,6 +96,7 @@ class LdpUpdateMod:
         seed: Seed = None,
         public_metrics: Sequence[str] = (),
     ) -> None:
+        check_own(policy, seed)
         names = tuple(public_metrics)
         if isinstance(public_metrics, str) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"Expected public_metrics to be names, got {public_metrics!r}.")

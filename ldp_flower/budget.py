@@ -1,16 +1,18 @@
 """What a user's data may cost for life: the operator's policy, and what a query costs."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Self
 
 from .randomizers import Randomizer, RecordMechanism
-from .validation import check_choice, check_integer
+from .validation import check_choice, check_integer, check_number, make_plain
 
 #: What a policy's limits are about: everything of a user, or each record of a silo.
 UNITS = ("user", "record")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
+_NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not ledger-path
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,15 @@ class PrivacyPolicy:
     reply_after: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_epsilon, bool) or not self.max_epsilon > 0:
+        make_plain(self)
+        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
+            check_number(name, getattr(self, name))
+        if not self.max_epsilon > 0:
             raise ValueError(f"Expected max_epsilon > 0, got {self.max_epsilon}.")
         if not 0 <= self.max_delta < 1:
             raise ValueError(f"Expected 0 <= max_delta < 1, got {self.max_delta}.")
         for name in ("min_epsilon", "reply_after"):
-            if isinstance(value := getattr(self, name), bool) or not 0 <= value < math.inf:
+            if not 0 <= (value := getattr(self, name)) < math.inf:
                 raise ValueError(f"Expected {name} >= 0 and finite, got {value}.")
         check_integer("max_width", self.max_width, 1)
         for name in ("allow_inexact", "features_public"):
@@ -135,28 +140,47 @@ class PrivacyPolicy:
             If a value is not allowed, or a key is a setting's but for capitals and
             underscores (``max_rows``): it would be taken for the app's own.
         """
-        settings = {field.name.replace("_", "-") for field in fields(cls)} | _OTHER_SETTINGS
+        settings = cls._settings()
         for key in node_config.keys() - settings:
             if (meant := key.lower().replace("_", "-")) in settings:
                 raise ValueError(f"Expected the key {meant!r}, got {key!r}.")
-        given = {
-            field.name: node_config[key]
-            for field in fields(cls)
-            if (key := field.name.replace("_", "-")) in node_config
-        }
+        keys = {field.name: field.name.replace("_", "-") for field in fields(cls)}
+        given = {name: node_config[key] for name, key in keys.items() if key in node_config}
         if "max_epsilon" not in given:
             return None
         if given["max_epsilon"] == math.inf:
-            raise ValueError("Expected max_epsilon finite, got inf.")
+            raise ValueError("Expected max-epsilon finite, got inf.")
         for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
             if name in given and not isinstance(given[name], int | float):
-                raise ValueError(f"Expected a number for {name}, got {given[name]!r}.")
+                raise ValueError(f"Expected a number for {keys[name]}, got {given[name]!r}.")
         for name in ("max_rows", "num_records", "max_width"):
             if name in given and type(given[name]) is not int:
-                raise ValueError(f"Expected an integer for {name}, got {given[name]!r}.")
+                raise ValueError(f"Expected an integer for {keys[name]}, got {given[name]!r}.")
         if given.get("unit") == "record" and "num_records" not in given:
-            raise ValueError("Expected num_records, the public number of a silo's records.")
-        return cls(**given)  # type: ignore[arg-type]
+            raise ValueError("Expected num-records, the public number of a silo's records.")
+        try:
+            return cls(**given)  # type: ignore[arg-type]
+        except ValueError as error:  # about a parameter, which the operator knows as a key
+            text = str(error)
+            for name, key in keys.items():
+                text = text.replace(name, key)
+            raise ValueError(text) from None
+
+    @classmethod
+    def _settings(cls) -> set[str]:
+        """Return all keys that an operator may set."""
+        return {field.name.replace("_", "-") for field in fields(cls)} | _OTHER_SETTINGS
+
+    @classmethod
+    def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
+        """Return those of an app's own keys that look like a misspelt setting, and which."""
+        settings = cls._settings()
+        matches = {
+            key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
+            for key in keys
+            if key not in settings
+        }
+        return {key: match[0] for key, match in matches.items() if match}
 
     def tightened_by(self, other: "PrivacyPolicy | None") -> "PrivacyPolicy":
         """Return the stricter of two policies in every respect."""
@@ -178,12 +202,30 @@ class PrivacyPolicy:
 
     def allows(self, randomizer: Randomizer) -> bool:
         """Whether one report of this mechanism is allowed to a user who spent nothing."""
+        return self.objection(randomizer) is None
+
+    def objection(self, randomizer: Randomizer) -> str | None:
+        """Return what the policy has against one report of this mechanism, or None.
+
+        In terms of an operator's keys, for the operator.
+        """
         cost = Cost.of(randomizer)
-        return (
-            (randomizer.exact or self.allow_inexact)
-            and (self.unit == "record" or not isinstance(randomizer, RecordMechanism))
-            and self.min_epsilon <= cost.epsilon / cost.steps
-            and cost.epsilon <= self.max_epsilon
-            and randomizer.width <= self.max_width
-            and cost.delta <= self.max_delta
+        by_record, each = isinstance(randomizer, RecordMechanism), cost.epsilon / cost.steps
+        rules = (
+            (randomizer.exact or self.allow_inexact, "it is inexact, and allow-inexact is false"),
+            (self.unit == "record" or not by_record, "it protects records, and unit is user"),
+            (self.min_epsilon <= each, f"epsilon {each} is below min-epsilon {self.min_epsilon}"),
+            (
+                cost.epsilon <= self.max_epsilon,
+                f"epsilon {cost.epsilon} is above max-epsilon {self.max_epsilon}",
+            ),
+            (
+                randomizer.width <= self.max_width,
+                f"its {randomizer.width} coordinates are more than max-width {self.max_width}",
+            ),
+            (
+                cost.delta <= self.max_delta,
+                f"delta {cost.delta} is above max-delta {self.max_delta}",
+            ),
         )
+        return next((text for allowed, text in rules if not allowed), None)

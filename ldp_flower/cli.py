@@ -219,7 +219,10 @@ class _Screen:
 @app.command()
 def protocols() -> None:
     """List the protocols, what they guarantee, what they cost and when to use them."""
-    table = Table("protocol", "guarantee", "rounds", "bytes per report", "use it when")
+    table = Table()
+    table.add_column("protocol", no_wrap=True)
+    for name in ("guarantee", "rounds", "bytes per report", "use it when"):
+        table.add_column(name, overflow="fold")
     for protocol in PROTOCOLS:
         table.add_row(*astuple(protocol))
     console.print(table)
@@ -228,9 +231,9 @@ def protocols() -> None:
 # ----------------------------------------------------------------------------- audit
 
 
-@app.command()
+@app.command(epilog=f"PROTOCOL is one of: {', '.join(sorted(AUDITED))}.")
 def audit(
-    protocol: Annotated[str, typer.Argument(help=f"One of: {', '.join(AUDITED)}.")],
+    protocol: str,
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
     dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
     reports: Annotated[
@@ -262,11 +265,12 @@ def audit(
         fail(str(error), USAGE)
     except RuntimeError as error:
         fail(str(error), FAILED)
-    table = Table("statistic")
+    table = Table()
+    table.add_column("statistic", overflow="fold")
     table.add_column("mechanism", no_wrap=True)
     for name in ("claimed", "measured", "exact"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worst pair")
+    table.add_column("worst pair", overflow="fold")
     table.add_column("passed", no_wrap=True)
     for found in audits:
         table.add_row(

@@ -24,6 +24,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity  # private: messages need it
 
 from .environment import in_process_grid
+from .validation import check_integer
 
 _CLIENT_RAISED = 2  # Flower's error code
 
@@ -44,6 +45,11 @@ class InProcessGrid(Grid):
     ----------
     contexts : dict of int to Context
         Every node's context.
+
+    Raises
+    ------
+    ValueError
+        If ``num_nodes`` is no integer above 0.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class InProcessGrid(Grid):
         num_nodes: int,
         run_config: dict[str, bool | float | int | str] | None = None,
     ) -> None:
+        check_integer("num_nodes", num_nodes, 1)
         self._client_app = client_app
         self.contexts = {
             node_id: Context(

@@ -367,8 +367,16 @@ class SqliteLedger(Ledger):
 
         Whatever they answer from now on adds to what is known of them already: the
         guarantee holds for the time since, and over two such times with twice the limits.
+
+        Raises
+        ------
+        LedgerError
+            If one of the users has never answered anything: then nobody's is renewed.
         """
         with self._open() as connection:
+            ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
+            if unknown := sorted(set(users or ()) - ever):
+                raise LedgerError(f"The ledger knows no user {', '.join(map(repr, unknown))}.")
             connection.execute("BEGIN IMMEDIATE")
             chosen = [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
             if users is not None:

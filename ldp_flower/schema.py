@@ -275,6 +275,11 @@ def _column(table: Table, name: str) -> object:
         values = table[name]
     except KeyError:
         raise ValueError(f"Expected a column {name!r} in the table, got none.") from None
+    except (IndexError, TypeError):  # an array's or a list's
+        raise ValueError(
+            "Expected a table with named columns, a DataFrame or a mapping of names to columns, "
+            f"got {type(table).__name__}."
+        ) from None
     if getattr(values, "ndim", 1) != 1:
         raise ValueError(f"Expected one value a row in {name!r}, got {values.ndim} dimensions.")
     return values

@@ -58,10 +58,12 @@ def simulate(
     Raises
     ------
     ValueError
-        If ``num_users`` is given without a callable, or a callable without it.
+        If ``num_users`` is given without a callable, or a callable without it, or an argument
+        is of another type.
     """
     from .clients import LdpClientApp
 
+    _check_strategy(strategy)
     everyone = _everyone(users, num_users)
 
     def load_users(context: Context) -> Users | GeneratedUsers:
@@ -78,6 +80,15 @@ def simulate(
         logger.setLevel(level)
 
 
+def _check_strategy(strategy: object) -> None:
+    from .strategies import LdpStrategy
+
+    if not isinstance(strategy, LdpStrategy):
+        kind = type(strategy).__name__
+        got = f"the class {strategy.__name__}" if isinstance(strategy, type) else kind
+        raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
+
+
 def _everyone(
     users: Users | GeneratedUsers | Generate, num_users: int | None
 ) -> Users | GeneratedUsers:
@@ -85,6 +96,11 @@ def _everyone(
         if num_users is not None:
             raise ValueError(f"Expected num_users with a callable only, got {num_users}.")
         return users
+    if not callable(users):
+        raise ValueError(
+            f"Expected Users or a function that generates them, got {type(users).__name__}; "
+            "see Users.from_rows."
+        )
     if num_users is None:
         raise ValueError("Expected num_users with users that a callable generates, got None.")
     check_integer("num_users", num_users, 1)

@@ -1,25 +1,72 @@
 """Checks of constructor arguments, all with the same wording."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """Return Python's own number for a NumPy scalar, and anything else as it is.
+
+    Messages take Python's numbers only, and those of a few bytes overflow and round.
+    """
+    if isinstance(value, np.floating):
+        return float(value)
+    return value.item() if isinstance(value, np.integer | np.bool_) else value
+
+
+def make_plain(instance: Any) -> None:
+    """Replace the NumPy scalars among a frozen dataclass's fields by Python's own numbers."""
+    for field in fields(instance):
+        if isinstance(value := getattr(instance, field.name), np.generic):
+            object.__setattr__(instance, field.name, plain(value))
+
+
+def plain_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that takes NumPy scalars as plain numbers, and no other epsilon."""
+
+    @wraps(constructor)
+    def checked(self: object, *args: object, **given: object) -> None:
+        given = {name: plain(value) for name, value in given.items()}
+        if "epsilon" in given:
+            check_number("epsilon", given["epsilon"])
+        constructor(self, *(plain(value) for value in args), **given)
+
+    return checked
+
+
+def is_integer(value: object) -> bool:
+    """Whether a value is an integer by its type: neither True nor 2.0 are."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_number(name: str, value: object) -> None:
+    """Raise ValueError unless ``value`` is an integer or a float, Python's or NumPy's."""
+    if not (is_integer(value) or isinstance(value, float | np.floating)):
+        raise ValueError(f"Expected {name} to be a number, got {value!r}.")
 
 
 def check_positive(name: str, value: float) -> None:
     """Raise ValueError unless ``value`` is a finite number above 0."""
-    if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
+    check_number(name, value)
+    if not (math.isfinite(value) and value > 0):
         raise ValueError(f"Expected {name} > 0 and finite, got {value}.")
 
 
 def check_integer(name: str, value: int, low: int, high: int | None = None) -> None:
     """Raise ValueError unless ``value`` is an integer in ``[low, high]``."""
     allowed = f"{name} >= {low}" if high is None else f"{low} <= {name} <= {high}"
-    too_high = high is not None and value > high
-    if isinstance(value, bool) or int(value) != value or value < low or too_high:
-        raise ValueError(f"Expected an integer {allowed}, got {value}.")
+    if not is_integer(value) or value < low or (high is not None and value > high):
+        raise ValueError(f"Expected an integer {allowed}, got {plain(value)!r}.")
 
 
 def check_fraction(name: str, value: float) -> None:
     """Raise ValueError unless ``0 < value < 1``."""
+    check_number(name, value)
     if not 0 < value < 1:
         raise ValueError(f"Expected 0 < {name} < 1, got {value}.")
 

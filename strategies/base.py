@@ -7,6 +7,7 @@ needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
 import logging
+import re
 import secrets
 import time
 from abc import abstractmethod
@@ -21,7 +22,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.keys import HASH_END
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import check_integer
+from ldp_flower.validation import check_integer, check_number, is_integer, plain_arguments
 
 from .exchange import Answers, Ask, Exchange, privacy_spent
 from .population import Cohort, Population
@@ -39,6 +40,11 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 R = TypeVar("R", bound=Result)
 
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
+_SILENT_APP = (
+    ". The ClientApp does not answer ldp-flower: is attach(...) or, with brackets, "
+    "LdpUpdateMod() in client_app.py?"
+)
+_RAISED = re.compile("error 2:").match  # Flower's code for an app that raises; ours never do
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
 
 
@@ -73,6 +79,11 @@ class LdpStrategy(Strategy, Generic[R]):
     _result: R
     _seeded: bool
     _rehearsing: int  # nodes
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", plain_arguments(vars(cls)["__init__"]))  # noqa: B010 (mypy)
 
     def __init__(self, *, min_reports: int = 20) -> None:
         check_integer("min_reports", min_reports, 1)
@@ -210,14 +221,21 @@ class LdpStrategy(Strategy, Generic[R]):
         Raises
         ------
         TimeoutError
-            If the nodes do not come or none of them answers the census.
+            If the nodes do not come or none of them answers the census in time.
         TooFewReports
             If a step gets too few answers; what was collected is in the store.
         ValueError
-            If the store belongs to another protocol, or an argument is out of range.
+            If the store cannot be used or belongs to another protocol, or an argument is out
+            of range.
         """
         started = time.monotonic()
         check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
+        check_number("timeout", timeout)
+        check_number("roster_timeout", roster_timeout)
+        if num_nodes is not None:
+            check_integer("num_nodes", num_nodes, 1)
+        if seed is not None and not is_integer(seed):
+            raise ValueError(f"Expected an integer seed, got {seed!r}.")
         self._take(initial_arrays, num_rounds, train_config)
         self.summary()
         with RunStore(store).open() as kept:
@@ -272,7 +290,7 @@ class LdpStrategy(Strategy, Generic[R]):
             raise ValueError(f"Expected a store of {described}, got {kept.get('protocol')}.")
         if kept.get("salt") is None:
             kept.put("protocol", described)
-            kept.put("salt", secrets.randbits(63) if seed is None else seed % HASH_END)
+            kept.put("salt", secrets.randbits(63) if seed is None else int(seed) % HASH_END)
         if kept.get("roster") is None:
             kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
         self._exchange = Exchange(kept, self.rides_on)
@@ -281,7 +299,12 @@ class LdpStrategy(Strategy, Generic[R]):
             self._exchange.collect(grid, 0, messages, timeout)
         nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
         if not nodes:
-            raise TimeoutError(f"No node answered the census within {timeout:g} s. {step}")
+            hint = _SILENT_APP if any(map(_RAISED, step.reasons)) else ""
+            if step.silent:
+                raise TimeoutError(
+                    f"No node answered the census within {timeout:g} s. {step}{hint}"
+                )
+            raise TooFewReports(f"No node answered the census as it should. {step}{hint}")
         kept.put("step 0 complete", True)
         self._seeded = any(facts.seeded for facts in nodes.values())
         self._rehearsing = sum(facts.rehearsing for facts in nodes.values())

@@ -43,8 +43,9 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     Parameters
     ----------
     domain_size : int
-        Items are integers below this, 2 to 2**40; ``2**num_bits`` for strings (see
-        :meth:`ldp_flower.Users.from_items`).
+        Items are integers below this, 2 to 2**40. Strings need ``2**num_bits``, by default
+        2**40 (see :meth:`ldp_flower.Users.from_items`): below it most of their numbers are no
+        items, which the nodes' logs tell and the result cannot.
     epsilon : float
         Privacy parameter of each user's one report.
     set_size : int (default: 1)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.public_maps import fourier_features
 
-from .result import Fit, LinearResult
+from .result import Fit, LinearResult, as_rows
 
 Floats = NDArray[np.float64]
 
@@ -62,8 +62,14 @@ class KernelResult(LinearResult):
         ----------
         features : array_like, shape (rows, dim)
             Rows on the scale on which the clients computed.
+
+        Raises
+        ------
+        ValueError
+            If the rows are of another width.
         """
-        mapped = fourier_features(features, self.frequencies, self.length_scale)
+        rows = as_rows(features, len(self.frequencies))
+        mapped = fourier_features(rows, self.frequencies, self.length_scale)
         return np.asarray(mapped @ self.coef)
 
     def _findings(self) -> list[str]:

@@ -172,8 +172,11 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> None:
         """Take the model, the number of rounds (0: by rule) and the app's config."""
-        if initial_arrays is None or not len(flattened(parameters_of(initial_arrays))):
-            raise ValueError("Expected initial_arrays with at least one array of floats.")
+        expected = "Expected initial_arrays to be an ArrayRecord with at least one array of floats"
+        if not isinstance(initial_arrays, ArrayRecord):
+            raise ValueError(f"{expected}, got {type(initial_arrays).__name__}.")
+        if not len(flattened(parameters_of(initial_arrays))):
+            raise ValueError(f"{expected}, got one without.")
         check_integer("num_rounds", num_rounds, 0)
         self._trained = initial_arrays
         # Part of what a store is recognised by.

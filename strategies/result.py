@@ -160,6 +160,14 @@ class Result(flower.Result):
         }
 
 
+def as_rows(features: ArrayLike, dim: int) -> Floats:
+    """Return rows of features, or one, as floats; raise ValueError if their width is another."""
+    rows = np.asarray(features, np.float64)
+    if rows.shape[-1:] != (dim,):
+        raise ValueError(f"Expected features of shape (rows, {dim}), got {rows.shape}.")
+    return rows
+
+
 @dataclass(frozen=True)
 class Fit(Outcome):
     """A vector of coefficients.
@@ -220,8 +228,13 @@ class LinearResult(Result):
         ----------
         features : array_like, shape (rows, dim)
             Rows on the scale on which the clients computed.
+
+        Raises
+        ------
+        ValueError
+            If the rows are of another width.
         """
-        return np.asarray(np.asarray(features, np.float64) @ self.coef)
+        return np.asarray(as_rows(features, len(self.coef)) @ self.coef)
 
     def _findings(self) -> list[str]:
         return [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]

@@ -18,18 +18,29 @@ class RunStore:
     ----------
     path : str or Path, optional
         The file, created if there is none; without a path, memory.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be made, read or written.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self._connection = sqlite3.connect(":memory:" if path is None else Path(path).expanduser())
-        self._connection.executescript(
-            """
-            CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-            CREATE TABLE IF NOT EXISTS reply (
-                step INTEGER, node TEXT, content BLOB, error TEXT, PRIMARY KEY (step, node)
-            );
-            """
-        )
+        file = ":memory:" if path is None else Path(path).expanduser()
+        try:
+            self._connection = sqlite3.connect(file)
+            self._connection.executescript(
+                """
+                CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+                CREATE TABLE IF NOT EXISTS reply (
+                    step INTEGER, node TEXT, content BLOB, error TEXT, PRIMARY KEY (step, node)
+                );
+                """
+            )
+        except sqlite3.Error as error:
+            raise ValueError(
+                f"Expected a store that can be made or written, got {file}: {error}."
+            ) from error
 
     @contextmanager
     def open(self) -> Iterator["RunStore"]:

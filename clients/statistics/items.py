@@ -1,5 +1,6 @@
 """Statistics of items: which ones a user holds most often."""
 
+import logging
 from collections.abc import Mapping
 
 import numpy as np
@@ -38,6 +39,13 @@ def frequent_items(users: Users, arrays: Arrays, params: Params) -> Floats:
     kept = rank < size
     user, items, rank = user[kept], items[kept], rank[kept]
     held = np.bincount(user, minlength=len(users))
+    if strangers := int(((held == 0) & (users.num_rows > 0)).sum()):
+        logging.getLogger(__name__).warning(
+            "%d users hold no item of the domain, the integers from 0 to %d; strings need a "
+            "domain_size of 2**num_bits, by default 2**40.",
+            strangers,
+            end - 1,
+        )
     found = end + (np.arange(size) - held[:, None])
     found[user, rank] = items
     return np.asarray(found, np.float64)

@@ -90,11 +90,11 @@ class Statistic:
             raise MessageError(f"Expected the numbers {sorted(self.params)}, got {sorted(params)}.")
         if any(value <= 0 for value in params.values()):
             raise MessageError("Expected positive numbers.")
-        num_columns = num_features + 1
+        num_columns, users_have = num_features + 1, f"the node's users have {num_features} features"
         if self.mapped is not None:
             num_features = self.mapped(num_features, params)
         if "coordinates" in arrays:
-            _check_coordinates(arrays["coordinates"], num_features)
+            _check_coordinates(arrays["coordinates"], num_features, users_have)
         wanted = per_coordinate(num_features, arrays, params)
         expected = self.width(num_features, arrays, params)
         given = self.outputs | (self.optional_outputs & set(arrays))
@@ -106,16 +106,23 @@ class Statistic:
         )
         for names, length in lengths:
             for name in names:
-                if arrays[name].shape != (length,) or arrays[name].dtype != np.float64:
+                array = arrays[name]
+                if array.ndim != 1 or array.dtype != np.float64:
                     raise MessageError(f"Expected {length} floats in {name}.")
+                if len(array) != length:
+                    raise MessageError(
+                        f"Expected {length} floats in {name}, got {len(array)}: {users_have}."
+                    )
         if width != expected:
-            raise MessageError(f"Expected a randomizer of {expected} coordinates, got {width}.")
+            raise MessageError(
+                f"Expected a randomizer of {expected} coordinates, got {width}: {users_have}."
+            )
 
 
-def _check_coordinates(coordinates: NDArray[Any], num_features: int) -> None:
+def _check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: str) -> None:
     if coordinates.ndim != 1 or coordinates.dtype != np.int64 or not len(coordinates):
         raise MessageError("Expected a list of coordinates.")
     if coordinates.min() < 0 or coordinates.max() >= num_features:
-        raise MessageError(f"Expected coordinates from 0 to {num_features - 1}.")
+        raise MessageError(f"Expected coordinates from 0 to {num_features - 1}: {users_have}.")
     if len(np.unique(coordinates)) != len(coordinates):
         raise MessageError("Expected distinct coordinates.")

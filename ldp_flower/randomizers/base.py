@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..randomness import RandomSource, Words, as_source, derive
+from ..validation import check_number, make_plain
 
 Floats = NDArray[np.float64]
 Reports = NDArray[np.generic]
@@ -93,6 +94,8 @@ class Randomizer(ABC):
     protects: ClassVar[str] = "any two values of one user"
 
     def __post_init__(self) -> None:
+        make_plain(self)
+        check_number("epsilon", self.epsilon)
         if not (math.isfinite(self.epsilon) and 1e-6 <= self.epsilon <= 100):
             raise ValueError(f"Expected 1e-06 <= epsilon <= 100, got {self.epsilon}.")
 

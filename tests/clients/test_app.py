@@ -18,6 +18,7 @@ from ldp_flower.messages import Query, Report
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
+    KRandomizedResponse,
     PrivUnit,
     RandomizedResponse,
     SubsetHypercube,
@@ -254,6 +255,73 @@ def test_a_loader_that_fails_says_nothing(caplog):
         reply = ask(LdpClientApp(load), query())
     assert reply.error.code == 104 and "4711" not in reply.error.reason
     assert "4711" in caplog.text  # the operator does get to know
+
+
+@pytest.mark.parametrize("users", [(np.zeros((3, DIM)), np.zeros(3)), np.zeros((3, DIM)), None])
+def test_a_loader_that_returns_no_users_is_the_operators_to_know(users, caplog):
+    with caplog.at_level(logging.ERROR):
+        reply = ask(LdpClientApp(lambda context: users), query())
+    assert reply.error.code == 104
+    assert reply.error.reason == "The client failed; its log says why."
+    assert f"Expected load_users to return Users, got {type(users).__name__}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"load_users": records([1, 1, 1], 1.0)}, "load_users to be a function .* got Users"),
+        ({"policy": {"max_epsilon": 1.0}}, "policy to be a PrivacyPolicy, got dict"),
+        ({"seed": "a"}, "seed to be an integer or a function, got 'a'"),
+    ],
+)
+@pytest.mark.parametrize("construct", [LdpClientApp, lambda **given: attach(ClientApp(), **given)])
+def test_bad_arguments_are_refused_at_construction(construct, arguments, message):
+    with pytest.raises(ValueError, match=f"Expected {message}"):
+        construct(**{"load_users": lambda context: None} | arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"arrays": {"theta": np.zeros(16)}},
+            f"Expected {DIM} floats in theta, got 16: the node's users have {DIM} features.",
+        ),
+        (
+            {"randomizer": SubsetHypercube(2.0, 16)},
+            f"Expected a randomizer of {DIM} coordinates, got 16: "
+            f"the node's users have {DIM} features.",
+        ),
+    ],
+)
+def test_a_question_about_other_features_is_told_how_many_there_are(changes, text):
+    reply = ask(app_of(records([1, 1, 1], 123.0, 5)), query(**changes))
+    assert (reply.error.code, reply.error.reason) == (100, text)
+
+
+def test_the_log_says_why_a_mechanism_is_refused_and_the_reply_does_not(caplog):
+    app = app_of(records([1, 1, 1], 1.0, 5), policy=PrivacyPolicy(1.5))
+    with caplog.at_level(logging.WARNING):
+        reply = ask(app, query())
+    assert reply.error.reason == "The operator's policy does not allow this mechanism."
+    assert "SubsetHypercube: epsilon 2.0 is above max-epsilon 1.5." in caplog.text
+
+
+def test_items_outside_the_domain_are_in_the_log_alone(caplog):
+    users = Users.from_items(["a", "b", "c"])
+    question = query(
+        statistic="frequent_items",
+        randomizer=KRandomizedResponse(1.0, 100),
+        arrays={},
+        params={"set_size": 1.0, "domain_size": 100.0},
+    )
+    with caplog.at_level(logging.WARNING):
+        assert ask(app_of(users), question).has_content()
+    assert "3 users hold no item of the domain, the integers from 0 to 99;" in caplog.text
+    caplog.clear()
+    inside = Users.from_items([1, 99, 0], groups=[0, 1, 1], ids=[0, 1, 2])  # 2 has no rows
+    assert ask(app_of(inside), question).has_content()
+    assert "hold no item" not in caplog.text
 
 
 def test_a_statistic_that_fails_on_one_user_costs_the_others_nothing(monkeypatch, caplog):

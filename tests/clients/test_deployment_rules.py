@@ -86,6 +86,33 @@ def test_without_a_valid_policy_and_ledger_nothing_is_answered(
     assert ledger.spent() == {}
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"max-epsilon": "2.0"}, "Expected a number for max-epsilon, got '2.0'."),
+        ({"max-epsilon": 0}, "Expected max-epsilon > 0, got 0."),
+        ({"reply-after": "1"}, "Expected a number for reply-after, got '1'."),
+        ({"unit": "records"}, "Expected unit in ['user', 'record'], got 'records'."),
+        ({"rehearsal": "true"}, "Expected rehearsal true or false, got 'true'."),
+        ({"max_rows": 5}, "Expected the key 'max-rows', got 'max_rows'."),
+    ],
+    ids=str,
+)
+def test_the_operators_log_says_what_is_wrong_with_the_policy(node_config, changed, told, caplog):
+    reply = ask(LdpClientApp(load_patients), query(1), node_config | changed)
+    assert reply.error.reason == "The operator's policy is not valid."
+    assert f"The operator's policy is not valid. {told}" in caplog.text
+
+
+def test_the_operators_log_warns_once_of_a_misspelt_key(node_config, caplog):
+    misspelt = node_config | {"reherasal": True, "data-path": "patients.csv"}
+    app = LdpClientApp(load_patients)
+    for question in (query(1), None):
+        assert ask(app, question, misspelt).has_content()
+    assert caplog.text.count("'reherasal'") == caplog.text.count("is 'rehearsal' meant?") == 1
+    assert "data-path" not in caplog.text
+
+
 @pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
 def test_a_missing_ledger_is_not_made_up(tmp_path, question):
     missing = tmp_path / "never-created.db"

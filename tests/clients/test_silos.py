@@ -126,16 +126,11 @@ def test_an_apps_own_policy_that_protects_users_wins(node_config):
 
 
 def test_records_that_cannot_be_read_leave_a_report_of_noise(node_config):
-    class Damaged:
-        num_features, ids, first = DIM, SILOS.ids, None
-
-        def __len__(self):
-            return 2
-
+    class Damaged(Users):
         def take(self, slots, max_rows=None):
             raise ValueError("record 17 is damaged")
 
-    reply = report_in(ask(LdpClientApp(lambda _: Damaged()), query(), node_config))
+    reply = report_in(ask(LdpClientApp(lambda _: Damaged(**vars(SILOS))), query(), node_config))
     report = Report.from_bytes(reply).arrays["reports"]
     assert report.shape == (2, DIM + 1) and np.isfinite(report).all()
 

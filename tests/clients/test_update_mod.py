@@ -240,6 +240,15 @@ def test_names_of_public_metrics_are_checked(names):
         LdpUpdateMod(public_metrics=names)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"policy": {"max_epsilon": 1.0}}, "PrivacyPolicy, got dict"), ({"seed": "a"}, "got 'a'")],
+)
+def test_policy_and_seed_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LdpUpdateMod(**arguments)
+
+
 @pytest.mark.parametrize("name", ["exception", "exit", "other shape", "one NaN, huge", "error"])
 def test_the_operator_learns_what_went_wrong(name, caplog):
     with caplog.at_level(logging.WARNING):

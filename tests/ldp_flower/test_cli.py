@@ -14,7 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ldp_flower import cli
+from ldp_flower.audited import AUDITED
 from ldp_flower.budget import Cost, PrivacyPolicy
+from ldp_flower.catalogue import PROTOCOLS
 from ldp_flower.flower_run import override
 from ldp_flower.ledger import Entry, SqliteLedger
 from ldp_flower.processes import Family, TimeIsUp, ended_by_signals
@@ -276,6 +278,8 @@ def test_ledger_export_renew_and_forget(tmp_path):
     assert invoke("ledger", "renew", path).exit_code == 2
     assert invoke("ledger", "renew", path, "--all", "--user", "N1").exit_code == 2
     assert "1 user may spend again" in invoke("ledger", "renew", path, "--user", "N1").stdout
+    unknown = invoke("ledger", "renew", path, "--user", "nobody")
+    assert (unknown.exit_code, unknown.stderr) == (1, "Error: The ledger knows no user 'nobody'.\n")
     assert "1 user" in invoke("ledger", "show", path).stdout
     assert "N1,,renewal,,-0.5,0.0" in invoke("ledger", "export", path).stdout
     assert "1 user may spend again" in invoke("ledger", "renew", path, "--all").stdout
@@ -296,8 +300,29 @@ def test_ledger_errors_are_short(tmp_path):
         assert outcome.stderr.count("\n") == 1
 
 
-def test_protocols():
+def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch):
+    monkeypatch.setattr(cli.console, "width", 80)
     outcome = invoke("protocols")
     assert outcome.exit_code == 0
-    for name in ("LdpIht", "LdpFedAvg", "HeavyHitters"):
-        assert name in outcome.stdout
+    for protocol in PROTOCOLS:
+        assert f" {protocol.name} " in outcome.stdout
+    assert "…" not in outcome.stdout
+
+
+# ----------------------------------------------------------------------------- audit
+
+
+def test_the_help_of_audit_lists_what_can_be_audited():
+    shown = " ".join(invoke("audit", "--help").stdout.split())
+    assert f"PROTOCOL is one of: {', '.join(sorted(AUDITED))}." in shown
+
+
+def test_findings_are_shown_whole_on_a_narrow_screen(monkeypatch):
+    monkeypatch.setattr(cli.console, "width", 80)
+    outcome = invoke("audit", "constrained-regression", "--reports", 100, "--seed", 0)
+    assert outcome.exit_code == 0
+    cells = [line.split("│")[1:-1] for line in outcome.stdout.splitlines() if "│" in line]
+    statistics, mechanisms = ("".join(cell[i].strip() for cell in cells) for i in (0, 1))
+    assert statistics == "second_momentsrecord"
+    assert mechanisms == "CodebookGaussianRecord"
+    assert "…" not in outcome.stdout

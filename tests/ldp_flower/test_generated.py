@@ -54,6 +54,21 @@ def test_num_users_belongs_to_a_callable():
         simulate(strategy, generate(np.arange(9)), num_users=9)
 
 
+@pytest.mark.parametrize("users", [np.zeros((3, 2)), (np.zeros((3, 2)), np.zeros(3)), None])
+def test_what_are_no_users_is_said(users):
+    message = f"Expected Users or .* got {type(users).__name__}; see Users.from_rows"
+    with pytest.raises(ValueError, match=message):
+        simulate(LdpIht(2, sparsity=1, epsilon=1.0), users)
+
+
+def test_what_is_no_strategy_is_said():
+    users = Users.from_rows(np.zeros((3, 2)), np.zeros(3))
+    with pytest.raises(ValueError, match=r"Expected a strategy, .* got the class LdpIht"):
+        simulate(LdpIht, users)
+    with pytest.raises(ValueError, match=r"Expected a strategy, .* got Users"):
+        simulate(users, LdpIht(2, sparsity=1, epsilon=1.0))
+
+
 def peak_memory(dim):
     """Return the bytes that 50,000 users with so many features take at most."""
 

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
@@ -74,3 +75,9 @@ def test_flowers_own_strategies_run_in_it():
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)
     result = strategy.start(grid, ArrayRecord([np.zeros(2)]), num_rounds=2)
     np.testing.assert_allclose(result.arrays.to_numpy_ndarrays()[0], 2 * 2.5)
+
+
+@pytest.mark.parametrize("num_nodes", ["4", 0, 2.0])
+def test_a_number_of_nodes_that_is_none_is_refused(num_nodes):
+    with pytest.raises(ValueError, match="Expected an integer num_nodes >= 1, got"):
+        InProcessGrid(make_app(), num_nodes)

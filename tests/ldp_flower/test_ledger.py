@@ -163,7 +163,7 @@ def test_the_book_has_every_charge_and_every_renewal(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     entry = Entry("q1", b"reply", 2**63 + 5, "gradient", "Codebook")
     assert ledger.commit(entry, np.array(["a", "b"]), Cost(1.0, 0.01), POLICY)
-    assert ledger.renew(["b", "nobody"]) == 1
+    assert ledger.renew(["b"]) == 1
     assert ledger.spent() == {"a": Cost(1.0, 0.01)}
     rows = [row[1:] for row in ledger.book()]
     charge = (str(2**63 + 5), "gradient", "Codebook", 1.0, 0.01)
@@ -214,3 +214,13 @@ def test_a_reply_that_is_no_longer_kept_is_not_given_again(tmp_path):
     assert ledger.reply("q1") == b"" and ledger.reply("q2") is None
     assert not ledger.commit(Entry("q1", b"other"), np.array(["a"]), Cost(0.1), POLICY)
     assert ledger.spent() == {"a": Cost(0.1)}
+
+
+def test_users_whom_the_ledger_does_not_know_are_an_error_and_renew_nobody(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    assert ledger.commit(Entry("q1", b"reply"), np.array(["a", "b"]), Cost(1.0), POLICY)
+    with pytest.raises(LedgerError, match="knows no user 'nobody'"):
+        ledger.renew(["b", "nobody"])
+    assert set(ledger.spent()) == {"a", "b"}
+    assert ledger.renew(["b"]) == 1
+    assert ledger.renew(["b"]) == 0  # it is known, and has spent nothing since

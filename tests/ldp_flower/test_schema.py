@@ -128,6 +128,9 @@ def test_bad_declarations_are_refused(make):
 
 
 def test_tables_that_do_not_fit_are_refused():
+    for table in (np.zeros((3, 2)), [[1.0, 2.0]]):
+        with pytest.raises(ValueError, match=f"named columns, .* got {type(table).__name__}"):
+            SCHEMA.features(table)
     with pytest.raises(ValueError, match="column 'pay'"):
         SCHEMA.features({"age": [1.0], "weekday": [1]})
     with pytest.raises(ValueError, match="one length"):

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
-from ldp_flower.clients import LdpClientApp
+from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.keys import NodeKeys
 from ldp_flower.messages import Report
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
-from ldp_flower.strategies import Ask, Fit, LdpIht, LdpStrategy, TooFewReports
+from ldp_flower.strategies import Ask, Fit, LdpFedAvg, LdpIht, LdpStrategy, TooFewReports
 
 DIM = 8
 
@@ -94,6 +95,87 @@ def test_nobody_answering_is_a_clear_exception_within_the_timeout():
     mute = Grid(users, 3, lambda node, message, reply: reply if is_census(message) else None)
     with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent.*20 reports"):
         iht().start(mute, timeout=0.2, num_nodes=3)
+
+
+def test_a_census_that_all_answer_with_errors_has_not_timed_out():
+    def fail(context):
+        raise OSError("patient 4711 is not readable")
+
+    grid = InProcessGrid(LdpClientApp(fail), 3)
+    with pytest.raises(TooFewReports, match=r"No node answered .* 3 errors.*error 104") as told:
+        iht().start(grid, num_nodes=3)
+    assert "attach" not in str(told.value) and "4711" not in str(told.value)
+    users, _ = make_users()
+    some = Grid(users, 3, lambda node, message, reply: None if node == 1 else failed(message))
+    with pytest.raises(TimeoutError, match=r"census within 0.2 s.*2 errors.*1 silent.*out of mem"):
+        iht().start(some, timeout=0.2, num_nodes=3)
+
+
+def failed(message):
+    return Message(Error(2, "out of memory"), reply_to=message)
+
+
+def with_train(app):
+    @app.train()
+    def train(message, context):
+        return Message(RecordDict({"arrays": message.content["arrays"]}), reply_to=message)
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("strategy", "app"),
+    [
+        (iht(), ClientApp()),
+        (LdpFedAvg(epsilon=4.0), with_train(ClientApp())),
+        (LdpFedAvg(epsilon=4.0), with_train(ClientApp(mods=[LdpUpdateMod]))),
+    ],
+    ids=["attach forgotten", "mod forgotten", "brackets forgotten"],
+)
+def test_an_app_that_does_not_answer_is_told_what_it_lacks(strategy, app):
+    model = ArrayRecord([np.zeros(3)]) if strategy.rides_on else None
+    with pytest.raises(
+        TooFewReports, match=r"is attach\(\.\.\.\) or, .* LdpUpdateMod\(\) in client"
+    ):
+        strategy.start(InProcessGrid(app, 2), model, num_nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"timeout": "5"}, "timeout to be a number, got '5'"),
+        ({"roster_timeout": None}, "roster_timeout to be a number, got None"),
+        ({"num_nodes": "4"}, "an integer num_nodes >= 1, got '4'"),
+        ({"num_nodes": 0}, "an integer num_nodes >= 1, got 0"),
+        ({"seed": "a"}, "an integer seed, got 'a'"),
+        (
+            {"store": "/nonexistent/folder/run.db"},
+            r"a store .* /nonexistent/folder/run\.db: unable",
+        ),
+    ],
+)
+def test_bad_arguments_of_a_run_are_refused_by_name(arguments, message):
+    users, _ = make_users()
+    grid = Grid(users, 1)
+    with pytest.raises(ValueError, match=f"Expected {message}"):
+        iht().start(grid, **arguments)
+    assert not grid.asked
+
+
+def test_a_file_that_is_no_store_is_refused_by_name(tmp_path):
+    (tmp_path / "notes.txt").write_text("no database, " * 100)
+    users, _ = make_users()
+    with pytest.raises(ValueError, match=r"a store .*notes\.txt: file is not a database"):
+        iht().start(Grid(users, 1), store=tmp_path / "notes.txt")
+
+
+def test_a_result_predicts_rows_of_its_own_width_only():
+    users, _ = make_users()
+    result = iht().start(Grid(users, 1, seed=1), num_nodes=1, seed=1)
+    assert result.predict(users.features).shape == (600,)
+    assert result.predict(users.features[0]).shape == ()
+    with pytest.raises(ValueError, match=r"shape \(rows, 8\), got \(600, 3\)"):
+        result.predict(users.features[:, :3])
 
 
 def test_missing_nodes_are_a_clear_exception():

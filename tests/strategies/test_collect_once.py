@@ -27,6 +27,8 @@ from ldp_flower.strategies import (
 )
 from ldp_flower.strategies.exchange import Answers
 from ldp_flower.strategies.fista import fista
+from ldp_flower.strategies.glm_result import GlmResult
+from ldp_flower.strategies.kernel_result import KernelResult
 from ldp_flower.strategies.least_squares import LeastSquares
 from ldp_flower.strategies.polynomial_loss import PolynomialLoss
 from ldp_flower.strategies.projections import project_on_l1_ball
@@ -202,6 +204,17 @@ def test_any_smooth_mean_function_by_its_chebyshev_coefficients():
     result = run(strategy, x, y, 0)
     np.testing.assert_allclose(result.coef, [0.9, -0.4], atol=0.12)
     np.testing.assert_allclose(result.predict(x), mean(x @ result.coef), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [KernelResult(coef=np.zeros(4), frequencies=np.zeros((3, 2))), GlmResult(coef=np.zeros(3))],
+    ids=["kernel", "glm"],
+)
+def test_rows_of_another_width_are_refused(result):
+    assert result.predict(np.zeros((5, 3))).shape == (5,)
+    with pytest.raises(ValueError, match=r"features of shape \(rows, 3\), got \(5, 2\)"):
+        result.predict(np.zeros((5, 2)))
 
 
 def test_standard_errors_cover_where_nothing_is_constrained():

@@ -322,7 +322,9 @@ def test_bad_arguments_are_named(arguments, name):
         LdpFedAvg(**{"epsilon": 1.0} | arguments)
 
 
-@pytest.mark.parametrize("arrays", [None, ArrayRecord(), ArrayRecord([np.arange(3)])])
+@pytest.mark.parametrize(
+    "arrays", [None, ArrayRecord(), ArrayRecord([np.arange(3)]), [np.zeros(8)], np.zeros(8)]
+)
 def test_a_model_without_parameters_is_refused(arrays):
     with pytest.raises(ValueError, match="initial_arrays"):
         LdpFedAvg(epsilon=1.0).start(InProcessGrid(ClientApp(), 1), arrays)

@@ -1,0 +1,95 @@
+"""Arguments that are no numbers, or NumPy's, wherever numbers are taken."""
+
+from dataclasses import fields
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ldp_flower import PrivacyPolicy, Users, simulate
+from ldp_flower.randomizers import Codebook, SubsetHypercube, randomizer_from_config
+from ldp_flower.strategies import HeavyHitters, LabelLdpIht, LdpFedAvg, LdpIht, UserLevelMean
+from ldp_flower.validation import check_fraction, check_integer, check_positive
+
+NO_NUMBERS = ["2.0", None, True, np.True_, [1, 2], Fraction(2), Decimal(2), 2j]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda epsilon: LdpIht(8, sparsity=2, epsilon=epsilon),
+        lambda epsilon: LdpFedAvg(epsilon=epsilon),
+        lambda epsilon: LabelLdpIht(8, sparsity=2, epsilon=epsilon),
+        lambda epsilon: HeavyHitters(100, epsilon=epsilon),
+        lambda epsilon: SubsetHypercube(epsilon, 8),
+        lambda epsilon: PrivacyPolicy(max_epsilon=epsilon),
+    ],
+)
+def test_an_epsilon_that_is_no_number_is_refused_by_name(construct, value):
+    with pytest.raises(ValueError, match=r"Expected (max_)?epsilon to be a number, got"):
+        construct(value)
+
+
+@pytest.mark.parametrize(
+    ("construct", "message"),
+    [
+        (lambda: LdpIht(8.0, sparsity=2, epsilon=2.0), r"an integer dim >= 1, got 8\.0"),
+        (lambda: LdpIht(8, sparsity=2.0, epsilon=2.0), r"1 <= sparsity <= 8, got 2\.0"),
+        (lambda: LdpIht("8", epsilon=2.0), r"an integer dim >= 1, got '8'"),
+        (lambda: HeavyHitters("100", epsilon=2.0), r"domain_size <= .*, got '100'"),
+        (
+            lambda: UserLevelMean(8, epsilon=2.0, bound="3", samples_per_user=1),
+            r"bound to be a number, got '3'",
+        ),
+        (lambda: SubsetHypercube(2.0, 8.0), r"an integer dim >= 1, got 8\.0"),
+        (lambda: PrivacyPolicy(1.0, max_delta="0"), r"max_delta to be a number, got '0'"),
+        (lambda: PrivacyPolicy(1.0, max_rows=2.0), r"an integer max_rows >= 1, got 2\.0"),
+        (lambda: check_positive("scale", "1"), r"scale to be a number, got '1'"),
+        (lambda: check_fraction("delta", "0.1"), r"delta to be a number, got '0\.1'"),
+        (lambda: check_integer("count", True, 1), r"an integer count >= 1, got True"),
+    ],
+)
+def test_what_is_no_number_or_no_integer_is_refused_by_name(construct, message):
+    with pytest.raises(ValueError, match=message):
+        construct()
+
+
+@pytest.mark.parametrize(
+    "kind", [np.int8, np.int64, np.uint8, np.float16, np.float32, np.longdouble]
+)
+def test_numpy_scalars_count_as_the_numbers_that_they_are(kind):
+    def strategy(number, integer):
+        return LdpIht(
+            integer(8), sparsity=integer(2), epsilon=number(2), samples_per_user=integer(1)
+        )
+
+    given, plain = strategy(kind, np.int8), strategy(int, int)
+    assert given._parameters() == plain._parameters()
+    assert type(given.epsilon) in (int, float) and type(given.dim) is int
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (200, 8))
+    users = Users.from_rows(x, x[:, 0] / 2)
+    assert (
+        simulate(given, users, seed=np.int64(0)).coef == simulate(plain, users, seed=0).coef
+    ).all()
+
+
+def test_a_randomizer_of_numpy_scalars_is_one_of_plain_numbers():
+    mechanism = Codebook(np.float32(2), np.uint16(8), num_codewords=np.int64(16), radius=np.int8(1))
+    for field in fields(mechanism):
+        assert type(getattr(mechanism, field.name)) in (int, float)
+    assert mechanism == randomizer_from_config(mechanism.to_config())
+    assert PrivacyPolicy(np.float32(2), max_rows=np.int64(3)) == PrivacyPolicy(2.0, max_rows=3)
+
+
+@pytest.mark.parametrize("value", [np.float64(2), np.int64(2), True, "2.0"], ids=repr)
+@pytest.mark.parametrize("name", ["epsilon", "dim"])
+def test_a_message_still_brings_plain_numbers_only(name, value):
+    config = SubsetHypercube(2.0, 2).to_config() | {name: value}
+    if isinstance(value, float) and name == "epsilon":  # is a Python float
+        assert type(randomizer_from_config(config).epsilon) is float
+        return
+    with pytest.raises(ValueError, match=f"Expected a number for SubsetHypercube {name}"):
+        randomizer_from_config(config)
