@@ -45,9 +45,7 @@ def summary(runs: pd.DataFrame) -> pd.DataFrame:
     parts = [runs[runs["place"] == "generated"], runs[alone]]
     usual, engine = (part.drop_duplicates("name").set_index("name") for part in parts)
     numbers = ["users_per_second", "times_reference", "peak_mb"]
-    found = usual[["users", "rows", "dim", *numbers]].join(
-        engine[["nodes", *numbers]].add_prefix("engine_")
-    )
+    found = usual[["users", *numbers]].join(engine[["nodes", *numbers]].add_prefix("engine_"))
     found["times_engine"] = found["users_per_second"] / found["engine_users_per_second"]
     return found.reset_index()
 
@@ -81,7 +79,8 @@ def _print(console: Console, title: str, rows: pd.DataFrame, columns: dict[str, 
     """Print some columns under other names."""
     table = Table(title=title)
     for column, heading in columns.items():
-        table.add_column(heading, justify="left" if rows[column].dtype == object else "right")
+        text = pd.api.types.is_string_dtype(rows[column])
+        table.add_column(heading, justify="left" if text else "right", no_wrap=text)
     for values in rows[list(columns)].itertuples(index=False):
         table.add_row(*(v if isinstance(v, str) else _number(v) for v in values))
     console.print(table)
@@ -90,8 +89,6 @@ def _print(console: Console, title: str, rows: pd.DataFrame, columns: dict[str, 
 _SUMMARY = {
     "name": "protocol",
     "users": "users",
-    "rows": "m",
-    "dim": "d",
     "users_per_second": "in process:\nusers a second",
     "times_reference": "times drawing\nthe data",
     "peak_mb": "peak MB",
