@@ -51,13 +51,13 @@ def in_engine(cell: Cell) -> dict[str, float]:
             asked[:] = messages(result, cell.nodes)
 
         for start in range(0, _WARM_UP, len(nodes)):
-            exchange(grid, nodes[: _WARM_UP - start], cell.dim)
+            exchange(grid, nodes[: _WARM_UP - start], everyone.num_features)
         found["start_seconds"] = time.perf_counter() - begun
         ours()
 
         def echoes() -> None:
             for number in asked:
-                exchange(grid, nodes[:number], cell.dim)
+                exchange(grid, nodes[:number], everyone.num_features)
 
         found.update(in_turns(ours, echoes, cell.rounds))
         found["messages"] = sum(asked)
