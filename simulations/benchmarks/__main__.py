@@ -16,7 +16,7 @@ import pandas as pd
 import typer
 
 from . import frequency
-from .cells import KEY, Cell, sweep
+from .cells import COLUMNS, Cell, sweep
 from .figure import draw
 from .report import show, slopes
 from .workloads import WORKLOADS, Training
@@ -113,7 +113,7 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     if cells:
         sweep(list(dict.fromkeys(cells)), path, 1)
-    runs = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEY)
+    runs = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
     known = runs.astype(object).where(runs.notna(), None)  # JSON has no NaN
     results: dict[str, Any] = {"runs": known.to_dict("records"), "slopes": slopes(runs)}
     stored = output / "oracles.json"

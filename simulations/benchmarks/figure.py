@@ -55,7 +55,8 @@ def _speeds(axes: plt.Axes, rows: pd.DataFrame) -> None:
         label="Flower's engine, a user a node",
     )
     axes.set_yticks(where, rows["name"])
-    axes.set_xscale("log")
+    if len(rows):
+        axes.set_xscale("log")
     axes.grid(axis="x", alpha=0.3)
     axes.legend(fontsize=10, loc="lower center", bbox_to_anchor=(0.2, 1.04), frameon=False)
 

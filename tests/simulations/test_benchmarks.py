@@ -51,6 +51,22 @@ def test_a_slope_is_fitted_where_one_size_alone_changes():
     assert slopes(runs.iloc[:0]) == []
 
 
+def test_without_a_run_there_are_still_the_other_libraries_to_show(tmp_path, capsys):
+    from simulations.benchmarks.cells import COLUMNS
+    from simulations.benchmarks.figure import draw
+    from simulations.benchmarks.report import show, slopes
+
+    runs = pd.DataFrame(columns=COLUMNS)
+    known = {"oracle": "k-RR", "users": 9, "microseconds": 2.0, "empirical": 1.0, "exact": 1.0}
+    theirs = {"library": "pure-ldp", "times_ours": 33.0, "variance_over_ours": 1.0, **known}
+    rows = [{"library": "ldp-flower", **known}, theirs]
+    oracles = {"users": 9, "domain": 4, "epsilon": 2.0, "rows": rows}
+    show(runs, slopes(runs), oracles)
+    draw(runs, slopes(runs), oracles, tmp_path / "figure.png")
+    assert "33.0" in capsys.readouterr().out
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
 def test_every_protocol_has_a_workload():
     from ldp_flower.catalogue import PROTOCOLS
     from simulations.benchmarks.workloads import WORKLOADS
