@@ -16,9 +16,10 @@ import pandas as pd
 import typer
 
 from . import frequency
-from .cells import KEY, Cell, sweep
-from .report import draw, show, slopes
-from .workloads import WORKLOADS
+from .cells import COLUMNS, Cell, sweep
+from .figure import draw
+from .report import show, slopes
+from .workloads import WORKLOADS, Training
 
 
 class Part(StrEnum):
@@ -40,7 +41,8 @@ def protocols(quick: bool) -> list[Cell]:
     cells = []
     for name, users in (_QUICK if quick else sizes).items():
         work = WORKLOADS[name]
-        cells.append(Cell("generated", name, users, work.dim, work.rows))
+        nodes = users if isinstance(work, Training) else 1
+        cells.append(Cell("generated", name, users, work.dim, work.rows, nodes))
         if name == "SparseRegression":
             cells.append(replace(cells[-1], place="arrays"))
     return cells
@@ -67,17 +69,13 @@ def engine(quick: bool) -> list[Cell]:
     """Return the engine with one user a node, and with many, and beside it one process."""
     if quick:
         return [Cell("engine", "LdpIht", 40, 64, nodes=40, rounds=1)]
-    alone = [Cell("engine", "LdpIht", nodes, 256, nodes=nodes) for nodes in (200, 2_000)]
-    shared = [
-        Cell("engine", "LdpIht", 10 * users, 256, nodes=10)
-        for users in (100, 1_000, 10_000, 100_000)
-    ]
-    each = [
-        Cell("engine", name, 200, work.dim, work.rows, nodes=200, rounds=1)
+    alone = [
+        Cell("engine", name, work.alone, work.dim, work.rows, nodes=work.alone)
         for name, work in WORKLOADS.items()
-        if name != "LdpIht"
     ]
-    return alone + shared + each
+    many = Cell("engine", "LdpIht", 2_000, 256, nodes=2_000)
+    shared = [replace(many, users=10 * users, nodes=10) for users in (100, 1_000, 10_000, 100_000)]
+    return [*alone, many, replace(many, place="grid"), *shared]
 
 
 def variates(quick: bool) -> list[Cell]:
@@ -115,8 +113,9 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     if cells:
         sweep(list(dict.fromkeys(cells)), path, 1)
-    runs = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEY)
-    results: dict[str, Any] = {"runs": runs.to_dict("records"), "slopes": slopes(runs)}
+    runs = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
+    known = runs.astype(object).where(runs.notna(), None)  # JSON has no NaN
+    results: dict[str, Any] = {"runs": known.to_dict("records"), "slopes": slopes(runs)}
     stored = output / "oracles.json"
     if Part.ORACLES in wanted:
         python = frequency.environment(venv.expanduser())

@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flwr.clientapp import ClientApp
 
-from ldp_flower import Users, simulate
+from ldp_flower import InProcessGrid, Users
+from ldp_flower.strategies import Result
 from ldp_flower.sweep import Sweep
 
 from . import workloads
 from .workloads import WORKLOADS
 
+_TIMES = ("seconds", "cpu_seconds", "reference_seconds", "reference_cpu_seconds")
 _BLOCK = 1024  # users that are drawn at once, as many as our clients take
 
 
@@ -34,7 +37,8 @@ class Cell:
     ----------
     place : str
         ``"generated"``: in process, data included. ``"arrays"``: in process, the data lie in
-        memory. ``"engine"``: Flower's engine. ``"variates"``: a randomizer alone.
+        memory. ``"grid"``: in process, a user a node. ``"engine"``: Flower's engine.
+        ``"variates"``: a randomizer alone.
     name : str
         The protocol, or the randomizer and its epsilon.
     users, dim, rows, nodes : int
@@ -91,9 +95,16 @@ def in_turns(
     ours: Callable[[], object], other: Callable[[], object], rounds: int
 ) -> dict[str, float]:
     """Return the least seconds and seconds of the processor of both."""
-    times = [(*_timed(other), *_timed(ours)) for _ in range(rounds)]
-    reference, _, seconds, processor = np.min(times, axis=0).tolist()
-    return {"seconds": seconds, "cpu_seconds": processor, "reference_seconds": reference}
+    times = [(*_timed(ours), *_timed(other)) for _ in range(rounds)]
+    return dict(zip(_TIMES, np.min(times, axis=0).tolist(), strict=True))
+
+
+def messages(result: Result, nodes: int) -> list[int]:
+    """Return how many messages each step has sent, the census first.
+
+    A node of one user is asked once more in all or, as a silo, in every step.
+    """
+    return [nodes, *(min(nodes, step.asked) for step in result.steps[1:])]
 
 
 def in_process(cell: Cell) -> dict[str, float]:
@@ -104,11 +115,14 @@ def in_process(cell: Cell) -> dict[str, float]:
         everyone = everyone.take(np.arange(cell.users))
         assert isinstance(everyone, Users)
 
-    def ours() -> None:
-        strategy = workload.strategy(cell.dim, cell.rows)
-        simulate(strategy, everyone, seed=0, num_nodes=cell.nodes)
+    app, asked = ClientApp(), list[int]()
+    workload.serve(app, everyone, cell.nodes)
 
-    return in_turns(ours, numpys(cell), cell.rounds)
+    def ours() -> None:
+        grid = InProcessGrid(app, cell.nodes)
+        asked[:] = messages(workload.start(grid, cell.dim, cell.rows, cell.nodes), cell.nodes)
+
+    return {**in_turns(ours, numpys(cell), cell.rounds), "messages": sum(asked)}
 
 
 def measure(cell: Cell) -> dict[str, Any]:
@@ -122,11 +136,13 @@ def measure(cell: Cell) -> dict[str, Any]:
         function = in_process
     found = function(cell)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # One process uses one core, and what others do on it is not to count; the engine uses all.
+    seconds = "seconds" if cell.place == "engine" else "cpu_seconds"
     return {
         **asdict(cell),
         **found,
-        "users_per_second": cell.users / found["seconds"],
-        "times_reference": found["seconds"] / found["reference_seconds"],
+        "users_per_second": cell.users / found[seconds],
+        "times_reference": found[seconds] / found[f"reference_{seconds}"],
         "peak_mb": round(peak + found.get("actors_mb", 0.0)),
     }
 
@@ -146,12 +162,12 @@ def run(cell: Cell) -> dict[str, Any]:
 KEY = [field.name for field in fields(Cell)]
 COLUMNS = [
     *KEY,
-    "seconds",
-    "cpu_seconds",
-    "reference_seconds",
+    *_TIMES,
     "users_per_second",
     "times_reference",
     "peak_mb",
+    "messages",
+    "start_seconds",
 ]
 sweep = Sweep(KEY, COLUMNS, run)
 

@@ -2,7 +2,6 @@
 
 import os
 import time
-from functools import partial
 
 import numpy as np
 import psutil
@@ -11,10 +10,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from ldp_flower import GeneratedUsers
-from ldp_flower.clients import attach
-
-from .cells import Cell, in_turns
+from .cells import Cell, in_turns, messages
 from .workloads import WORKLOADS
 
 _WARM_UP = 64  # messages, until every process has imported what it needs
@@ -28,24 +24,21 @@ def echo(message: Message, context: Context) -> Message:
 def exchange(grid: Grid, nodes: list[int], dim: int) -> None:
     """Send every node one array and wait for its return."""
     content = RecordDict({"arrays": ArrayRecord([np.zeros(dim)])})
-    messages = [Message(content, node, "query.echo") for node in nodes]
-    replies = list(grid.send_and_receive(messages, timeout=3600))
+    asked = [Message(content, node, "query.echo") for node in nodes]
+    replies = list(grid.send_and_receive(asked, timeout=3600))
     assert len(replies) == len(nodes)
     assert not any(reply.has_error() for reply in replies)
 
 
-def load_users(context: Context, cell: Cell) -> GeneratedUsers:
-    """Return a node's share of the generated users."""
-    everyone = WORKLOADS[cell.name].population(cell.users, cell.dim, cell.rows)
-    return everyone.partition(int(context.node_config["partition-id"]), cell.nodes)
-
-
 def in_engine(cell: Cell) -> dict[str, float]:
-    """Measure a protocol beside as many messages of the echo app; the start is left out."""
+    """Measure a protocol beside as many messages of the echo app; the start is apart."""
     client_app = ClientApp()
     client_app.query("echo")(echo)
-    attach(client_app, partial(load_users, cell=cell), seed=0)
+    workload = WORKLOADS[cell.name]
+    everyone = workload.population(cell.users, cell.dim, cell.rows)
+    workload.serve(client_app, everyone, cell.nodes)
     server_app, found = ServerApp(), dict[str, float]()
+    begun = time.perf_counter()
 
     @server_app.main()
     def main(grid: Grid, context: Context) -> None:
@@ -54,23 +47,20 @@ def in_engine(cell: Cell) -> dict[str, float]:
         asked: list[int] = []
 
         def ours() -> None:
-            strategy = WORKLOADS[cell.name].strategy(cell.dim, cell.rows)
-            result = strategy.start(grid, num_nodes=cell.nodes, seed=0)
-            # The census asks nodes; a node of one user is asked once more in all, or, as a
-            # silo, in every step.
-            steps = result.steps[1:]
-            per_step = [min(cell.nodes, step.asked) for step in steps]
-            asked[:] = [cell.nodes, *per_step]
+            result = workload.start(grid, cell.dim, cell.rows, cell.nodes)
+            asked[:] = messages(result, cell.nodes)
 
         for start in range(0, _WARM_UP, len(nodes)):
-            exchange(grid, nodes[: _WARM_UP - start], cell.dim)
+            exchange(grid, nodes[: _WARM_UP - start], everyone.num_features)
+        found["start_seconds"] = time.perf_counter() - begun
         ours()
 
         def echoes() -> None:
             for number in asked:
-                exchange(grid, nodes[:number], cell.dim)
+                exchange(grid, nodes[:number], everyone.num_features)
 
         found.update(in_turns(ours, echoes, cell.rounds))
+        found["messages"] = sum(asked)
         workers = psutil.Process().children(recursive=True)
         actors = [one.memory_info().rss for one in workers if "ClientAppActor" in one.name()]
         found["actors_mb"] = sum(actors) / 2**20

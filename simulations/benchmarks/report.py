@@ -1,9 +1,7 @@
-"""The tables and the figure of the benchmarks."""
+"""The tables of the benchmarks."""
 
-from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from rich.console import Console
@@ -11,11 +9,7 @@ from rich.table import Table
 
 from . import frequency
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-_OURS, _OTHER, _INK = "#0b7a75", "#b0532c", "#22313f"
-_AXES = {"users": "users n", "dim": "features d", "rows": "records of a user m"}
+AXES = {"users": "users n", "dim": "features d", "rows": "records of a user m"}
 _SIZES = ("users", "dim", "rows")
 _REFERENCE = {"engine": "the echo app", "variates": "drawing variates"}
 
@@ -23,14 +17,14 @@ Slopes = list[dict[str, Any]]
 
 
 def slopes(runs: pd.DataFrame) -> Slopes:
-    """Return the curves of at least three generated cells that differ in one size alone.
+    """Return the curves of at least four generated cells that differ in one size alone.
 
     Fitted is the logarithm of the seconds of the processor, which other programs on the
     machine hardly change, against that of the size.
     """
     curves: Slopes = []
     generated = runs[runs.get("place") == "generated"] if len(runs) else runs
-    for axis in _AXES:
+    for axis in AXES:
         fixed = ["name", *(size for size in _SIZES if size != axis)]
         for values, found in generated.groupby(fixed) if len(generated) else ():
             curve = found.drop_duplicates(axis).sort_values(axis)
@@ -43,6 +37,78 @@ def slopes(runs: pd.DataFrame) -> Slopes:
             curves[-1]["slope"] = slope
             curves[-1] = {k: v.item() if hasattr(v, "item") else v for k, v in curves[-1].items()}
     return curves
+
+
+def summary(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each protocol: in process, and in the engine with a user a node."""
+    alone = (runs["place"] == "engine") & (runs["users"] == runs["nodes"])
+    parts = [runs[runs["place"] == "generated"], runs[alone]]
+    usual, engine = (part.drop_duplicates("name").set_index("name") for part in parts)
+    numbers = ["users_per_second", "times_reference", "peak_mb"]
+    found = usual[["users", *numbers]].join(engine[["nodes", *numbers]].add_prefix("engine_"))
+    found["times_engine"] = found["users_per_second"] / found["engine_users_per_second"]
+    return found.reset_index()
+
+
+def one_and_many(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return LdpIht in the engine with one and with many users a node, beside one process.
+
+    ``faster_in_process`` is how many times more users a second the largest run in process has.
+    """
+    iht = runs[(runs["name"] == "LdpIht") & (runs["dim"] == 256)]
+    largest = iht[iht["place"] == "generated"].sort_values("users").tail(1)
+    found = pd.concat([iht[iht["place"].isin(["engine", "grid"])], largest])
+    found = found.assign(users_a_node=found["users"] // found["nodes"])
+    found["ms_a_message"] = 1e3 * found["seconds"] / found["messages"]
+    found["echo_ms_a_message"] = np.where(
+        found["place"] == "engine", 1e3 * found["reference_seconds"] / found["messages"], np.nan
+    )
+    fastest = float(largest["users_per_second"].max()) if len(largest) else np.nan
+    found["faster_in_process"] = fastest / found["users_per_second"]
+    return found
+
+
+def _number(value: float) -> str:
+    """Format with three digits or more; nothing for what was not measured."""
+    if np.isnan(value):
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _print(console: Console, title: str, rows: pd.DataFrame, columns: dict[str, str]) -> None:
+    """Print some columns under other names."""
+    table = Table(title=title)
+    for column, heading in columns.items():
+        text = pd.api.types.is_string_dtype(rows[column])
+        table.add_column(heading, justify="left" if text else "right", no_wrap=text)
+    for values in rows[list(columns)].itertuples(index=False):
+        table.add_row(*(v if isinstance(v, str) else _number(v) for v in values))
+    console.print(table)
+
+
+_SUMMARY = {
+    "name": "protocol",
+    "users": "users",
+    "users_per_second": "in process:\nusers a second",
+    "times_reference": "times drawing\nthe data",
+    "peak_mb": "peak MB",
+    "engine_nodes": "engine, a user\na node: nodes",
+    "engine_users_per_second": "users a second",
+    "engine_times_reference": "times\nthe echo app",
+    "engine_peak_mb": "peak MB",
+    "times_engine": "in process\nfaster by",
+}
+_ONE_AND_MANY = {
+    "place": "place",
+    "nodes": "nodes",
+    "users_a_node": "users a node",
+    "users_per_second": "users a second",
+    "ms_a_message": "ms a message",
+    "echo_ms_a_message": "the echo app:\nms a message",
+    "start_seconds": "seconds\nto start",
+    "peak_mb": "peak MB",
+    "faster_in_process": "the last\nfaster by",
+}
 
 
 def show(runs: pd.DataFrame, curves: Slopes, oracles: dict[str, Any] | None) -> None:
@@ -65,112 +131,16 @@ def show(runs: pd.DataFrame, curves: Slopes, oracles: dict[str, Any] | None) -> 
             _REFERENCE.get(row.place, "drawing the data"),
         )
     console.print(table)
+    if len(runs):
+        _print(console, "Every protocol", summary(runs), _SUMMARY)
+        _print(console, "LdpIht, d = 256", one_and_many(runs), _ONE_AND_MANY)
     if curves:
         table = Table(title="Seconds grow as a power of the size: fitted slopes")
         for column in ("name", "against", "from", "to", "slope"):
             table.add_column(column, justify="left" if column in ("name", "against") else "right")
         for curve in curves:
             ends = (f"{size:,.0f}" for size in (curve["x"][0], curve["x"][-1]))
-            table.add_row(curve["name"], _AXES[curve["axis"]], *ends, f"{curve['slope']:.3f}")
+            table.add_row(curve["name"], AXES[curve["axis"]], *ends, f"{curve['slope']:.3f}")
         console.print(table)
     if oracles:
         frequency.show(oracles)
-
-
-def draw(runs: pd.DataFrame, curves: Slopes, oracles: dict[str, Any] | None, path: Path) -> None:
-    """Draw what there is."""
-    plt.rcParams.update({"font.size": 10, "axes.edgecolor": _INK, "text.color": _INK})
-    figure, panels = plt.subplots(2, 3, figsize=(17, 9.5), layout="constrained")
-    _speeds(panels[0, 0], runs)
-    _engine(panels[0, 1], runs)
-    _ratios(panels[0, 2], runs, oracles)
-    for axes, axis in zip(panels[1], _AXES, strict=True):
-        _curves(axes, axis, [curve for curve in curves if curve["axis"] == axis])
-    for axes in panels.flat:
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
-def _speeds(axes: plt.Axes, runs: pd.DataFrame) -> None:
-    axes.set_title("users a second", loc="left")
-    usual = runs[runs["place"] == "generated"].drop_duplicates("name", keep="first")
-    alone = runs[(runs["place"] == "engine") & (runs["users"] == runs["nodes"])]
-    alone = alone.drop_duplicates("name").set_index("name")["users_per_second"]
-    where = np.arange(len(usual))[::-1]
-    axes.scatter(usual["users_per_second"], where, color=_OURS, label="in process, data drawn")
-    engine = [alone.get(name, np.nan) for name in usual["name"]]
-    axes.scatter(engine, where, color=_OTHER, marker="s", label="engine, a user a node")
-    axes.set_yticks(where, usual["name"])
-    axes.set_xscale("log")
-    axes.grid(axis="x", alpha=0.3)
-    axes.legend(fontsize=8, loc="lower right", frameon=True)
-
-
-def _engine(axes: plt.Axes, runs: pd.DataFrame) -> None:
-    axes.set_title("LDP-IHT, d=256, in Flower's engine", loc="left")
-    found = runs[(runs["place"] == "engine") & (runs["name"] == "LdpIht")]
-    for alone, marker in ((True, "s"), (False, "o")):
-        part = found[(found["users"] == found["nodes"]) == alone].sort_values("users")
-        if part.empty:
-            continue
-        label = "a user a node" if alone else f"{part['nodes'].iloc[0]} nodes"
-        axes.plot(
-            part["users"],
-            part["users_per_second"],
-            marker=marker,
-            color=_OTHER if alone else _OURS,
-            label=label,
-        )
-    whole = runs[(runs["place"] == "generated") & (runs["name"] == "LdpIht")]
-    whole = whole[whole["dim"] == 256].sort_values("users")
-    if len(whole) > 1:
-        axes.plot(
-            whole["users"], whole["users_per_second"], color=_INK, ls="--", label="in process"
-        )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("users in all")
-    axes.set_ylabel("users a second")
-    axes.legend(fontsize=9, frameon=False)
-
-
-def _ratios(axes: plt.Axes, runs: pd.DataFrame, oracles: dict[str, Any] | None) -> None:
-    axes.set_title("times as long as, side by side", loc="left")
-    bars: list[tuple[str, float, str]] = []
-    for row in runs[runs["place"] == "variates"].itertuples():
-        bars.append((f"{row.name} / its variates", row.times_reference, _OURS))
-    for row in runs[runs["place"] == "arrays"].itertuples():
-        bars.append((f"{row.name} / its data", row.times_reference, _OURS))
-    for row in runs[(runs["place"] == "engine") & (runs["name"] == "LdpIht")].itertuples():
-        nodes = f"{row.nodes:,} nodes of {row.users // row.nodes:,}"
-        bars.append((f"engine, {nodes} / echo", row.times_reference, _OTHER))
-    for row in (oracles or {"rows": []})["rows"]:
-        if "times_ours" in row:
-            bars.append((f"{row['library']} {row['oracle']} / ours", row["times_ours"], _INK))
-    where = np.arange(len(bars))[::-1]
-    axes.barh(where, [bar[1] for bar in bars], color=[bar[2] for bar in bars])
-    for position, bar in zip(where, bars, strict=True):
-        axes.text(bar[1] * 1.05, position, f"{bar[1]:.3g}", va="center", fontsize=8)
-    axes.set_yticks(where, [bar[0] for bar in bars], fontsize=8)
-    axes.axvline(1, color=_INK, lw=0.8)
-    if bars:
-        axes.set_xscale("log")
-        axes.set_xlim(0.5, 2 * max(2.0, *(bar[1] for bar in bars)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
-
-
-def _curves(axes: plt.Axes, axis: str, curves: Slopes) -> None:
-    axes.set_title(f"CPU seconds against {_AXES[axis]}", loc="left")
-    for curve, marker in zip(curves, "os^v<>D", strict=False):
-        label = f"{curve['name']}: slope {curve['slope']:.2f}"
-        axes.plot(curve["x"], curve["seconds"], marker=marker, label=label)
-    axes.set_xlabel(_AXES[axis])
-    if curves:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        longest = max((curve["x"] for curve in curves), key=len)
-        axes.set_xticks(longest, [f"{size:,.0f}" for size in longest], rotation=30)
-        axes.minorticks_off()
-        axes.legend(fontsize=9, frameon=False)

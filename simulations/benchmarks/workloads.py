@@ -6,13 +6,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ldp_flower import GeneratedUsers, Users, strategies
+from ldp_flower.clients import LdpUpdateMod, attach
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.strategies import LdpStrategy
+from ldp_flower.strategies import LdpStrategy, PrivateEvaluation, Result
 
 Indices = NDArray[np.int64]
+Everyone = Users | GeneratedUsers
 
 _ITEMS = 1 << 10
 
@@ -29,6 +34,8 @@ class Workload:
         The function ``(indices, dim, rows) -> Users``.
     users, dim, rows : int
         The usual numbers of users (or silos), features, and records of each user.
+    alone : int (default: 200)
+        The usual number of users in the engine, each a node of its own.
     features : callable, optional
         The function ``(dim) -> num_features``, by default ``dim``.
     """
@@ -38,12 +45,47 @@ class Workload:
     users: int
     dim: int
     rows: int = 1
+    alone: int = 200
     features: Callable[[int], int] = lambda dim: dim
 
     def population(self, users: int, dim: int, rows: int) -> GeneratedUsers:
         """Return the users."""
         generate = partial(self.generate, dim=dim, rows=rows)
         return GeneratedUsers(users, self.features(dim), generate)
+
+    def serve(self, app: ClientApp, everyone: Everyone, nodes: int) -> None:
+        """Let an app answer for its node's share of the users."""
+
+        def load_users(context: Context) -> Everyone:
+            return everyone.partition(int(context.node_config["partition-id"]), nodes)
+
+        attach(app, load_users, seed=0)
+
+    def start(self, grid: Grid, dim: int, rows: int, nodes: int) -> Result:
+        """Run the protocol."""
+        return self.strategy(dim, rows).start(grid, num_nodes=nodes, seed=0)
+
+
+class Training(Workload):
+    """A protocol that rides on an app's own training: a node is one user."""
+
+    def serve(self, app: ClientApp, everyone: Everyone, nodes: int) -> None:
+        """Let an app take a gradient step on its node's records, behind the mod."""
+
+        @app.train(mods=[LdpUpdateMod(seed=0)])
+        def train(message: Message, context: Context) -> Message:
+            node = int(context.node_config["partition-id"])
+            user = everyone.partition(node, nodes).take(np.zeros(1, np.int64))
+            (theta,) = message.content["arrays"].to_numpy_ndarrays()
+            chances = 1 / (1 + np.exp(user.targets * (user.features @ theta)))
+            theta = theta + (user.targets * chances) @ user.features / user.num_rows
+            content = RecordDict({"arrays": ArrayRecord([theta])})
+            return Message(content, reply_to=message)
+
+    def start(self, grid: Grid, dim: int, rows: int, nodes: int) -> Result:
+        """Train a model that starts from zero."""
+        initial = ArrayRecord([np.zeros(dim)])
+        return self.strategy(dim, rows).start(grid, initial, num_nodes=nodes, seed=0)
 
 
 def signs(indices: Indices, dim: int, rows: int) -> Users:
@@ -56,10 +98,15 @@ def signs(indices: Indices, dim: int, rows: int) -> Users:
     return Users(x, (0.6 * x[:, 1] - 0.8 * x[:, 3]).astype(np.float64), np.arange(len(x) + 1))
 
 
-def normals(indices: Indices, dim: int, rows: int) -> Users:
-    """Return users of normal records, of length about 1, and a sparse linear target."""
+def _draws(indices: Indices, columns: int, rows: int) -> NDArray[np.float64]:
+    """Draw standard normal rows, as many for each user."""
     records = (indices[:, None] * rows + np.arange(rows)).ravel()
-    draws = KeyedRandom(derive(2, records)).normals((len(records), dim + 1))
+    return KeyedRandom(derive(2, records)).normals((len(records), columns))
+
+
+def normals(indices: Indices, dim: int, rows: int) -> Users:
+    """Return users of standard normal records, and a sparse linear target with noise."""
+    draws = _draws(indices, dim + 1, rows)
     x = draws[:, :dim]
     y = 0.4 * x[:, 1] - 0.4 * x[:, 3] + draws[:, dim]
     return Users(np.ascontiguousarray(x), y, np.arange(len(indices) + 1) * rows)
@@ -69,6 +116,12 @@ def classes(indices: Indices, dim: int, rows: int) -> Users:
     """Return users of normal records of length about 1, with the sign of the target."""
     users = normals(indices, dim, rows)
     return Users(users.features / np.sqrt(dim), np.sign(users.targets), users.offsets)
+
+
+def curves(indices: Indices, dim: int, rows: int) -> Users:
+    """Return users of standard normal records, and the sine of the first feature."""
+    x = _draws(indices, dim, rows)
+    return Users(x, np.sin(x[:, 0]), np.arange(len(indices) + 1) * rows)
 
 
 def items(indices: Indices, dim: int, rows: int) -> Users:
@@ -88,8 +141,22 @@ def _other(name: str, **options: Any) -> Callable[[int, int], LdpStrategy[Any]]:
     return lambda dim, rows: cls(dim, **{"epsilon": 2.0, **options})
 
 
+def _evaluation(dim: int, rows: int) -> PrivateEvaluation:
+    """Return the strategy that evaluates the model of which :func:`normals` are drawn."""
+    coef = np.zeros(dim)
+    coef[[1, 3]] = 0.4, -0.4
+    return PrivateEvaluation(coef, epsilon=2.0)
+
+
 _SILO = {"sparsity": 4, "epsilon": 2.0, "delta": 1e-5}
+_SCALED = {**_SILO, "target_scale": 1.2}
 _DECLARED = {"sparsity": 2, "target_scale": 1.1}
+
+
+def _silos(name: str, **options: Any) -> Workload:
+    """Return ten silos of 1,000 records; in the engine twenty, who are asked over and over."""
+    return Workload(_other(name, **options), normals, 10, 64, 1_000, alone=20)
+
 
 WORKLOADS: dict[str, Workload] = {
     "LdpIht": Workload(_other("LdpIht", sparsity=4), signs, 100_000, 256),
@@ -113,9 +180,18 @@ WORKLOADS: dict[str, Workload] = {
     ),
     "ConstrainedMean": Workload(_other("ConstrainedMean"), classes, 20_000, 64),
     "ConstrainedRegression": Workload(_other("ConstrainedRegression"), classes, 20_000, 16),
+    "KernelRidgeRegression": Workload(_other("KernelRidgeRegression"), curves, 20_000, 2),
     "SmoothGlm": Workload(_other("SmoothGlm"), classes, 20_000, 4),
-    "DpIht": Workload(_other("DpIht", **_SILO), normals, 10, 64, 1_000),
-    "PeelingDpIht": Workload(
-        _other("PeelingDpIht", target_scale=1.2, **_SILO), normals, 10, 64, 1_000
+    "DpIht": _silos("DpIht", **_SILO),
+    "PeelingDpIht": _silos("PeelingDpIht", **_SCALED),
+    "TwoStageRegression": _silos("TwoStageRegression", **_SCALED),
+    "PrivateFrankWolfe": _silos("PrivateFrankWolfe", l1_radius=1.0, **_SCALED),
+    "PeelingTransfer": _silos("PeelingTransfer", **_SCALED),
+    "KnowledgeTransfer": Workload(
+        _other("KnowledgeTransfer", sparsity=4, radius=1.0), normals, 1_000, 64, 100
+    ),
+    "PrivateEvaluation": Workload(_evaluation, normals, 10_000, 64, 10),
+    "LdpFedAvg": Training(
+        lambda dim, rows: strategies.LdpFedAvg(epsilon=2.0), classes, 2_000, 16, 10
     ),
 }
