@@ -32,7 +32,7 @@ class Part(StrEnum):
     ORACLES = "oracles"
 
 
-_QUICK = {"LdpIht": 5_000, "SparseRegression": 40, "HeavyHitters": 5_000}
+_QUICK = {"LdpIht": 5_000, "SparseRegression": 100, "HeavyHitters": 5_000}
 
 
 def protocols(quick: bool) -> list[Cell]:
