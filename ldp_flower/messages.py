@@ -154,10 +154,10 @@ class Query:
             raise MessageError(f"Expected 1 <= step < 2**32, got {self.step!r}.")
         for name, number in self.params.items():
             if type(number) is not float or not math.isfinite(number):
-                raise MessageError(f"Expected a finite float for {name}, got {number!r}.")
+                raise MessageError(f"Expected a finite float for {name!r}, got {number!r}.")
         for name, array in self.arrays.items():
             if not np.isfinite(array).all():
-                raise MessageError(f"Expected finite numbers in array {name}.")
+                raise MessageError(f"Expected finite numbers in array {name!r}.")
 
     def to_config(self) -> dict[str, Any]:
         """Return all but the arrays as plain values for a Flower ConfigRecord."""
