@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -219,12 +218,14 @@ class _Screen:
 @app.command()
 def protocols() -> None:
     """List the protocols, what they guarantee, what they cost and when to use them."""
-    table = Table()
+    table = Table(show_lines=True)  # of two columns, to be read at any width
     table.add_column("protocol", no_wrap=True)
-    for name in ("guarantee", "rounds", "bytes per report", "use it when"):
-        table.add_column(name, overflow="fold")
+    table.add_column("use it when")
     for protocol in PROTOCOLS:
-        table.add_row(*astuple(protocol))
+        cost = f"{protocol.guarantee}; rounds: {protocol.rounds}; bytes per report: "
+        table.add_row(
+            protocol.name, Text(f"{protocol.use}\n").append(cost + protocol.report, "dim")
+        )
     console.print(table)
 
 

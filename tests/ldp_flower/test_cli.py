@@ -304,8 +304,12 @@ def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch):
     monkeypatch.setattr(cli.console, "width", 80)
     outcome = invoke("protocols")
     assert outcome.exit_code == 0
+    lines = [line.split("│")[1:-1] for line in outcome.stdout.splitlines() if "│" in line]
+    shown = " ".join(" ".join(cell[1] for cell in lines).split())
     for protocol in PROTOCOLS:
         assert f" {protocol.name} " in outcome.stdout
+        for text in (protocol.use, protocol.guarantee, protocol.rounds, protocol.report):
+            assert " ".join(text.split()) in shown
     assert "…" not in outcome.stdout
 
 
