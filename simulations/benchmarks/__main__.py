@@ -68,7 +68,7 @@ def scaling(quick: bool) -> list[Cell]:
 def engine(quick: bool) -> list[Cell]:
     """Return the engine with one user a node, and with many, and beside it one process."""
     if quick:
-        return [Cell("engine", "LdpIht", 40, 64, nodes=40, rounds=1)]
+        return [Cell("engine", "LdpIht", 80, 64, nodes=80, rounds=1)]
     alone = [
         Cell("engine", name, work.alone, work.dim, work.rows, nodes=work.alone)
         for name, work in WORKLOADS.items()

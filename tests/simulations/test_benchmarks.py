@@ -92,3 +92,11 @@ def test_every_workload_runs_in_process():
         taken = everyone.take(np.array([3, 1]))
         again = workload.population(users, dim, rows).take(np.array([1]))
         np.testing.assert_array_equal(taken[1:].features, again.features)
+
+
+def test_the_engines_quick_run_has_users_enough():
+    from simulations.benchmarks import __main__ as benchmarks
+    from simulations.benchmarks.cells import in_process
+
+    (cell,) = benchmarks.engine(quick=True)
+    assert in_process(cell)["seconds"] > 0
