@@ -12,6 +12,7 @@ from ldp_flower.randomizers import (
     HadamardResponse,
     HybridMechanism,
     RandomizedResponse,
+    Randomizer,
     SampledCoordinate,
 )
 from ldp_flower.randomness import KeyedRandom, derive
@@ -68,6 +69,12 @@ class CoordinateMean:
         """Number of rotated coordinates."""
         return padded(self.dim)
 
+    def number(self, radius: float) -> Randomizer:
+        """Return the mechanism for one coordinate."""
+        if self.exact:
+            return RandomizedResponse(self.epsilon, radius)
+        return HybridMechanism(min(self.epsilon, HybridMechanism.largest_epsilon), radius)
+
     @property
     def reach(self) -> float:
         """Bound on a coordinate of the rotated mean, with high probability."""
@@ -121,7 +128,7 @@ class CoordinateMean:
         for cohort in ranging:
             half = 2 * self.reach / self.num_bins  # half a bin, and half a bin beyond it
             midpoints = yield from self._midpoints(cohort, question, signs)
-        number = (RandomizedResponse if self.exact else HybridMechanism)(self.epsilon, half)
+        number = self.number(half)
         answer = yield Ask(
             answering,
             f"rotated_{question.statistic}",

@@ -22,9 +22,13 @@ class _Scalar(Randomizer):
     radius: float = 1.0
 
     exact: ClassVar[bool] = False
+    #: What uniforms of 52 bits draw well: from 37 on the less likely answers would never come.
+    largest_epsilon: ClassVar[float] = 30.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.epsilon > self.largest_epsilon:
+            raise ValueError(f"Expected epsilon <= {self.largest_epsilon:g}, got {self.epsilon}.")
         check_positive("radius", self.radius)
 
     @property
@@ -60,7 +64,7 @@ class LaplaceMechanism(_Scalar):
     Parameters
     ----------
     epsilon : float
-        Privacy parameter.
+        Privacy parameter, at most 30.
     radius : float (default: 1.0)
         The domain is ``[-radius, radius]``; values are clipped to it.
 
@@ -97,7 +101,7 @@ class PiecewiseMechanism(_Scalar):
     Parameters
     ----------
     epsilon : float
-        Privacy parameter.
+        Privacy parameter, at most 30.
     radius : float (default: 1.0)
         The domain is ``[-radius, radius]``; values are clipped to it.
 
@@ -159,7 +163,7 @@ class HybridMechanism(_Scalar):
     Parameters
     ----------
     epsilon : float
-        Privacy parameter.
+        Privacy parameter, at most 30.
     radius : float (default: 1.0)
         The domain is ``[-radius, radius]``; values are clipped to it.
 

@@ -94,7 +94,18 @@ def test_hybrid_is_constant_above_its_threshold_and_response_below():
 
 
 @each
+def test_an_epsilon_whose_rarer_answers_no_uniform_would_draw_is_refused(cls):
+    with pytest.raises(ValueError, match=r"Expected epsilon <= 30, got 31\.0"):
+        cls(31.0)
+
+
+def test_at_the_largest_epsilon_the_unlikely_answer_has_its_chance():
+    chance = 0.5 - 0.5 / HybridMechanism(30.0)._response
+    assert chance == pytest.approx(math.exp(-30), rel=1e-2)
+
+
+@each
 def test_extreme_epsilons_stay_finite(cls):
-    for epsilon in (1e-3, 50.0):
+    for epsilon in (1e-3, 30.0):
         reports = cls(epsilon).randomize(np.full((100, 1), 0.5), np.random.default_rng(0))
         assert np.isfinite(reports).all() and cls(epsilon).contains(reports)
