@@ -72,11 +72,11 @@ def test_the_digest_separates_users():
         ({"low": 1.0}, "Expected 0 <= low"),
         ({"high": True}, "Expected 0 <= high"),
         ({"step": 0}, "Expected 1 <= step"),
-        ({"params": {"residual_bound": float("nan")}}, "finite float for residual_bound"),
-        ({"params": {"residual_bound": float("inf")}}, "finite float for residual_bound"),
-        ({"params": {"residual_bound": "1"}}, "finite float for residual_bound"),
-        ({"arrays": {"theta": np.array([np.nan, 0, 0])}}, "finite numbers in array theta"),
-        ({"arrays": {"theta": np.array([np.inf, 0, 0])}}, "finite numbers in array theta"),
+        ({"params": {"residual_bound": float("nan")}}, "finite float for 'residual_bound'"),
+        ({"params": {"residual_bound": float("inf")}}, "finite float for 'residual_bound'"),
+        ({"params": {"residual_bound": "1"}}, "finite float for 'residual_bound'"),
+        ({"arrays": {"theta": np.array([np.nan, 0, 0])}}, "finite numbers in array 'theta'"),
+        ({"arrays": {"theta": np.array([np.inf, 0, 0])}}, "finite numbers in array 'theta'"),
     ],
 )
 def test_a_query_that_makes_no_sense_is_refused(change, message):
