@@ -18,7 +18,7 @@ PROTOCOLS = [
     Protocol(
         "LdpIht",
         "user-level, pure epsilon",
-        "up to 6; up to 10 with several records per user (a norm, gradients, curvatures), 17 with "
+        "up to 6; up to 10 with several records per user (a norm, gradients, curvatures), 19 with "
         "a schema (sizes, centres, judges besides)",
         "1-2",
         "linear regression, sparse or on real tables, one or several records per user",
@@ -26,7 +26,8 @@ PROTOCOLS = [
     Protocol(
         "SparseRegression",
         "user-level, pure epsilon",
-        "8 (a scale, a vote, 6 waves); 7 with a declared scale or few features",
+        "8 (a scale, a vote, 6 waves); 7 with a declared scale or few features; up to 17 with a "
+        "schema",
         "1; votes some bytes",
         "sparse linear or logistic regression, many records per user, sparsity and sizes unknown",
     ),

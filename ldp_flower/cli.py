@@ -222,10 +222,9 @@ def protocols() -> None:
     table.add_column("protocol", no_wrap=True)
     table.add_column("use it when")
     for protocol in PROTOCOLS:
-        cost = f"{protocol.guarantee}; rounds: {protocol.rounds}; bytes per report: "
-        table.add_row(
-            protocol.name, Text(f"{protocol.use}\n").append(cost + protocol.report, "dim")
-        )
+        cost = f"rounds: {protocol.rounds}; bytes per report: {protocol.report}"
+        use = Text(f"{protocol.use}\n").append(f"{protocol.guarantee}; {cost}", "dim")
+        table.add_row(protocol.name, use)
     console.print(table)
 
 

@@ -111,7 +111,8 @@ class Users:
         Returns
         -------
         Users
-            In the sorted order of their ids; rows keep their order within a user.
+            In the sorted order of their ids (of ``groups``, without ``ids``); rows keep
+            their order within a user.
 
         Raises
         ------
@@ -128,14 +129,15 @@ class Users:
         groups = _as_names("groups", groups)
         if groups.shape != (len(features),):
             raise ValueError(f"Expected {len(features)} groups, one a row, got {groups.shape}.")
-        known = groups if ids is None else _as_names("ids", ids)
-        if known.dtype.kind != groups.dtype.kind:
-            known, groups = known.astype(np.str_), groups.astype(np.str_)
-        names = np.unique(known)
-        if ids is not None and len(names) < known.size:
-            raise ValueError(f"Expected distinct ids, got {len(names)} among {known.size}.")
-        if ids is not None and not np.isin(groups, names).all():
-            raise ValueError("Expected ids to name the user of every row.")
+        if ids is None:
+            names = np.unique(groups)
+        else:  # as texts: the order is the ids' own, whoever has rows
+            given, groups = _as_names("ids", ids).astype(np.str_), groups.astype(np.str_)
+            names = np.unique(given)
+            if len(names) < given.size:
+                raise ValueError(f"Expected distinct ids, got {len(names)} among {given.size}.")
+            if not np.isin(groups, names).all():
+                raise ValueError("Expected ids to name the user of every row.")
         user = np.searchsorted(names, groups)
         order = np.argsort(user, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
@@ -238,9 +240,8 @@ def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
 
 def _as_names(argument: str, names: ArrayLike | Sequence[object]) -> NDArray[Any]:
     array = np.asarray(names)
-    if array.dtype.kind == "O" and all(isinstance(name, str) for name in array.flat):
-        array = array.astype(np.str_)
-    if not array.size:
+    texts = array.dtype.kind == "O" and all(isinstance(name, str) for name in array.flat)
+    if texts or not array.size:
         array = array.astype(np.str_)
     if array.dtype.kind not in "iuU":
         # 7 and 7.0 would be two accounts of one person on the ledger.

@@ -38,7 +38,7 @@ class Composed(Randomizer):
     Parameters
     ----------
     parts : tuple of Randomizer
-        1 to 16 summable mechanisms, none of them composed itself.
+        1 to 16 summable mechanisms, none of them composed itself or for records of silos.
 
     Attributes
     ----------

@@ -60,6 +60,10 @@ def test_ids_bring_in_users_without_rows(as_type):
     assert users.ids.tolist() == ["12", "7", "9"]
     assert users.num_rows.tolist() == [2, 1, 0]
     assert users.targets.tolist() == [0, 2, 1]
+    empty = Users.from_rows(np.zeros((0, 2)), np.zeros(0), [], ids=[7, 12, 9])
+    assert empty.ids.tolist() == users.ids.tolist()  # rows decide nothing about the order
+    filled = Users.from_rows(np.zeros((1, 2)), np.zeros(1), [as_type(9)], ids=[7, 12, 9])
+    assert filled.ids.tolist() == users.ids.tolist() and filled.num_rows.tolist() == [0, 0, 1]
     nobody = Users.from_rows(np.zeros((0, 2)), np.zeros(0), groups=[], ids=["phone"])
     assert nobody.ids.tolist() == ["phone"] and nobody.num_rows.tolist() == [0]
     items = Users.from_items([3, 3], groups=["a", "a"], ids=["a", "b"])
