@@ -32,7 +32,7 @@ def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) ->
     ndarray of int64, shape (silos, how_many)
         In increasing order.
     """
-    gumbel = -np.log(-np.log(rng.uniforms(scores.shape)))
+    gumbel = -np.log(rng.exponentials(scores.shape))
     order = np.argsort(-(scores + scale * gumbel), axis=1, kind="stable")
     return np.sort(order[:, :how_many], axis=1)
 

@@ -17,6 +17,9 @@ _MOST_RECORDS = 1 << 24  # a four-byte float counts so far
 # Beyond these, sums overflow, or are rounded by as much as a record can change them, or
 # the noise's scale is rounded, at last to 0: all would tell records apart.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
+# Normals end at 37 standard deviations: sums out of their reach under one record and not
+# under another have a probability of 1e-111 at most in any coordinate of any report.
+_SMALLEST_DELTA = 1e-90
 _FARTHEST_CENTRE = 1024.0  # radii
 
 
@@ -59,6 +62,8 @@ class RecordMechanism(Randomizer):
             limits = f"{_SMALLEST_RADIUS:g} <= radius <= {_LARGEST_RADIUS:g}"
             raise ValueError(f"Expected {limits}, got {self.radius}.")
         check_fraction("delta", self.delta)
+        if self.delta < _SMALLEST_DELTA:
+            raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
         check_integer("steps", self.steps, 1)
 
     @property

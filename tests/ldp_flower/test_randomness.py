@@ -80,7 +80,7 @@ def test_wrong_number_of_users_is_refused():
 def test_uniforms_are_open_at_both_ends():
     class Ends(RandomSource):
         def words(self, shape):
-            return np.array([0, 2**64 - 1], np.uint64).reshape(shape)
+            return np.resize(np.array([0, 2**64 - 1], np.uint64), shape)
 
     for source in (Ends(), NumpyRandom(FixedBits())):
         low, high = source.uniforms((2,))
@@ -92,4 +92,4 @@ class FixedBits:
     """Stands in for a NumPy generator."""
 
     def integers(self, low, high, size, dtype, endpoint):
-        return np.array([low, high], dtype)
+        return np.resize(np.array([low, high], dtype), size)
