@@ -19,6 +19,7 @@ another. A uniform within 2**-28 of either end therefore gets 960 bits more, bel
 own, from words that belong to this draw alone: all other draws stay where they are.
 """
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -38,7 +39,6 @@ _MASK = (1 << 64) - 1
 _TAIL = 2.0**-28  # nearer to 0 or 1 a uniform gets more bits
 _FURTHER_WORDS = 15  # so many 64-bit words: with probability 2**-960 they are all 0
 _FURTHER = -2  # separates their streams from all others that are derived from a state
-_BELOW_ONE = 1 - 2.0**-53
 _CACHED_WORDS = 1 << 15  # mixing touches each word seven times: stay in the cache
 
 
@@ -88,16 +88,13 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     return _mix(state + _GOLDEN)
 
 
-def _finer(uniforms: Floats, further: Words) -> Floats:
-    """Return uniforms of 52 bits with further words as their next bits, without rounding to 0."""
-    bits = 64 * further.shape[1]
-    return np.array(
-        [
-            (2 * (int(uniform * 2**52) << bits | int.from_bytes(row.astype(">u8"))) + 1)
-            / (1 << 53 + bits)
-            for uniform, row in zip(uniforms.tolist(), further, strict=True)
-        ]
-    )
+def _finer(uniform: float, further: Words) -> float:
+    """Return a uniform of 52 bits with further words as its next bits, rounded down, above 0."""
+    bits = 64 * len(further)
+    number = int(uniform * 2**52) << bits | int.from_bytes(further.astype(">u8").tobytes())
+    number = 2 * number + 1
+    rounded = max(0, number.bit_length() - 53)
+    return math.ldexp(number >> rounded, rounded - 53 - bits)
 
 
 def drawable(probability: Floats) -> Floats:
@@ -142,9 +139,10 @@ class RandomSource(ABC):
         where = np.concatenate(near)
         coarse = uniforms.flat[where]
         low = coarse < 0.5
-        nearer = _finer(np.where(low, coarse, 1 - coarse), self._further(shape, where))
+        further = self._further(shape, where)
+        nearer = np.array(list(map(_finer, np.minimum(coarse, 1 - coarse).tolist(), further)))
         below, above = np.where(low, nearer, 1 - nearer), np.where(low, 1 - nearer, nearer)
-        uniforms.flat[where] = np.minimum(below, _BELOW_ONE)
+        uniforms.flat[where] = np.where(low, below, coarse)
         return uniforms, where, below, above
 
     def uniforms(self, shape: tuple[int, ...]) -> Floats:

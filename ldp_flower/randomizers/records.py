@@ -41,7 +41,7 @@ class RecordMechanism(Randomizer):
     radius : float (default: 1.0)
         Size of the domain of a record's value, into which it is brought.
     delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, in (0, 1).
+        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports that the two parameters are for.
     """
@@ -174,7 +174,7 @@ class RecordGaussian(RecordMechanism):
     radius : float (default: 1.0)
         A record's value is shortened to this Euclidean length.
     delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, in (0, 1).
+        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports that the two parameters are for.
 
