@@ -67,8 +67,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return gaussian_delta(epsilon, math.exp(log_mu)) - delta
 
     mu = math.exp(brentq(excess, math.log(1e-8), math.log(1e4), xtol=1e-13))
+    step = 1e-9
     while not surely_at_most(epsilon, mu, delta):
-        mu *= 1 - 1e-9
+        mu *= 1 - step
+        step *= 2  # next to a delta of 1 the way is long
     return mu
 
 

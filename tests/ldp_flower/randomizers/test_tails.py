@@ -26,7 +26,6 @@ from ldp_flower.randomizers.gaussian import gaussian_mu
 from ldp_flower.randomizers.peeling import noisy_top
 from ldp_flower.randomizers.privunit import DuchiBall
 
-
 LAST = 2**64 - 1
 PAIRS = [(50.0, 1e-6), (100.0, 1e-6), (20.0, 1e-9), (10.0, 1e-12), (5.0, 1e-15), (1.0, 1e-90)]
 LARGEST_DELTA = math.nextafter(1, 0)
@@ -104,10 +103,11 @@ def test_directions_reach_the_poles(cls, epsilon):
     unit = np.zeros((1, cap.dim))
     unit[0, 0] = 1.0
     for words, pole in (([LAST, 0, 7 << 60], 1), ([0, LAST, 7 << 60], -1)):
+        # The mass within a distance of a pole is about this power of it.
         drawn = cap.draw(unit, Ends(words))[0]
-        assert drawn[0] == pole
-        # The law of the distance a from a pole begins with a power of it.
-        assert 0 < math.hypot(*drawn[1:]) ** (cap.dim - 1) < 1e-290
+        assert drawn[0] == pole and math.hypot(*drawn[1:]) ** (cap.dim - 1) < 1e-290
+        drawn = cap.draw(unit, Ends(words, further=1))[0]
+        assert drawn[0] == pole and 0 < math.hypot(*drawn[1:]) ** (cap.dim - 1) < 1e-30
 
 
 def test_directions_next_to_the_equator_are_drawn_one_by_one():
