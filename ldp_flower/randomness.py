@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log1p, ndtri, xlogy
 
 Words = NDArray[np.uint64]
@@ -97,12 +97,13 @@ def _finer(uniform: float, further: Words) -> float:
     return math.ldexp(number >> rounded, rounded - 53 - bits)
 
 
-def drawable(probability: Floats) -> Floats:
+def drawable(probability: ArrayLike) -> Floats:
     """Round probabilities up to what comparing a uniform with them draws exactly.
 
     Multiples of 2**-52, after a rise that absorbs a few roundings.
     """
-    return np.asarray(np.ceil(probability * (1 + 1e-15) * 2**52) * 2.0**-52)
+    raised = np.asarray(probability, np.float64) * (1 + 1e-15)
+    return np.asarray(np.ceil(raised * 2**52) * 2.0**-52)
 
 
 class RandomSource(ABC):

@@ -87,7 +87,7 @@ class Cap:
         """
         odds = (1 - self.mass) / self.mass * math.exp(-self.epsilon)
         rise = 1e-12 + 4e-16 * self.dim
-        return float(drawable(np.float64(odds / (1 + odds) * (1 + rise))))
+        return float(drawable(odds / (1 + odds) * (1 + rise)))
 
     @cached_property
     def scale(self) -> float:

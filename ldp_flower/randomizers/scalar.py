@@ -152,7 +152,7 @@ class PiecewiseMechanism(_Scalar):
         # The rest of [-C, C] has length C + 1: left of the interval first, then right of it.
         position = place * (c + 1)
         elsewhere = np.where(position < left + c, position - c, right + position - (left + c))
-        inside = near < 1 - drawable(np.float64(1 / (self._h + 1)))
+        inside = near < 1 - drawable(1 / (self._h + 1))
         return np.asarray(np.where(inside, left + place * (c - 1), elsewhere))
 
 
