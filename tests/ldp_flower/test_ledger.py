@@ -149,7 +149,7 @@ def test_only_the_operator_may_read_it(tmp_path):
 
 def test_a_commit_is_on_the_disk_when_it_counts(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
-    with ledger._open() as connection:
+    with ledger._file.open() as connection:
         (level,) = connection.execute("PRAGMA synchronous").fetchone()
     assert level == 3  # EXTRA: with FULL a power failure can bring the journal back
 
