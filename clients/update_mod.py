@@ -215,15 +215,17 @@ def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDic
 
 def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int | float]:
     """Return the numbers of these names in a reply's metrics that Flower's wire takes."""
-    if reply is None:
+    try:
+        return {
+            name: value
+            for record in ([] if reply is None else reply.metric_records.values())
+            for name, value in record.items()
+            if name in public
+            and (isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63))
+        }
+    except Exception:
+        logging.getLogger(__name__).exception("Training returned metrics that cannot be read.")
         return {}
-    return {
-        name: value
-        for record in reply.metric_records.values()
-        for name, value in record.items()
-        if name in public
-        and (isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63))
-    }
 
 
 def _update(reply: RecordDict | None, name: str, sent: Parameters) -> Floats:
