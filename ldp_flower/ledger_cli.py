@@ -50,10 +50,10 @@ def ledger_show(path: LedgerPath) -> None:
 
 @ledger.command("export")
 def ledger_export(path: LedgerPath) -> None:
-    """Print all that ever happened on the ledger in the file PATH as CSV: by user and run.
+    r"""Print all that ever happened on the ledger in the file PATH as CSV: by user and run.
 
     A quote stands before ids that a spreadsheet would take for formulas (=, +, -, @) and
-    before ids that begin with a quote; control characters are written out (\\x1b).
+    before ids that begin with a quote; control characters are written out (\x1b).
     """
     writer = csv.writer(sys.stdout)
     try:

@@ -120,9 +120,11 @@ class LedgerFile:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Connect and write, alone: on disk afterwards, at this path, or an error and nothing."""
         with self.open() as connection:
+            if self._identity is None:  # a ledger of before
+                connection.execute(_FACTS)
+                connection.execute(_IDENTITY)
             connection.execute("BEGIN IMMEDIATE")
             self._check(connection)  # anew: from here on nobody else writes
-            self._adopt(connection)
             yield connection
             connection.execute("COMMIT")
             self._check_place()
@@ -149,13 +151,6 @@ class LedgerFile:
         if self._identity not in (None, identity):
             raise self._replaced()
         self._identity = identity
-
-    def _adopt(self, connection: sqlite3.Connection) -> None:
-        """Give a ledger of before an identity."""
-        if self._identity is None:
-            connection.execute(_FACTS)
-            connection.execute(_IDENTITY)
-            self._identity = fact(connection, "identity")
 
     def _check_place(self) -> None:
         if self._found_at() != self._place:

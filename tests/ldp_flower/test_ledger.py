@@ -314,7 +314,7 @@ def test_a_file_that_takes_the_ledgers_place_is_no_ledger_of_its_users(tmp_path)
         with pytest.raises(LedgerError, match="replaced"):
             attempt()
     path.unlink()
-    with pytest.raises(LedgerError, match="is gone"):
+    with pytest.raises(LedgerError, match="unable to open"):
         ledger.spent()
     assert not path.exists()
 
