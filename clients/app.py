@@ -93,8 +93,11 @@ class LdpClientApp(ClientApp):
        about each record instead, whatever the silo's other records are.
     7. Where the operator has declared everything but the targets public
        (``features-public``), it may be sent as it is, and 1 is about the targets.
-    8. This is per user per ledger: one person under two ids, or on two operators'
-       ledgers, spends twice. How long a reply takes is not covered.
+    8. What ``load_users``, or a ``seed`` that is a function, writes into the context
+       changes nothing of this: settings and metadata are copied before they run.
+    9. This is per user per ledger: one person under two ids, or on two operators'
+       ledgers, spends twice. How long a reply takes is covered by the operator's
+       ``reply-after`` only.
     """
 
     def __init__(

@@ -86,8 +86,10 @@ class LdpUpdateMod:
        query (randomizer, model and the app's other records; not the run's id) gets
        the same bytes again and trains nothing: training twice would be a second look.
     5. The mod never raises, and error replies are fixed texts or about the query.
-    6. This is per ``user-id`` per ledger. Not covered: how long training takes, a
-       process that dies of it (of lack of memory, say), and other ways out that an
+    6. What training writes into the message, its metadata or the context changes
+       nothing of this: what counts of them is copied before it runs.
+    7. This is per ``user-id`` per ledger. Not covered: how long training takes, where
+       it is longer than the operator's ``reply-after``, a process that dies of it (of lack of memory, say), and other ways out that an
        app's own code may use (files, network).
     """
 
