@@ -7,7 +7,7 @@ from collections.abc import Callable
 from flwr.app import Context, Error, Message, RecordDict
 
 from ldp_flower.budget import PrivacyPolicy
-from ldp_flower.ledger import LedgerError
+from ldp_flower.ledger_file import LedgerError
 
 from .node import Refusal
 from .received import Received

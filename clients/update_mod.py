@@ -89,8 +89,9 @@ class LdpUpdateMod:
     6. What training writes into the message, its metadata or the context changes
        nothing of this: what counts of them is copied before it runs.
     7. This is per ``user-id`` per ledger. Not covered: how long training takes, where
-       it is longer than the operator's ``reply-after``, a process that dies of it (of lack of memory, say), and other ways out that an
-       app's own code may use (files, network).
+       it is longer than the operator's ``reply-after``, a process that dies of it (of
+       lack of memory, say), and other ways out that an app's own code may use (files,
+       network).
     """
 
     def __init__(

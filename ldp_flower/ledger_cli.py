@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from .console import FAILED, USAGE, console, fail
-from .ledger import BOOK, LedgerError, SqliteLedger
+from .ledger import BOOK, SqliteLedger
+from .ledger_file import LedgerError
 
 ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
 

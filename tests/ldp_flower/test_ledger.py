@@ -9,8 +9,8 @@ from flwr.app import RecordDict
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.budget import Cost
-from ldp_flower.ledger import Entry, LedgerError, SqliteLedger, StateLedger
-from ldp_flower.ledger_file import LedgerFile
+from ldp_flower.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.ledger_file import LedgerError, LedgerFile
 
 POLICY = PrivacyPolicy(2.0, 0.1)
 ONE = Cost(1.0)
