@@ -148,6 +148,25 @@ def test_metadata_that_training_forges_do_not_leave(ledger, node_config):
     assert run == "1"
 
 
+class Odd(RecordDict):
+    """Records that fail when they are read."""
+
+    @property
+    def metric_records(self):
+        raise ValueError("patient 17")
+
+
+def test_metrics_that_cannot_be_read_leave_a_reply_as_it_is(node_config):
+    app = ClientApp(mods=[LdpUpdateMod(public_metrics=["loss"])])
+
+    @app.train()
+    def train(message, context):
+        return Message(Odd({"arrays": record(MODEL)}), reply_to=message)
+
+    _, reply = deployed(app, training(), node_config | {"public-metrics": "loss"})
+    assert set(reply.content) == {"config", "arrays"}
+
+
 # --------------------------------------------------------- what the operator has decided
 
 
