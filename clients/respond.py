@@ -23,11 +23,13 @@ def respond(node: UsersNode, query: Query) -> Report:
         If the query is malformed or forbidden, or no addressed user can afford it.
     """
     statistic = _checked(node, query)
-    if isinstance(query.randomizer, RecordMechanism):
-        if statistic.public is not None:
-            raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
-        return node.answer_once(query, lambda slots: of_silos(node, query, statistic, slots))
-    return node.answer_once(query, lambda slots: _randomised(node, query, statistic, slots))
+    by_record = isinstance(query.randomizer, RecordMechanism)
+    if by_record and statistic.public is not None:
+        raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
+    reports = of_silos if by_record else _randomised
+    # A loader may have made NumPy raise where data are small, or huge.
+    with np.errstate(all="ignore"):
+        return node.answer_once(query, lambda slots: reports(node, query, statistic, slots))
 
 
 def _checked(node: UsersNode, query: Query) -> Statistic:

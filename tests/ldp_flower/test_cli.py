@@ -1,5 +1,6 @@
 """The command line, and that nothing of a run stays behind."""
 
+import csv
 import os
 import re
 import subprocess
@@ -284,6 +285,44 @@ def test_ledger_export_renew_and_forget(tmp_path):
     assert "N1,,renewal,,-0.5,0.0" in invoke("ledger", "export", path).stdout
     assert "1 user may spend again" in invoke("ledger", "renew", path, "--all").stdout
     assert "1 reply deleted" in invoke("ledger", "forget", path, "--days", "0").stdout
+
+
+def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
+    path = tmp_path / "ledger.db"
+    names = [
+        "=1+1",
+        "+1",
+        "-1",
+        "@x",
+        "\t=1",
+        "\r=1",
+        "'=1",
+        "\x1b[2J",
+        "[red]x",
+        "a\u202eb",
+        "Zoë",
+    ]
+    policy = PrivacyPolicy(2.0)
+    ledger = SqliteLedger.create(path)
+    assert ledger.commit(Entry("q1", b""), np.array(names), Cost(0.5), policy)
+    exported = list(csv.DictReader(invoke("ledger", "export", path).stdout.splitlines()))
+    shown = {
+        "=1+1": "'=1+1",
+        "+1": "'+1",
+        "-1": "'-1",
+        "@x": "'@x",
+        "\t=1": "'\\t=1",
+        "\r=1": "'\\r=1",
+        "'=1": "''=1",
+        "\x1b[2J": "\\x1b[2J",
+        "a\u202eb": "a\\u202eb",
+    }
+    assert sorted(row["user"] for row in exported) == sorted(shown.get(n, n) for n in names)
+    assert {row["epsilon"] for row in exported} == {"0.5"}
+    table = invoke("ledger", "show", path).stdout
+    assert not set(table) & set("\x1b\t\r\u202e")
+    for name in ("\\x1b[2J", "[red]x", "a\\u202eb", "Zoë", "=1+1"):
+        assert name in table
 
 
 def test_ledger_errors_are_short(tmp_path):

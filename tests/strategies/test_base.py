@@ -394,7 +394,9 @@ def test_the_result_states_what_the_dearest_user_spent():
 def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
     users, _ = make_users(60)
     grid = Grid(users, 2, seed=1, policy=PrivacyPolicy(1.0))
-    with pytest.raises(TooFewReports, match=r"0 of 30 answered.*error 102: The privacy budget"):
+    with pytest.raises(
+        TooFewReports, match=r"0 of 30 answered.*error 102: No addressed user can afford"
+    ):
         Twice().start(grid, timeout=1, num_nodes=2)
 
 
@@ -532,7 +534,8 @@ def test_whoever_joins_later_is_asked_by_a_later_run():
     # Those who have answered the first run have nothing left, and say so.
     assert (second.num_users, second.num_reports) == (4000, 1500)
     assert second.steps[1].reasons == {
-        "error 102: The privacy budget of the addressed users is spent.": 5
+        "error 102: No addressed user can afford this query: "
+        "the cost is above what the privacy budget leaves.": 5
     }
 
 
