@@ -24,7 +24,7 @@ def mean(users: Users, arrays: Arrays, params: Params) -> Floats:
     ones = np.ones(len(users.features))
     means = mean_over_rows(users, ones, users.features) - arrays["centre"]
     means[users.num_rows == 0] = np.nan
-    # In rows, or sums over them would depend, in the last bit, on how many users there are.
+    # In one piece a row, or sums over rows would depend on how many users there are.
     coordinates = arrays.get("coordinates", slice(None))
     return np.ascontiguousarray(means[:, coordinates])
 
@@ -40,7 +40,7 @@ def outstanding_features(users: Users, arrays: Arrays, params: Params) -> Floats
     A mean is compared with the root mean square of the user's own rows, which is drawn
     towards that of all features as if by four more rows.
     """
-    squares = np.square(users.features, dtype=np.float64)
+    squares = np.square(users.features)
     ones = np.ones(len(squares))
     sums = sum_over_rows(users, ones, users.features)
     own = sum_over_rows(users, ones, squares)

@@ -51,7 +51,7 @@ def _within(users: Users) -> Users:
 
 
 def _standardise(users: Users, means: Floats, scales: Floats) -> Users:
-    features, targets = np.array(users.features), np.asarray(users.targets, np.float64)
+    features, targets = users.features.copy(), users.targets
     *moved, target = (means != 0) | (scales != 1)
     for j in np.flatnonzero(moved):
         features[:, j] = np.clip((features[:, j] - means[j]) / scales[j], -_CLIP, _CLIP)
@@ -77,7 +77,7 @@ def log_sizes(users: Users, arrays: Arrays, params: Params) -> Floats:
     ``arrays["coordinates"]`` (optional): the features wanted, by default all. Users without
     rows, or with zeros only, have zeros.
     """
-    squares = np.square(users.features, dtype=np.float64)
+    squares = np.square(users.features)
     sizes = np.sqrt(mean_over_rows(users, np.ones(len(squares)), squares))
     if "coordinates" in arrays:
         sizes = sizes[:, arrays["coordinates"]]
