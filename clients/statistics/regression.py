@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.elementwise import log
+from ldp_flower.elementwise import log, row_norms
 from ldp_flower.links import LINKS
 from ldp_flower.messages import Arrays, MessageError
 from ldp_flower.users import Users
@@ -41,9 +41,7 @@ def gradient(users: Users, arrays: Arrays, params: Params, link: str = "identity
 
 def gradient_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return log(norm of the mean gradient / ``centre``) / ``log_range``, shape (users, 1)."""
-    gradients = gradient(users, arrays, {})
-    norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
-    return log_ratio(norms[:, None], params)
+    return log_ratio(row_norms(gradient(users, arrays, {}))[:, None], params)
 
 
 def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:

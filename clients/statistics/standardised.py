@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ldp_flower.elementwise import row_norms
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
@@ -90,8 +91,7 @@ def mean_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
 
     ``params["centre"]`` is a norm, ``arrays["centre"]`` what is subtracted from means.
     """
-    means = mean(users, arrays, params)
-    return log_ratio(np.sqrt(np.einsum("ij,ij->i", means, means))[:, None], params)
+    return log_ratio(row_norms(mean(users, arrays, params))[:, None], params)
 
 
 _COLUMNS = {
