@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ldp_flower.messages import Arrays
+from ldp_flower.messages import Arrays, MessageError
 from ldp_flower.rotation import padded, rotate
 from ldp_flower.users import Users
 
 from .rows import Floats
-from .statistic import Params, Statistic
+from .statistic import Params, Statistic, per_coordinate
 
 
 def rotated(inner: Statistic) -> Statistic:
@@ -57,6 +57,9 @@ def rotated_bins(inner: Statistic) -> Statistic:
 
 def _rotated_width(inner: Statistic) -> Callable[[int, Arrays, Params], int]:
     def width(num_features: int, arrays: Arrays, params: Params) -> int:
-        return padded(inner.width(num_features, arrays, params))
+        own = inner.width(num_features, arrays, params)
+        if own != per_coordinate(num_features, arrays, params):
+            raise MessageError("Expected coordinates only: what comes with them has no sign.")
+        return padded(own)
 
     return width

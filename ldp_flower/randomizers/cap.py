@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv, betaln
 
+from ..elementwise import row_dots, row_norms
 from ..randomness import RandomSource, drawable
-from .ball import norms
 from .base import Floats
 
 
@@ -103,8 +103,8 @@ class Cap:
         if dim == 1:
             return unit * np.where(outside, -1.0, 1.0)[:, None]
         along, across = self._law(outside, below[:, 1], above[:, 1])
-        normals -= np.einsum("ij,ij->i", normals, unit)[:, None] * unit
-        normals *= (across / norms(normals))[:, None]
+        normals -= row_dots(normals, unit)[:, None] * unit
+        normals *= (across / row_norms(normals))[:, None]
         normals += along[:, None] * unit
         return normals
 
