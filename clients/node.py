@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
@@ -178,7 +178,7 @@ class Node:
     terms: Terms
     keys: NodeKeys
     ledger: Ledger
-    accounts: NDArray[np.generic]
+    accounts: NDArray[np.generic] = field(repr=False)
     run_id: int
 
     def census(self) -> dict[str, int]:

@@ -36,6 +36,16 @@ class UsersNode(Node):
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
 
+    def take_finite(self, slots: Slots) -> Users:
+        """Return these users without the records that are not finite, as if they had none such."""
+        taken = self.take(slots)
+        kept = taken.finite()
+        if lost := len(taken.targets) - len(kept.targets):
+            logging.getLogger(__name__).warning(
+                "%d of %d records are not finite and are left out.", lost, len(taken.targets)
+            )
+        return kept
+
 
 def values_of(
     take: Callable[[Slots], Users], slots: Slots, query: Query, statistic: Statistic
