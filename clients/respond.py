@@ -58,14 +58,12 @@ def _randomised(
         and randomizer.summable
         and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
-    # What goes with a public block must not tell which targets are finite: those rows stay.
-    take = node.take_finite if statistic.public is None else node.take
     parts, blocks = [], []
     summary = Summary.empty(randomizer.size if summarised else 0)
     for start in range(0, len(slots), CHUNK):
         chunk = slots[start : start + CHUNK]
         coins = node.keys.coins(query.salt, query.step, chunk)
-        values = node.shown(values_of(take, chunk, query, statistic))
+        values = node.shown(values_of(node.take, chunk, query, statistic))
         randomness = node.private_randomness(query.step, chunk)
         reports = randomizer.randomize(values, randomness, coins)
         if summarised:

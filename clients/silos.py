@@ -2,8 +2,7 @@
 
 A record takes the place of a user: its value is that of a user who has this row and no
 other, so that no statistic can mix records before the mechanism has brought each into
-its domain. One that is not finite is not left out, as a user's is: the number of
-records is public and does not tell who holds what, so it counts and is at the centre.
+its domain. One that is not finite counts, and is at the centre.
 """
 
 import logging

@@ -36,16 +36,6 @@ class UsersNode(Node):
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
 
-    def take_finite(self, slots: Slots) -> Users:
-        """Return these users without the records that are not finite, as if they had none such."""
-        taken = self.take(slots)
-        kept = taken.finite()
-        if lost := len(taken.targets) - len(kept.targets):
-            logging.getLogger(__name__).warning(
-                "%d of %d records are not finite and are left out.", lost, len(taken.targets)
-            )
-        return kept
-
 
 def values_of(
     take: Callable[[Slots], Users], slots: Slots, query: Query, statistic: Statistic
@@ -59,13 +49,18 @@ def values_of(
     logger = logging.getLogger(__name__)
     try:
         with np.errstate(all="ignore"):
-            values = statistic.compute(take(slots), query.arrays, query.params)
+            users = take(slots)
+            # Rows that go with a public block all stay: they must not tell which targets are finite.
+            finite = users.finite() if statistic.public is None else users
+            values = statistic.compute(finite, query.arrays, query.params)
     except Exception:
         if len(slots) > 1:  # one user's data must not cost the others their answer
             each = [values_of(take, slots[i : i + 1], query, statistic) for i in range(len(slots))]
             return np.concatenate(each)
         logger.exception("Statistic %s failed for a user, who reports a centre.", query.statistic)
         return np.full((1, query.randomizer.width), np.nan)
+    if lost := len(users.targets) - len(finite.targets):
+        logger.warning("%d records have data that are not finite and are left out.", lost)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning("%d users have data that are not finite and report a centre.", bad)
     return values

@@ -40,9 +40,9 @@ class Users:
     -----
     Features and targets are kept as float64, row after row, whatever they come as: an entry's
     number depends on that entry alone. True is 1, ``"7"`` is 7, and what is no number
-    (``None``, a date, an integer beyond all floats) is NaN. A record with
-    anything that is not finite costs its user that record, as if the user did not have it, and
-    nobody else anything; see :meth:`finite`.
+    (``None``, a date, an integer beyond all floats) is NaN. A record in which anything is not
+    finite costs its user the record's use, and nobody else anything: it is left out, or, if
+    the user has no other, reported as the centre; see :meth:`finite`.
 
     The representation tells how many users and features there are, and nothing of what they hold.
     """
@@ -234,16 +234,16 @@ class Users:
         return type(self)(self.features[rows], self.targets[rows], offsets, ids)
 
     def finite(self) -> Self:
-        """Return the users without the records that have a feature or target that is not finite.
+        """Return the users without the records in which something is not finite.
 
-        A user's records that are left depend on its own records alone. The user stays, if
-        with no record.
+        Who has no other records keeps them all, and reports a centre instead of whatever they
+        make of a statistic. Which records a user keeps depends on its own ones alone.
         """
         kept = np.isfinite(self.features).all(axis=1) & np.isfinite(self.targets)
         if kept.all():
             return self
-        before = np.concatenate([[0], np.cumsum(kept)])
-        offsets = before[self.offsets]
+        kept |= np.repeat(np.diff(_counted(kept)[self.offsets]) == 0, self.num_rows)
+        offsets = _counted(kept)[self.offsets]
         return replace(
             self, features=self.features[kept], targets=self.targets[kept], offsets=offsets
         )
@@ -268,6 +268,11 @@ def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
     size, extra = divmod(num_users, num_partitions)
     start = index * size + min(index, extra)
     return start, start + size + (index < extra)
+
+
+def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how many rows are kept before each one, and last how many in all."""
+    return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
 
 
 def _checked_offsets(offsets: ArrayLike, rows: int) -> NDArray[np.int64]:
