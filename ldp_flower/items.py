@@ -72,7 +72,7 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
     if array is not None and array.dtype.kind in "iuf":
         with np.errstate(all="ignore"):
             numbers = array.astype(np.float64)
-            whole = (array >= 0) & (array < _END) & (numbers == np.floor(numbers))
+            whole = (numbers >= 0) & (numbers < _END) & (array == np.floor(array))
         return np.where(whole, numbers, np.nan)
     listed = entries(items)
     hashes = {name: _hash(name, num_bits) for name in {i for i in listed if isinstance(i, str)}}
@@ -82,7 +82,7 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
 
 def _own_number(item: object) -> float:
     whole = is_integer(item) or (isinstance(item, float | np.floating) and item.is_integer())
-    return float(item) if whole and 0 <= item < _END else math.nan
+    return float(item) if whole and 0 <= int(item) < _END else math.nan
 
 
 def _hash(name: str, num_bits: int) -> int:
