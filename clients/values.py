@@ -60,7 +60,7 @@ def values_of(
         logger.exception("Statistic %s failed for a user, who reports a centre.", query.statistic)
         return np.full((1, query.randomizer.width), np.nan)
     if lost := len(users.targets) - len(finite.targets):
-        logger.warning("%d records have data that are not finite and are left out.", lost)
+        logger.warning("Records that are not finite and are left out: %d.", lost)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning("%d users have data that are not finite and report a centre.", bad)
     return values
