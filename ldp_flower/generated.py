@@ -47,6 +47,7 @@ class GeneratedUsers:
     first: int | None = None
 
     ids = None
+    has_targets = True
 
     def __post_init__(self) -> None:
         check_integer("num_users", self.num_users, 0)

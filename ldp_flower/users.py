@@ -30,6 +30,8 @@ class Users:
     first : int, optional
         Index of this node's first user among those of a whole simulation, which
         makes results independent of how users are spread over nodes.
+    has_targets : bool (default: True)
+        Whether the targets are any; questions about them are refused otherwise.
 
     Raises
     ------
@@ -52,6 +54,7 @@ class Users:
     offsets: NDArray[np.int64]
     ids: NDArray[np.str_] | None = None
     first: int | None = None
+    has_targets: bool = True
 
     def __post_init__(self) -> None:
         features, targets = as_table(self.features), as_numbers(self.targets)
@@ -114,8 +117,8 @@ class Users:
         features : array_like, shape (rows, num_features), or sequence of array_like
             One row per record. In a list of rows, one of another length is a row of NaN.
         targets : array_like, shape (rows,), optional
-            One number per record. By default zeros: means need no targets. A regression
-            without them finds nothing.
+            One number per record. By default there are none, which counts need none of and
+            means neither; a client refuses what is asked about them.
         groups : array_like of str or int, shape (rows,), optional
             The user of each row, as ``groups`` in scikit-learn; becomes the ids.
             By default each row is a user of its own.
@@ -142,20 +145,19 @@ class Users:
             or NUL or half a surrogate pair among them.
         """
         table = as_table(features, num_features)
-        numbers = np.zeros(len(table)) if targets is None else as_numbers(targets)
+        has_targets = targets is not None
+        numbers = as_numbers(targets) if has_targets else np.zeros(len(table))
         if groups is None:
             if ids is not None:
                 raise ValueError("Expected groups, the user of each row, with ids.")
-            return cls(table, numbers, np.arange(len(table) + 1))
+            return cls(table, numbers, np.arange(len(table) + 1), has_targets=has_targets)
         names, user = as_names("groups", groups)
         if len(user) != len(table):
             raise ValueError(f"Expected {len(table)} groups, one a row, got {len(user)}.")
         if ids is not None:  # as texts: the order is the ids' own, whoever has rows
             given, all_given = as_names("ids", ids)
             if len(given) < len(all_given):
-                raise ValueError(
-                    f"Expected distinct ids, got {len(given)} among {len(all_given)}."
-                )
+                raise ValueError(f"Expected distinct ids, got {len(given)} among {len(all_given)}.")
             place = {name: i for i, name in enumerate(sorted(given))}
             if not set(names) <= set(place):
                 raise ValueError("Expected ids to name the user of every row.")
@@ -167,7 +169,8 @@ class Users:
             )
         order = np.argsort(user, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
-        return cls(table[order], numbers[order], offsets, np.array(names, np.str_))
+        known = np.array(names, np.str_)
+        return cls(table[order], numbers[order], offsets, known, has_targets=has_targets)
 
     @classmethod
     def from_items(
@@ -198,7 +201,7 @@ class Users:
         Returns
         -------
         Users
-            Their targets are zero.
+            They have no targets.
 
         Raises
         ------
@@ -220,6 +223,7 @@ class Users:
             self.offsets[start : stop + 1] - self.offsets[start],
             None if self.ids is None else self.ids[start:stop],
             None if self.first is None else self.first + start,
+            self.has_targets,
         )
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
@@ -231,7 +235,14 @@ class Users:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         rows = np.repeat(self.offsets[users], counts) + within
         ids = None if self.ids is None else self.ids[users]
-        return type(self)(self.features[rows], self.targets[rows], offsets, ids)
+        return replace(
+            self,
+            features=self.features[rows],
+            targets=self.targets[rows],
+            offsets=offsets,
+            ids=ids,
+            first=None,
+        )
 
     def finite(self) -> Self:
         """Return the users without the records in which something is not finite.
@@ -251,8 +262,7 @@ class Users:
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
         start, stop = share(len(self), index, num_partitions)
-        whole = type(self)(self.features, self.targets, self.offsets, self.ids, self.first or 0)
-        return whole[start:stop]
+        return replace(self, first=self.first or 0)[start:stop]
 
 
 def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:

@@ -65,6 +65,8 @@ class Statistic:
     mapped : callable, optional
         The function ``(num_features, params) -> num_features`` of a public map that the
         features go through first; by default there is none.
+    targets : bool (default: True)
+        Whether it is about targets, which some users do not have.
     """
 
     compute: Callable[[Users, Arrays, Params], Floats]
@@ -79,6 +81,7 @@ class Statistic:
     coordinates: bool = False
     public: Callable[[Users, Params], NDArray[np.float32]] | None = None
     mapped: Callable[[int, Params], int] | None = None
+    targets: bool = True
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""

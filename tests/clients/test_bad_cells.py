@@ -199,11 +199,36 @@ def test_public_rows_do_not_tell_which_targets_are_finite():
     x = np.arange(1.0, 9.0).reshape(4, 2)
     users = Users(x, np.array([np.nan, 0.5, -np.inf, 0.25]), np.array([0, 3, 4]))
     finite = Users(x, np.ones(4), users.offsets)
-    np.testing.assert_array_equal(
-        statistic.public(users, params), statistic.public(finite, params)
-    )
+    np.testing.assert_array_equal(statistic.public(users, params), statistic.public(finite, params))
     values = values_of(users.take, np.arange(2), query, statistic)
     np.testing.assert_array_equal(values, [[0, 0.5, 0], [0.25, 0, 0]])
+
+
+@pytest.mark.parametrize("users", [Users.from_rows(np.ones((4, DIM))), Users.from_items([1, 2])])
+def test_what_is_asked_about_targets_that_are_none_is_refused(users):
+    def reply(question):
+        app = LdpClientApp(lambda context: users.partition(0, 1)[:2].finite(), seed=1)
+        message = Message(question.to_record_dict(), 1, "query.report")
+        (answer,) = InProcessGrid(app, 1).send_and_receive([message])
+        return answer
+
+    width = users.num_features
+    mechanism = SubsetHypercube(2.0, width)
+    zeros = np.zeros(width)
+    about = (mechanism, SALT, 0, HASH_END, 1)
+    refused = reply(Query("gradient", *about, {"theta": zeros}, {}))
+    assert refused.error.code == 100
+    assert refused.error.reason == "The node's users have no targets; see Users.from_rows."
+    assert reply(Query("mean", *about, {"centre": zeros}, {})).has_content()
+    assert not users.take(np.arange(2), 1).has_targets
+
+
+def test_which_statistics_are_about_features_alone():
+    """Each of the others moves with the targets, or is asked in regressions only."""
+    assert {name for name, statistic in STATISTICS.items() if not statistic.targets} == {
+        *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
+        *("projected_mean", "rotated_mean", "rotated_mean_bins"),
+    }
 
 
 def test_a_node_shows_no_ids_and_no_rows():

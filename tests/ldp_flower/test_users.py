@@ -130,7 +130,9 @@ def test_the_constructors_ids_are_an_array_of_texts(ids):
         Users(np.zeros((1, 1)), np.zeros(1), np.array([0, 1]), ids)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.float16, object, "U5", bool])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.int64, np.float16, object, "U5", bool]
+)
 def test_numbers_are_kept_as_float64_in_rows_whatever_they_come_as(dtype):
     x = np.asfortranarray(np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype))
     if dtype == "U5":
