@@ -50,7 +50,7 @@ def values_of(
     try:
         with np.errstate(all="ignore"):
             users = take(slots)
-            # Rows that go with a public block all stay: they must not tell which targets are finite.
+            # Rows of a public block all stay: they must not tell which targets are finite.
             finite = users.finite() if statistic.public is None else users
             values = statistic.compute(finite, query.arrays, query.params)
     except Exception:

@@ -123,7 +123,8 @@ def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64
         raise ValueError(f"Expected one entry a row in {argument}, got shape {array.shape}.")
     if array is not None and array.dtype.kind in "iuU":
         unique, which = np.unique(array, return_inverse=True)
-        return [_name(argument, name) for name in unique.tolist()], which.astype(np.int64)
+        texts = unique.astype(np.str_).tolist()
+        return [_name(argument, name) for name in texts], which.astype(np.int64)
     listed = entries(values)
     kinds = {_kind_of_name(name) for name in listed}
     if not (kinds <= {"str"} or kinds <= {"int"}):
@@ -169,6 +170,14 @@ def _name(argument: str, name: Any) -> str:
     text = str.__str__(name)
     if len(text) > _LONGEST_NAME:
         raise ValueError(f"{too_long}, got {len(text)}.")
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if "\0" in text or not (text.isascii() or _encodes(text)):
         raise ValueError(f"Expected {argument} without NUL and surrogates, got {text!r}.")
     return text
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

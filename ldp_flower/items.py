@@ -76,11 +76,11 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
         return np.where(whole, numbers, np.nan)
     listed = entries(items)
     hashes = {name: _hash(name, num_bits) for name in {i for i in listed if isinstance(i, str)}}
-    numbers = (hashes[i] if isinstance(i, str) else _own_number(i) for i in listed)
-    return np.fromiter(numbers, np.float64, len(listed))
+    each = (hashes[i] if isinstance(i, str) else _own_number(i) for i in listed)
+    return np.fromiter(each, np.float64, len(listed))
 
 
-def _own_number(item: object) -> float:
+def _own_number(item: Any) -> float:
     whole = is_integer(item) or (isinstance(item, float | np.floating) and item.is_integer())
     return float(item) if whole and 0 <= int(item) < _END else math.nan
 
