@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
@@ -184,7 +184,7 @@ class Node:
     terms: Terms
     keys: NodeKeys
     ledger: Ledger
-    accounts: NDArray[np.generic]
+    accounts: NDArray[np.generic] = field(repr=False)
     run_id: int
 
     def census(self) -> dict[str, int]:

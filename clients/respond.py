@@ -42,6 +42,8 @@ def _checked(node: UsersNode, query: Query) -> Statistic:
         statistic.check(node.users.num_features, query.arrays, query.params, query.randomizer.width)
     except MessageError as error:
         raise Refusal.malformed(error) from error
+    if statistic.targets and not node.users.has_targets:
+        raise Refusal(Refusal.MALFORMED, "The node's users have no targets; see Users.from_rows.")
     node.terms.check(query.randomizer)
     if statistic.public is not None and not node.terms.policy.features_public:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")

@@ -48,16 +48,21 @@ def values_of(
     centre of its domain: the reply looks like any other, and the log tells the operator.
     ``take`` returns the users in some slots.
     """
+    logger = logging.getLogger(__name__)
+
+    def compute(some: Slots) -> NDArray[np.float64]:
+        users = take(some)
+        # Rows of a public block all stay: they must not tell which targets are finite.
+        finite = users.finite() if statistic.public is None else users
+        if lost := len(users.targets) - len(finite.targets):
+            logger.warning("Records that are not finite and are left out: %d.", lost)
+        return statistic.compute(finite, query.arrays, query.params)
+
     values = _together_or_apart(
-        lambda some: statistic.compute(take(some), query.arrays, query.params),
-        slots,
-        lambda: np.full((1, query.randomizer.width), np.nan),
-        query.statistic,
+        compute, slots, lambda: np.full((1, query.randomizer.width), np.nan), query.statistic
     )
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
-        logging.getLogger(__name__).warning(
-            "%d users have data that are not finite and report a centre.", bad
-        )
+        logger.warning("%d users have data that are not finite and report a centre.", bad)
     return values
 
 

@@ -56,5 +56,6 @@ ITEMS: Mapping[str, Statistic] = {
         frequent_items,
         set_size,
         params=frozenset({"set_size", "domain_size"}),
+        targets=False,
     ),
 }

@@ -16,12 +16,13 @@ from .statistic import Params, Statistic
 def labels(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return each user's first ``params["labels_per_user"]`` targets, zero where there are fewer.
 
-    They are clipped to ``[-label_bound, label_bound]``.
+    They are clipped to ``[-label_bound, label_bound]``; one that is not finite is zero.
     """
     bound = params["label_bound"]
     found = np.zeros((len(users), int(params["labels_per_user"])))
     rows, places = _places(users, found.shape[1])
-    found[places] = np.clip(users.targets[rows], -bound, bound)
+    targets = users.targets[rows]
+    found[places] = np.where(np.isfinite(targets), np.clip(targets, -bound, bound), 0.0)
     return found
 
 

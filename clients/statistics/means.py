@@ -58,18 +58,21 @@ def distance_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
 
 
 MEANS: Mapping[str, Statistic] = {
-    "mean": Statistic(mean, per_coordinate, vectors=frozenset({"centre"}), coordinates=True),
+    "mean": Statistic(
+        mean, per_coordinate, vectors=frozenset({"centre"}), coordinates=True, targets=False
+    ),
     "weighted_mean": Statistic(
         weighted_mean,
         per_coordinate,
         vectors=frozenset({"centre"}),
         weights=frozenset({"weights"}),
         coordinates=True,
+        targets=False,
     ),
     "outstanding_features": Statistic(
-        outstanding_features, feature_set_size, params=frozenset({"set_size"})
+        outstanding_features, feature_set_size, params=frozenset({"set_size"}), targets=False
     ),
     "distance_scale": Statistic(
-        distance_scale, one, vectors=frozenset({"centre"}), params=SCALE_PARAMS
+        distance_scale, one, vectors=frozenset({"centre"}), params=SCALE_PARAMS, targets=False
     ),
 }

@@ -68,7 +68,9 @@ def _of_columns(inner: Statistic) -> Statistic:
         joined = np.column_stack([users.features, users.targets])
         return inner.compute(replace(users, features=joined), arrays, params)
 
-    return replace(inner, compute=compute, mapped=lambda num_features, params: num_features + 1)
+    return replace(
+        inner, compute=compute, mapped=lambda num_features, params: num_features + 1, targets=True
+    )
 
 
 def log_sizes(users: Users, arrays: Arrays, params: Params) -> Floats:

@@ -71,6 +71,8 @@ class Statistic:
     mapped : callable, optional
         The function ``(num_features, params) -> num_features`` of a public map that the
         features go through first; by default there is none.
+    targets : bool (default: True)
+        Whether it is about targets, which some users do not have.
     """
 
     compute: Compute
@@ -85,6 +87,7 @@ class Statistic:
     coordinates: bool = False
     public: Public | None = None
     mapped: Callable[[int, Params], int] | None = None
+    targets: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "compute", _in_doubles(self.compute))

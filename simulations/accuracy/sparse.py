@@ -59,7 +59,7 @@ def mean_errors(seed: int, n: int, m: int, d: int, epsilon: float, differ: float
     truth = sparse(d, 0.32**0.5, rng)
     # A row that is the mean of m; how many rows it stands for is nowhere used.
     spread = np.hypot(m**-0.5, differ)
-    users = Users.from_rows(truth + spread * rng.standard_normal((n, d)), np.zeros(n))
+    users = Users.from_rows(truth + spread * rng.standard_normal((n, d)))
     dense = UserLevelMean(
         d, epsilon=epsilon, samples_per_user=m, bound=1.0, spread=spread * d**0.5, exact=False
     )

@@ -98,7 +98,7 @@ def measure_means() -> None:
                 truth /= np.linalg.norm(truth)
                 # A row that is the mean of a hundred.
                 x = truth + rng.standard_normal((num_users, dim)) / np.sqrt(num_rows)
-                users = Users.from_rows(x, np.zeros(num_users))
+                users = Users.from_rows(x)
                 spread = float(np.sqrt(dim / num_rows))
                 found: list[Floats] = []
                 errors: list[Floats] = []
