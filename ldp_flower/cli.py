@@ -290,13 +290,8 @@ def audit(
 
 
 def _verdict(found: Audit) -> str:
-    reasons = {
-        "loss": max(found.measured, found.exact or 0.0) <= found.claimed,
-        "completeness": found.complete,
-        "isolation": found.isolated,
-        "replay": found.replayed,
-    }
-    return "yes" if found.passed else f"no: {', '.join(k for k, ok in reasons.items() if not ok)}"
+    failed = [name for name, passed in found.checks.items() if not passed]
+    return f"no: {', '.join(failed)}" if failed else "yes"
 
 
 if __name__ == "__main__":
