@@ -38,7 +38,7 @@ from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .independence import independent
 from .neighbours import compared
-from .people import crowd, extreme_holders, extreme_users, together
+from .people import crowd, together
 from .probe import Client, MakeApp, RecordingGrid
 from .records import bounded
 
@@ -187,7 +187,7 @@ def audit_handler(
     check_fraction("confidence", confidence)
     if len(candidates) < 2:
         raise ValueError(f"Expected at least 2 candidates, got {len(candidates)}.")
-    make_app = make_app or _ldp_client_app
+    make_app = make_app or ldp_client_app
     client = Client(replace(query, low=0, high=HASH_END), make_app)
     mechanism, names = query.randomizer, list(candidates)
 
@@ -233,9 +233,10 @@ def audit_handler(
     )
 
 
-def _ldp_client_app(
+def ldp_client_app(
     load_users: Callable[[Context], Users], seed: Callable[[Context], int | None]
 ) -> ClientApp:
+    """Return the ClientApp that is audited by default."""
     from ..clients import LdpClientApp
 
     return LdpClientApp(load_users, seed=seed)
