@@ -289,9 +289,9 @@ def plant_wider_type(monkeypatch):
 
 def plant_longer_reply(monkeypatch):
     def rewrite(report, users):
-        more = {"reports": np.repeat(report.arrays["reports"], 2, axis=0)}
-        much = "reports" in report.arrays and (users.num_rows > 100).any()
-        return Report({**report.arrays, **more}) if much else report
+        if "reports" not in report.arrays or not (users.num_rows > 100).any():
+            return report
+        return Report({**report.arrays, "reports": np.repeat(report.arrays["reports"], 2, axis=0)})
 
     rewritten(monkeypatch, rewrite)
 
