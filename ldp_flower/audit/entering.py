@@ -28,7 +28,7 @@ def entering(mechanism: Randomizer) -> Iterator[list[tuple[Floats, object]]]:
         if isinstance(self, RecordMechanism):
             about: object = np.asarray(rest[0]).tolist()
         else:
-            about = None
+            about = (values.dtype.str, values.flags.c_contiguous)
         noted.append((np.array(values, np.float64), about))
         return honest(self, values, *rest, **named)
 

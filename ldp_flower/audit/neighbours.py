@@ -21,7 +21,7 @@ from ..messages import Query, Report
 from ..users import Users
 from .deployed import NODE_ID, DeployedNode, Seen, contents, terms_for
 from .entering import entering
-from .people import crowd, together, unlike
+from .people import crowd, halved, together, unlike
 from .probe import MakeApp
 from .tape import Tape, playing
 
@@ -165,6 +165,7 @@ def _neighbouring(
                 people[i] = replace(people[i], targets=np.full_like(people[i].targets, target))
             nodes.append(people)
         return nodes
+    nodes.append([halved(user) for user in ordinary])
     for other in [*candidates, *unlike(ordinary[0].num_features)]:
         people = list(ordinary)
         for i in plan.changed:

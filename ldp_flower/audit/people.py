@@ -65,12 +65,18 @@ def unlike(num_features: int) -> list[Users]:
 
 
 def crowd(size: int, num_features: int) -> list[Users]:
-    """Return ordinary single users of one to three rows; every second row is of items."""
+    """Return ordinary single users of one to three rows; every second row is of items.
+
+    Their numbers can be stored with four bytes as they are.
+    """
     # Among extreme ones a change could drown.
     draws = KeyedRandom(derive(np.arange(3 * size, dtype=np.uint64)))
     features = draws.normals((3 * size, num_features))
     features[::2] = np.abs(np.round(features[::2]))
     targets = draws.normals((3 * size, 1))[:, 0]
+    features, targets = (
+        numbers.astype(np.float32).astype(float) for numbers in (features, targets)
+    )
     return [
         Users(features[3 * i : 3 * i + rows], targets[3 * i : 3 * i + rows], np.array([0, rows]))
         for i, rows in enumerate((np.arange(size) % 3 + 1).tolist())
@@ -90,3 +96,10 @@ def together(people: Sequence[Users]) -> Users:
         np.concatenate([user.targets for user in people]),
         np.concatenate([[0], np.cumsum(rows)]),
     )
+
+
+def halved(user: Users) -> Users:
+    """Return a user whose numbers are stored with half as many bytes."""
+    with np.errstate(all="ignore"):
+        features, targets = user.features.astype(np.float32), user.targets.astype(np.float32)
+    return replace(user, features=features, targets=targets)
