@@ -89,8 +89,8 @@ def test_nothing_is_found_in_the_real_client(question):
 class Changed(RandomSource):
     """A source whose words somebody has had a hand in."""
 
-    def __init__(self, change, inner=None):
-        self.inner, self.change = inner or SystemRandom(), change
+    def __init__(self, change, inner):
+        self.inner, self.change = inner, change
 
     def words(self, shape):
         return self.change(self.inner.words(shape))
@@ -125,22 +125,25 @@ def last_differs_by_first(words):
 
 
 def plant_source(monkeypatch, change):
-    monkeypatch.setattr(node.Node, "private_randomness", lambda *rest: Changed(change))
+    honest = node.Node.private_randomness
+    monkeypatch.setattr(
+        node.Node, "private_randomness", lambda *rest: Changed(change, honest(*rest))
+    )
 
 
 def plant_words_kept(monkeypatch):
     """The noise of a step is that of the step before, on the same node."""
-    kept = {}
+    kept, honest = {}, node.Node.private_randomness
 
     def words_of(self, step, slots):
-        return Changed(lambda words: kept.setdefault(words.shape, words))
+        return Changed(lambda words: kept.setdefault(words.shape, words), honest(self, step, slots))
 
     monkeypatch.setattr(node.Node, "private_randomness", words_of)
 
 
 def plant_next_step(monkeypatch):
     """Every second step reads what the one before has read, one user further."""
-    kept = {}
+    kept, honest = {}, node.Node.private_randomness
 
     def words_of(self, step, slots):
         def change(words):
@@ -149,7 +152,7 @@ def plant_next_step(monkeypatch):
                 return words
             return np.roll(kept.get(words.shape, words), 1, axis=0)
 
-        return Changed(change)
+        return Changed(change, honest(self, step, slots))
 
     monkeypatch.setattr(node.Node, "private_randomness", words_of)
 
