@@ -93,7 +93,7 @@ def plant_metrics(monkeypatch):
 
 def plant_undeclared(monkeypatch):
     """What the app declares public is sent, whatever the operator says."""
-    monkeypatch.setattr(LdpUpdateMod, "_public", lambda self, terms, context: self._public_metrics)
+    monkeypatch.setattr(LdpUpdateMod, "_public", lambda self, *_: self._public_metrics)
 
 
 def plant_error_reply(monkeypatch):
