@@ -246,8 +246,9 @@ def audit(
     """Try to break the client's promise on every query that PROTOCOL sends.
 
     Prints the claimed epsilon, the largest that was measured (at 99.9 % confidence), the exact
-    one where outputs can be enumerated, and whether one user's data ever moved another's
-    report. The exit code is 1 if anything contradicts the claim.
+    one where outputs can be enumerated, and which checks failed: completeness, isolation, replay,
+    own noise, record bound, and what neighbouring nodes of a deployment show (census, reply's
+    form, who answers, ledger). The exit code is 1 if anything contradicts the claim.
     """
     if protocol not in AUDITED:
         fail(f"Expected a protocol in {sorted(AUDITED)}, got {protocol!r}.", USAGE)
@@ -290,13 +291,8 @@ def audit(
 
 
 def _verdict(found: Audit) -> str:
-    reasons = {
-        "loss": max(found.measured, found.exact or 0.0) <= found.claimed,
-        "completeness": found.complete,
-        "isolation": found.isolated,
-        "replay": found.replayed,
-    }
-    return "yes" if found.passed else f"no: {', '.join(k for k, ok in reasons.items() if not ok)}"
+    failed = [name for name, passed in found.checks.items() if not passed]
+    return f"no: {', '.join(failed)}" if failed else "yes"
 
 
 if __name__ == "__main__":
