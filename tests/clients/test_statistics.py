@@ -114,6 +114,13 @@ CASES = {
     "tensor_moments of all powers": ({}, WITHIN | {"degree": 2.0, "stride": 1.0}),
     "record": ({}, WITHIN),
     "record_copies": ({}, WITHIN | {"copies": 2.0}),
+    "class_tensor_moments": ({}, WITHIN | {"degree": 3.0, "stride": 2.0}),
+    "class_record_copies": ({}, WITHIN | {"copies": 2.0}),
+    "projected_class_tensor_moments": (
+        {},
+        PROJECTED | WITHIN | {"degree": 3.0, "stride": 2.0},
+    ),
+    "projected_class_record_copies": ({}, PROJECTED | WITHIN | {"copies": 2.0}),
     "projected_mean": ({"centre": np.ones(3)}, PROJECTED),
     "projected_record": ({}, PROJECTED | WITHIN),
     "projected_record_copies": ({}, PROJECTED | WITHIN | {"copies": 2.0}),
