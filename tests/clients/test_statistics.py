@@ -460,7 +460,7 @@ def test_it_is_what_its_docstring_says(case, dtype):
         expected = naive(
             case, users.features[rows].astype(float), users.targets[rows].astype(float)
         )
-        if not case.startswith("class_coefficients"):
+        if case.split()[0].endswith("_features"):
             found[i].sort()  # a set
         if np.isneginf(expected).any():
             assert (found[i] < -100).all()  # no rows: as small as can be
