@@ -196,6 +196,7 @@ class Node:
             "users": keys.count,
             "seeded": int(self.terms.seed is not None),
             "rehearsing": int(self.terms.rehearsal),
+            "simulated": int(self.terms.simulated),
         }
 
     def shown(self, values: Floats) -> Floats:

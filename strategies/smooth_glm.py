@@ -45,7 +45,8 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     radius : float (default: 4.0)
         Public bound on the Euclidean length of the coefficients.
     link : str or sequence of float (default: "logistic")
-        ``"logistic"``, for targets -1 and 1, or the Chebyshev coefficients a_k of the expected
+        ``"logistic"``, for classes: positive targets count as 1 and all others as -1, so that 0
+        and 1 will do; or the Chebyshev coefficients a_k of the expected
         target, ``sum_k a_k T_k(<x, coef> / (feature_bound radius))``.
     target_bound : float (default: 1.0)
         Public bound on targets; larger ones are clipped. Noise grows with it.
@@ -168,7 +169,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         scaled = link / self.target_bound
         coef = loss.minimised(scaled, reach, self.degree)
         errors = loss.std_error(scaled, reach, self.degree, coef)
-        return self._of_features(coef, errors, link, size)
+        return self._of_features(coef, errors, link, size).doubted()
 
     def _as_printed(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
@@ -195,6 +196,8 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     def _bounded(self, statistic: str, size: int) -> tuple[str, dict[str, float]]:
         """Return the statistic of ``size`` features and its numbers, bounds among them."""
+        if self.link == "logistic":
+            statistic = f"class_{statistic}"
         statistic, params = self._mapped(statistic, size)
         bounds = {"feature_bound": self._length(size), "target_bound": self.target_bound}
         return statistic, params | bounds

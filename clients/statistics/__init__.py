@@ -31,7 +31,12 @@ _ROTATED = {
     "residual_coefficients": REGRESSION["residual_coefficients"],
 }
 
-_PROJECTED = {"mean": MEANS["mean"], **MOMENTS, **RECORDS}
+_PROJECTED = {
+    "mean": MEANS["mean"],
+    **MOMENTS,
+    **RECORDS,
+    **{name: CLASSES[name] for name in ("class_tensor_moments", "class_record_copies")},
+}
 _FOURIER = {"second_moments": MOMENTS["second_moments"], "record": RECORDS["record"]}
 
 #: The closed registry: the only statistics that a query can name.

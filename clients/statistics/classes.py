@@ -10,6 +10,8 @@ from ldp_flower.elementwise import tanh
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
+from .moments import MOMENTS
+from .records import RECORDS
 from .regression import weighted_coefficients
 from .rows import Floats, dot
 from .selection import SELECTION
@@ -42,6 +44,12 @@ def of_classes(statistic: Statistic) -> Statistic:
     return replace(statistic, compute=compute)
 
 
+_OF_CLASSES = {
+    **SELECTION,
+    "tensor_moments": MOMENTS["tensor_moments"],
+    "record_copies": RECORDS["record_copies"],
+}
+
 CLASSES: Mapping[str, Statistic] = {
     "class_coefficients": Statistic(
         class_coefficients,
@@ -51,5 +59,5 @@ CLASSES: Mapping[str, Statistic] = {
         params=frozenset({"ridge"}),
         coordinates=True,
     ),
-    **{f"class_{name}": of_classes(statistic) for name, statistic in SELECTION.items()},
+    **{f"class_{name}": of_classes(statistic) for name, statistic in _OF_CLASSES.items()},
 }

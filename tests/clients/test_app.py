@@ -376,6 +376,7 @@ def test_census_tells_public_facts_only():
         "users": 5,
         "seeded": 1,
         "rehearsing": 0,
+        "simulated": 1,
     }
 
 
