@@ -1,6 +1,6 @@
 """Compare the gate for fits on real tables with a gate of four moments, on synthetic people.
 
-Run it as ``python simulations/benchmarks/gate.py [--runs N]``. It prints the table of
+Run it as ``python -m simulations.benchmarks.gate [--runs N]``. It prints the table of
 docs/your-own-data.md. Models range from useless to nearly perfect: shortened true slopes plus
 noise of various length. Mechanisms are the strategy's own.
 """

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from ..panels import save_with_legend
+from ..harness.figures import save_with_legend
 from .grids import GRIDS, TABLE, Grid
 from .user_level.population import NORM, Setting
 

@@ -206,7 +206,7 @@ def test_several_processes_write_the_same_rows(tmp_path):
 
 
 def test_the_quick_sweep_writes_table_and_figures(tmp_path, capsys):
-    from simulations.user_level.sweep import main
+    from simulations.user_level.__main__ import main
 
     arguments = ["--quick", "--seeds", "1", "--processes", "1", "--output", str(tmp_path)]
     main([*arguments, "--methods", "zero", "oracle"])
