@@ -1,19 +1,15 @@
-"""Draw the variance of every mechanism against epsilon, from its exact formula.
+"""Draw the variance of every mechanism against epsilon, from its exact formula."""
 
-Run it as ``python -m simulations.benchmarks.mechanisms [OUTPUT.png]``.
-"""
-
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from ldp_flower import randomizers as r
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from ..harness.command import Command
+from ..harness.figures import finish, panels, save
 
 EPSILONS = np.geomspace(0.25, 8, 24)
 DIM, DOMAIN = 64, 1024
@@ -51,9 +47,9 @@ PANELS = {
 }
 
 
-def draw(path: Path) -> None:
+def draw() -> Figure:
     """Draw the four panels."""
-    figure, axes = plt.subplots(1, 4, figsize=(17, 4.6), layout="constrained")
+    figure, axes = panels(4, 4, (4.25, 4.6), layout="constrained")
     for panel, (title, curves) in zip(axes, PANELS.items(), strict=True):
         # Dashes of different lengths, because several curves lie on top of each other.
         for (name, variance), dash in zip(
@@ -63,15 +59,19 @@ def draw(path: Path) -> None:
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
         panel.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["0.25", "0.5", "1", "2", "4", "8"])
-        panel.set_title(title, loc="left", fontsize=11)
+        finish(panel, title)
         panel.set_xlabel("epsilon")
         panel.legend(fontsize=8, frameon=False)
-        panel.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("variance of one report per coordinate")
-    figure.savefig(path, dpi=130)
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read the command line and do it."""
+    command = Command("simulations.benchmarks.mechanisms", __doc__)
+    command.add_argument("output", type=Path, nargs="?", default=Path("variance.png"))
+    save(draw(), command.parse_args(arguments).output)
 
 
 if __name__ == "__main__":
-    output = Path(sys.argv[1] if len(sys.argv) > 1 else "variance.png")
-    draw(output)
-    print(f"Wrote {output.absolute()}")
+    main()

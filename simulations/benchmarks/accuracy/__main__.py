@@ -1,14 +1,6 @@
-"""Print the tables of errors in the docs, as Markdown.
+"""Print the tables of errors in the docs, as Markdown; all of them take hours."""
 
-Run it from the repository's root as ``python -m simulations.benchmarks.accuracy TABLE...``; without a
-name it prints all of them, which takes hours.
-"""
-
-from enum import StrEnum
-from typing import Annotated
-
-import typer
-
+from ...harness.command import Command
 from . import items, sparse, user_level
 
 TABLES = {
@@ -21,16 +13,15 @@ TABLES = {
     "regressions": user_level.measure_regressions,
     "means": user_level.measure_means,
 }
-Table = StrEnum("Table", [(name, name) for name in TABLES])  # type: ignore[misc]
 
 
-def main(
-    tables: Annotated[list[Table] | None, typer.Argument(help="by default all")] = None,
-) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
-    for name in tables or TABLES:
-        TABLES[str(name)]()
+    command = Command("simulations.benchmarks.accuracy", __doc__)
+    command.choose("tables", TABLES)
+    for name in command.parse_args(arguments).tables:
+        TABLES[name]()
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

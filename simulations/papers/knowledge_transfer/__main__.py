@@ -1,43 +1,23 @@
-"""Run the experiments of Wang & Gu (AAAI 2020) and some more, print the table, draw the figure.
+"""Run the experiments of Wang & Gu (AAAI 2020) and some more, print the table, draw the figure."""
 
-Run it from the repository's root as ``python -m simulations.papers.knowledge_transfer``. Runs
-that are in the CSV already are not repeated, so it may be interrupted and continued.
-"""
-
-import argparse
-import os
-from pathlib import Path
-
-import pandas as pd
-
+from ...harness.command import StudyCommand, carry_out
 from .experiments import GRIDS, QUICK, sweep, tasks
-from .report import draw, show, write_markdown
+from .report import draw, table
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line and do it."""
-    parser = argparse.ArgumentParser(
-        prog="python -m simulations.papers.knowledge_transfer",
-        description=(__doc__ or "").split("\n")[0],
+    command = StudyCommand(
+        "simulations.papers.knowledge_transfer",
+        __doc__,
+        seeds=5,
+        quick=f"only {' and '.join(QUICK)}, two seeds",
     )
-    add = parser.add_argument
-    add("--quick", action="store_true", help=f"only {' and '.join(QUICK)}, two seeds")
-    add("--grids", nargs="+", choices=list(GRIDS), default=list(GRIDS), metavar="GRID")
-    add("--seeds", type=int, default=None, help="data sets a setting (5, quick: 2)")
-    add("--processes", type=int, default=os.cpu_count() or 1)
-    add("--output", type=Path, default=Path("results/knowledge_transfer"))
-    options = parser.parse_args(arguments)
-    # One thread each: workers inherit it, and read it before their linear algebra loads.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    command.choose("--grids", GRIDS)
+    options = command.options(arguments)
     names = list(QUICK) if options.quick else options.grids
-    wanted = tasks(names, options.seeds or (2 if options.quick else 5))
-    path = options.output / "runs.csv"
-    sweep(wanted, path, options.processes)
-    runs = pd.read_csv(path)
-    show(runs)
-    write_markdown(runs, options.output / "table.md")
-    draw(runs, options.output / "knowledge-transfer.png")
-    print(f"Wrote {options.output}/knowledge-transfer.png and table.md")
+    carry_out(options, sweep, tasks(names, options.seeds), table, draw)
+    print("The printed protocol has no epsilon of its own: the given one is nominal.")
 
 
 if __name__ == "__main__":

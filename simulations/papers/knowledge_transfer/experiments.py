@@ -1,9 +1,8 @@
 """Settings, methods and runs."""
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from ldp_flower.strategies import (
     PrivateFrankWolfe,
     TwoStageRegression,
 )
-from ldp_flower.sweep import Sweep, Task, key_columns
 
+from ...harness.runs import Task, sweep_of
 from .data import NOISE, coefficients, silos, table
 from .printed import printed_transfer
 
@@ -79,9 +78,6 @@ class Outcome:
     coef: Floats
     epsilon: float | None
 
-
-KEY = key_columns(Setting)
-COLUMNS = [*KEY, "true_epsilon", "delta", "error", "seconds"]
 
 Method = Callable[[Setting, Users | GeneratedUsers, int], Outcome]
 
@@ -179,13 +175,12 @@ METHODS: dict[str, Method] = {
 
 
 def run(task: Task) -> dict[str, Any]:
-    """Return the row of a run.
+    """Return what is measured of a run.
 
     The error is that of the coefficients over their length, or on a real table the share
     of test records that are classified wrongly.
     """
     setting, method = task.setting, METHODS[task.method]
-    started = time.perf_counter()
     if setting.design == "uniform":
         theta = coefficients(setting.dim, setting.sparsity, task.seed)
         users = silos(theta, setting.rows, setting.num_silos, setting.link, task.seed)
@@ -197,17 +192,13 @@ def run(task: Task) -> dict[str, Any]:
         found = method(setting, one_silo, task.seed)
         error = float(np.mean((test_x @ found.coef > 0) != test_y))
     return {
-        **asdict(setting),
-        "method": task.method,
-        "seed": task.seed,
         "true_epsilon": found.epsilon,
         "delta": 0.0 if task.method.startswith("Knowledge") else setting.delta,
         "error": error,
-        "seconds": round(time.perf_counter() - started, 3),
     }
 
 
-sweep = Sweep(KEY, COLUMNS, run)
+sweep = sweep_of(Setting, ["true_epsilon", "delta", "error"], run)
 
 # ------------------------------------------------------------------------------- grids
 
@@ -272,11 +263,11 @@ GRIDS: dict[str, Grid] = {
 QUICK = ("i", "i-logistic")
 
 
-def tasks(names: list[str], seeds: int) -> list[Task]:
+def tasks(names: list[str], seeds: Iterable[int]) -> list[Task]:
     """Return all runs, seed by seed, so that what is done when interrupted covers all settings."""
     return [
         Task(setting, method, seed)
-        for seed in range(seeds)
+        for seed in seeds
         for name in names
         for setting, methods in GRIDS[name].points
         for method in methods

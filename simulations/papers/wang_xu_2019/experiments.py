@@ -1,8 +1,7 @@
 """Settings, methods and runs of both experiments."""
 
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,8 +12,8 @@ from ldp_flower import Users, simulate
 from ldp_flower.iht import iht, objective
 from ldp_flower.strategies import DpIht, LabelLdpIht
 from ldp_flower.strategies.result import LinearResult
-from ldp_flower.sweep import Sweep, Task, key_columns
 
+from ...harness.runs import Task, sweep_of
 from . import printed
 from .data import covertype, labelled
 
@@ -51,10 +50,6 @@ class Outcome:
     coef: Floats
     epsilon: float | None
     delta: float
-
-
-KEY = key_columns(Setting)
-COLUMNS = [*KEY, "data", "true_epsilon", "delta", "error", "seconds"]
 
 
 def _private(result: LinearResult) -> Outcome:
@@ -153,13 +148,12 @@ def _silo_data(setting: Setting, seed: int) -> tuple[Floats, Floats, float, str]
 
 
 def run(task: Task) -> dict[str, Any]:
-    """Return the row of a run.
+    """Return what is measured of a run.
 
     The error is that of the coefficients over their length (labels), or the loss above
     the smallest that was found without privacy (silos).
     """
     setting = task.setting
-    started = time.perf_counter()
     method = METHODS[setting.experiment][task.method]
     if setting.experiment == "labels":
         name = "synthetic"
@@ -171,14 +165,10 @@ def run(task: Task) -> dict[str, Any]:
         found = method(setting, x, y, task.seed)
         error = objective(found.coef, x, y, link="logistic", ridge=RIDGE) - best
     return {
-        **asdict(setting),
-        "method": task.method,
-        "seed": task.seed,
         "data": name,
         "true_epsilon": None if found.epsilon is None else round(found.epsilon, 3),
         "delta": found.delta,
         "error": error,
-        "seconds": round(time.perf_counter() - started, 3),
     }
 
 
@@ -203,10 +193,10 @@ CURVES = {
 }
 
 
-def tasks(seeds: int, quick: bool) -> list[Task]:
+def tasks(seeds: Iterable[int], quick: bool) -> list[Task]:
     """Return all runs, seed by seed, so that what is done when interrupted covers all settings."""
     found: dict[Task, None] = {}
-    for seed in range(seeds):
+    for seed in seeds:
         for experiment, base in BASES.items():
             if quick:
                 base = replace(base, rows=ROWS[experiment][0 if experiment == "silos" else 1])
@@ -221,4 +211,4 @@ def tasks(seeds: int, quick: bool) -> list[Task]:
     return list(found)
 
 
-sweep = Sweep(KEY, COLUMNS, run)
+sweep = sweep_of(Setting, ["data", "true_epsilon", "delta", "error"], run)

@@ -1,33 +1,24 @@
-"""Tables and the figure from the file of runs."""
+"""The table and the figure from the file of runs."""
 
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
-import matplotlib
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from ...harness.figures import BLUE, GREEN, GREY, PURPLE, RED, panels
+from ...harness.runs import select
+from ...harness.tables import Table
 from .experiments import BASES, CURVES, METHODS, ROWS, VARIED, Setting
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-_COLOURS = ("#0b7a75", "#b0532c", "#4c78a8", "#7b5ea7")
+_HEAD = ["setting", "method", "nominal eps", "true eps", "median error", "range [seeds]", "data"]
+_COLOURS = (GREEN, RED, BLUE, PURPLE)
 _MARKERS = ("o", "s", "^", "D")
 _NAMES = {"dim": "p", "sparsity": "s", "epsilon": "eps"}
 _TITLES = {
     "labels": "labels: relative error",
     "silos": "silos: loss above the optimum",
 }
-
-
-def select(runs: pd.DataFrame, setting: Setting, method: str) -> pd.DataFrame:
-    """Return the runs of a method at a setting."""
-    chosen = runs["method"] == method
-    for name, value in asdict(setting).items():
-        chosen &= runs[name] == value
-    return runs[chosen]
 
 
 def true_epsilon(found: pd.DataFrame) -> str:
@@ -38,8 +29,8 @@ def true_epsilon(found: pd.DataFrame) -> str:
     return f"{epsilon:.4g}" + (f", delta {delta:g}" if delta else "")
 
 
-def lines(runs: pd.DataFrame) -> list[list[str]]:
-    """Return the table's lines: every method at every base setting that has runs."""
+def table(runs: pd.DataFrame) -> Table:
+    """Return every method at every base setting that has runs."""
     found = []
     for experiment, base in BASES.items():
         for rows in sorted({*ROWS[experiment], base.rows}):
@@ -60,42 +51,23 @@ def lines(runs: pd.DataFrame) -> list[list[str]]:
                         some["data"].iloc[0],
                     ]
                 )
-    return found
+    title = "Error, and what each method's noise is truly worth"
+    return Table(title, _HEAD, found, names=_HEAD)
 
 
-HEAD = ["setting", "method", "nominal eps", "true eps", "median error", "range [seeds]", "data"]
-
-
-def show(runs: pd.DataFrame) -> None:
-    """Print the table."""
-    printed = Table(*HEAD, title="Error, and what each method's noise is truly worth")
-    for line in lines(runs):
-        printed.add_row(*(cell.replace("[", r"\[") for cell in line))
-    console = Console()
-    console.width = max(console.width, 150)  # wrapped cells cannot be read
-    console.print(printed)
-
-
-def write_markdown(runs: pd.DataFrame, path: Path) -> None:
-    """Write the table as Markdown."""
-    rows = [HEAD, ["---"] * len(HEAD), *lines(runs)]
-    path.write_text("\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n", "utf-8")
-
-
-def draw(runs: pd.DataFrame, path: Path) -> None:
+def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draw the two figures of the paper, one a row: honest noise, and beside it the printed."""
-    figure, panels = plt.subplots(2, 3, figsize=(14, 10.4), squeeze=False)
-    for row, (experiment, base) in zip(panels, BASES.items(), strict=True):
+    figure, every = panels(6, 3, (14 / 3, 5.2))
+    for row, (experiment, base) in zip((every[:3], every[3:]), BASES.items(), strict=True):
         for axes, (name, values) in zip(row, VARIED[experiment].items(), strict=True):
             _panel(axes, runs, base, name, values)
         row[0].set_ylabel(_TITLES[experiment])
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    return {"wang-xu.png": figure}
 
 
 def _panel(
-    axes: plt.Axes, runs: pd.DataFrame, base: Setting, name: str, values: tuple[float, ...]
+    axes: Axes, runs: pd.DataFrame, base: Setting, name: str, values: tuple[float, ...]
 ) -> None:
     honest, printed = CURVES[base.experiment]
     axes.set_xscale("log")
@@ -124,7 +96,7 @@ def _panel(
     axes.set_title(", ".join(f"{_NAMES[key]}={value:g}" for key, value in fixed.items()))
     axes.set_xlabel("records n" if base.experiment == "silos" else "users n")
     if base.experiment == "silos":
-        axes.axhline(0.005, color="#8a8f98", lw=0.8, ls="--")
+        axes.axhline(0.005, color=GREY, lw=0.8, ls="--")
     axes.grid(alpha=0.25)
     axes.legend(
         fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2

@@ -1,34 +1,29 @@
 """The table and the figure, from the file of runs."""
 
-from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from ...harness.figures import save_with_legend
+from ...harness.figures import BLUE, GREEN, GREY, INK, PURPLE, RED, finish, legend_below, panels
+from ...harness.tables import Table
 from .methods import METHODS
 from .runs import PROBLEMS
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-_INK = "#22313f"
 _STYLES = {  # colour, marker, line
-    "LdpFedAvg": ("#0b7a75", "o", "-"),
+    "LdpFedAvg": (GREEN, "o", "-"),
     "SparseRegression": ("#2f9e44", "P", "-"),
     "LDP-IHT": ("#86b817", "X", "-"),
-    "LocalDpMod, calibrated": ("#b0532c", "s", "-"),
+    "LocalDpMod, calibrated": (RED, "s", "-"),
     "LocalDpMod, nominal": ("#e08e5b", "s", ":"),
-    "DP-SGD in clients": ("#7b5ea7", "^", "--"),
-    "DP-FedAvg": ("#4c78a8", "D", "-"),
-    "DP-FedAvg, clients clip": ("#4c78a8", "d", ":"),
-    "DP-FedAvg, adaptive": ("#8a8f98", "v", "--"),
-    "FedAvg": (_INK, "", "--"),
-    "local model": ("#8a8f98", "", ":"),
+    "DP-SGD in clients": (PURPLE, "^", "--"),
+    "DP-FedAvg": (BLUE, "D", "-"),
+    "DP-FedAvg, clients clip": (BLUE, "d", ":"),
+    "DP-FedAvg, adaptive": (GREY, "v", "--"),
+    "FedAvg": (INK, "", "--"),
+    "local model": (GREY, "", ":"),
 }
 # What a score is, and what a panel shows of it; by the first word of a problem's name.
 _MEASURES = {
@@ -50,8 +45,8 @@ def _measure(problem: str) -> tuple[str, float, float]:
     return _MEASURES[problem.replace(",", " ").split()[0]]
 
 
-def table(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Return head and lines of the table, one for each method on each problem."""
+def table(runs: pd.DataFrame) -> Table:
+    """Return a line for each method on each problem."""
     epsilons = sorted(float(each) for each in runs["epsilon"].unique() if np.isfinite(each))
     head = ["problem", "method", "trusted", "protects", *(f"eps {each:g}" for each in epsilons)]
     head += ["without", "true epsilon", "rounds", "bytes", "seconds"]
@@ -83,7 +78,7 @@ def table(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
                     f"{found['seconds'].median():.0f}",
                 ]
             )
-    return head, lines
+    return Table("", head, lines, names=head[:4], explanation=_EXPLANATION, apart=True)
 
 
 def _protection(row: "pd.Series[Any]") -> str:
@@ -102,47 +97,16 @@ def _cell(found: pd.DataFrame | None) -> str:
     return f"{scores.mean():.3f}{spread} [{len(scores)}]"
 
 
-def show(runs: pd.DataFrame) -> None:
-    """Print the table."""
-    head, lines = table(runs)
-    console = Console()
-    console.width = max(console.width, 170)  # wrapped cells cannot be read
-    for problem in dict.fromkeys(line[0] for line in lines):
-        printed = Table(title=problem)
-        for name in head[1:]:
-            printed.add_column(name, justify="left" if name in head[:4] else "right")
-        for line in lines:
-            if line[0] == problem:
-                printed.add_row(*(cell.replace("[", r"\[") for cell in line[1:]))
-        console.print(printed)
-    console.print(_EXPLANATION, markup=False, highlight=False)
-
-
-def write_markdown(runs: pd.DataFrame, path: Path) -> None:
-    """Write the table as Markdown, and the same cells as CSV beside it."""
-    head, lines = table(runs)
-    rows = [head, ["---"] * 4 + ["--:"] * (len(head) - 4), *lines]
-    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    path.write_text(f"{text}\n\n{_EXPLANATION}\n", "utf-8")
-    pd.DataFrame(lines, columns=head).to_csv(path.with_suffix(".csv"), index=False)
-
-
-def draw(runs: pd.DataFrame, path: Path) -> Path:
-    """Draw the score against the true epsilon, a panel for each problem; return the path."""
-    plt.rcParams.update({"font.size": 10, "axes.edgecolor": _INK, "text.color": _INK})
+def draw(runs: pd.DataFrame) -> dict[str, Figure]:
+    """Draw the score against the true epsilon, a panel for each problem."""
     shown = [problem for problem in PROBLEMS if (runs["problem"] == problem).any()]
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
-    figure, panels = plt.subplots(rows, columns, figsize=(4.5 * columns, 3.6 * rows), squeeze=False)
-    for axes, problem in zip(panels.flat, shown, strict=False):
+    figure, every = panels(len(shown), 3, (4.5, 3.6))
+    for axes, problem in zip(every, shown, strict=True):
         _panel(axes, problem, runs[runs["problem"] == problem])
-    for axes in panels.flat[len(shown) :]:
-        axes.set_visible(False)
-    save_with_legend(figure, _STYLES, path)
-    return path
+    return {"compare.png": legend_below(figure, _STYLES)}
 
 
-def _panel(axes: plt.Axes, problem: str, runs: pd.DataFrame) -> None:
+def _panel(axes: Axes, problem: str, runs: pd.DataFrame) -> None:
     measure, lowest, highest = _measure(problem)
     for method, (colour, marker, line) in _STYLES.items():
         found = runs[runs["method"] == method].dropna(subset="score")
@@ -177,6 +141,4 @@ def _panel(axes: plt.Axes, problem: str, runs: pd.DataFrame) -> None:
     axes.set_xlabel("true epsilon")
     axes.set_ylabel(measure)
     axes.set_xlim(0.85, 21)
-    title = f"{problem}, {runs['users'].iloc[0]:,} users"
-    axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-    axes.spines[["top", "right"]].set_visible(False)
+    finish(axes, f"{problem}, {runs['users'].iloc[0]:,} users")

@@ -1,15 +1,15 @@
-"""One run of a method on a problem, and the row that is kept of it."""
+"""One run of a method on a problem, and what is kept of it."""
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from ldp_flower.sweep import Sweep
 
+from ...harness.runs import Task, sweep_of
 from . import problems
 from .methods import METHODS
 from .problems import Problem
@@ -27,25 +27,11 @@ PROBLEMS: dict[str, Make] = {
 
 
 @dataclass(frozen=True)
-class Task:
-    """A method on a problem at an epsilon; infinity if it has none."""
+class Setting:
+    """A problem, and the epsilon of the method; infinity if it has none."""
 
     problem: str
-    method: str
     epsilon: float
-    seed: int
-    folder: Path | None = None
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells a row of the file from others."""
-        return self.problem, self.method, str(self.epsilon), str(self.seed)
-
-    @property
-    def label(self) -> str:
-        """What to show while it runs."""
-        epsilon = "" if math.isinf(self.epsilon) else f", epsilon {self.epsilon:g}"
-        return f"{self.problem}: {self.method}{epsilon}, seed {self.seed}"
 
 
 @lru_cache(maxsize=1)
@@ -53,17 +39,13 @@ def _problem(name: str, seed: int, folder: Path | None) -> Problem:
     return PROBLEMS[name](seed, folder)
 
 
-def run(task: Task) -> dict[str, Any]:
-    """Return the row of a run."""
-    problem = _problem(task.problem, task.seed, task.folder)
+def run(folder: Path | None, task: Task) -> dict[str, Any]:
+    """Return what is measured of a run."""
+    problem = _problem(task.setting.problem, task.seed, folder)
     started = time.perf_counter()
-    outcome = METHODS[task.method].run(problem, task.epsilon, task.seed)
+    outcome = METHODS[task.method].run(problem, task.setting.epsilon, task.seed)
     guarantee = asdict(outcome.guarantee)
     return {
-        "problem": task.problem,
-        "method": task.method,
-        "epsilon": task.epsilon,
-        "seed": task.seed,
         "score": outcome.score,
         "unit": guarantee["unit"],
         "trusted": guarantee["trusted"],
@@ -76,9 +58,7 @@ def run(task: Task) -> dict[str, Any]:
     }
 
 
-KEY = ["problem", "method", "epsilon", "seed"]
-COLUMNS = [
-    *KEY,
+_MEASURED = [
     "score",
     "unit",
     "trusted",
@@ -87,6 +67,9 @@ COLUMNS = [
     "users",
     "rounds",
     "bytes_per_user",
-    "seconds",
 ]
-sweep = Sweep(KEY, COLUMNS, run)
+
+
+def sweep_in(folder: Path | None) -> Sweep[Task]:
+    """Return the sweep over problems whose data lie in a folder."""
+    return sweep_of(Setting, _MEASURED, partial(run, folder))

@@ -1,29 +1,36 @@
 """The table, in the form of Table 2 of Ma, Jia & Yang (ICML 2024), and the figure."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from scipy.stats import wilcoxon
 
-from ...harness.figures import save_with_legend
+from ...harness.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    PINK,
+    PURPLE,
+    RED,
+    YELLOW,
+    finish,
+    legend_below,
+    panels,
+)
+from ...harness.tables import Table
 from .methods import GATED, METHODS, PRIVATE, REFUSED, WARNED
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-_INK, _PLAIN = "#22313f", "#8a8f98"
 _STYLES = {  # colour, marker
-    "SparseRegression": ("#0b7a75", "o"),
-    "LdpIht": ("#b0532c", "s"),
-    "two-round": ("#4c78a8", "P"),
-    "multi-round": ("#d1779b", "X"),
-    "LDPPROX": ("#c9a227", "D"),
-    "local Lasso": ("#7b5ea7", "^"),
+    "SparseRegression": (GREEN, "o"),
+    "LdpIht": (RED, "s"),
+    "two-round": (BLUE, "P"),
+    "multi-round": (PINK, "X"),
+    "LDPPROX": (YELLOW, "D"),
+    "local Lasso": (PURPLE, "^"),
 }
 _MEAN, _REFUSED = "predict the mean", "refused or gated in most runs: the mean predictor"
 _MOST = 10.0  # ratio, from which on marks are cut off
@@ -63,7 +70,7 @@ class Cell:
 
 def cells(runs: pd.DataFrame) -> dict[tuple[str, float], dict[str, Cell]]:
     """Return the cells of every data set and epsilon, by method."""
-    runs = runs.assign(ratio=runs["mse"] / runs["lasso_mse"])
+    runs = runs.assign(ratio=runs["mse"] / runs["lasso_mse"], outcome=runs["outcome"].fillna(""))
     found = {}
     for (data, epsilon), some in runs.groupby(["data", "epsilon"], sort=False):
         ratios = some.pivot(index="seed", columns="method", values="ratio")
@@ -98,8 +105,8 @@ def _p_value(ratios: pd.Series, others: pd.Series) -> float:
     return float(wilcoxon(differences, alternative="less").pvalue)
 
 
-def lines(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Return head and lines of the table."""
+def table(runs: pd.DataFrame) -> Table:
+    """Return the ratios of all methods, a line for each data set and epsilon."""
     methods = [name for name in METHODS if (runs["method"] == name).any()]
     found = []
     for (data, epsilon), by_method in sorted(cells(runs).items(), key=lambda item: item[0][1]):
@@ -107,7 +114,13 @@ def lines(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         shown = [str(by_method[name]) if name in by_method else "" for name in methods]
         users = f"{some['users'].iloc[0]:,}"
         found.append([f"{epsilon:g}", data, users, f"{_mean_ratio(some):.2f}", *shown])
-    return ["epsilon", "data", "users", "mean", *methods], found
+    return Table(
+        "Test error over that of a Lasso on all rows",
+        ["epsilon", "data", "users", "mean", *methods],
+        found,
+        names=["data"],
+        explanation=explanation(runs),
+    )
 
 
 def _mean_ratio(some: pd.DataFrame) -> float:
@@ -134,67 +147,42 @@ def _range(counts: list[int]) -> str:
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def show(runs: pd.DataFrame) -> None:
-    """Print the table."""
-    head, rows = lines(runs)
-    printed = Table(title="Test error over that of a Lasso on all rows")
-    for column in head:
-        printed.add_column(column, justify="left" if column == "data" else "right")
-    for row in rows:
-        printed.add_row(*(cell.replace("[", r"\[") for cell in row))
-    console = Console()
-    console.width = max(console.width, 150)  # wrapped cells cannot be read
-    console.print(printed)
-    console.print(explanation(runs), markup=False, highlight=False)
-
-
-def write_markdown(runs: pd.DataFrame, path: Path) -> None:
-    """Write the table as Markdown."""
-    head, rows = lines(runs)
-    ruled = [head, ["--:", "---"] + ["--:"] * (len(head) - 2), *rows]
-    text = "\n".join(f"| {' | '.join(row)} |" for row in ruled)
-    path.write_text(f"{text}\n\n{explanation(runs)}\n", "utf-8")
-
-
-def draw(runs: pd.DataFrame, path: Path) -> None:
+def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draw a panel for each epsilon: every method's ratio on every data set."""
-    plt.rcParams.update({"font.size": 10, "axes.edgecolor": _INK, "text.color": _INK})
     found = cells(runs)
     epsilons = sorted({epsilon for _, epsilon in found})
     names = list(dict.fromkeys(runs["data"]))
-    figure, panels = plt.subplots(
-        1, len(epsilons), figsize=(max(4.4 * len(epsilons), 8), 3.75), squeeze=False, sharey=True
-    )
-    for axes, epsilon in zip(panels[0], epsilons, strict=True):
+    width = max(4.4, 8 / len(epsilons))
+    figure, every = panels(len(epsilons), len(epsilons), (width, 3.75), sharey=True)
+    for axes, epsilon in zip(every, epsilons, strict=True):
         _panel(axes, epsilon, {name: found.get((name, epsilon), {}) for name in names}, runs)
-    panels[0][0].set_ylabel("test error / that of a Lasso on all rows")
-    save_with_legend(figure, [*_STYLES, _MEAN, _REFUSED], path)
+    every[0].set_ylabel("test error / that of a Lasso on all rows")
+    return {"grouped-data.png": legend_below(figure, [*_STYLES, _MEAN, _REFUSED])}
 
 
 def _panel(
-    axes: plt.Axes, epsilon: float, by_data: dict[str, dict[str, Cell]], runs: pd.DataFrame
+    axes: Axes, epsilon: float, by_data: dict[str, dict[str, Cell]], runs: pd.DataFrame
 ) -> None:
     for place, (data, by_method) in enumerate(by_data.items()):
         some = runs[(runs["data"] == data) & (runs["epsilon"] == epsilon)]
         if some.empty:
             continue
         mean = _mean_ratio(some)
-        axes.plot([place - 0.42, place + 0.42], [mean, mean], color=_INK, lw=1, ls=":", label=_MEAN)
+        axes.plot([place - 0.42, place + 0.42], [mean, mean], color=INK, lw=1, ls=":", label=_MEAN)
         for shift, name in zip(np.linspace(-0.35, 0.35, len(_STYLES)), _STYLES, strict=True):
             if name in by_method:
                 _mark(axes, place + shift, name, by_method[name])
-    axes.axhline(1, color=_PLAIN, lw=1)
+    axes.axhline(1, color=GREY, lw=1)
     axes.set_yscale("log")
     axes.set_ylim(0.8, _MOST * 1.15)
     ticks = [1, 1.5, 2, 3, 5, _MOST]
     axes.set_yticks(ticks, [*(f"{tick:g}" for tick in ticks[:-1]), f"≥ {_MOST:g}"])
     axes.minorticks_off()
     axes.set_xticks(range(len(by_data)), list(by_data), rotation=30, ha="right")
-    axes.set_title(f"epsilon = {epsilon:g}", loc="left", fontsize=10, fontweight="bold")
-    axes.spines[["top", "right"]].set_visible(False)
+    finish(axes, f"epsilon = {epsilon:g}")
 
 
-def _mark(axes: plt.Axes, x: float, name: str, cell: Cell) -> None:
+def _mark(axes: Axes, x: float, name: str, cell: Cell) -> None:
     colour, marker = _STYLES[name]
     y = min(cell.ratio, _MOST)
     axes.plot([x], [y], marker, color=colour, ms=6, ls="", label=name)

@@ -1,15 +1,16 @@
-"""One run of one method on one split, and the row that is kept of it."""
+"""One run of one method on one split, and what is kept of it."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ldp_flower.sweep import Sweep, Task, key_columns
+from ldp_flower.sweep import Sweep
 
+from ...harness.runs import Task, sweep_of
 from .data import split
 from .methods import METHODS, lasso
 
@@ -22,21 +23,14 @@ class Setting:
     epsilon: float
 
 
-KEY = key_columns(Setting)
-COLUMNS = [*KEY, "users", "mse", "lasso_mse", "r2", "outcome", "seconds"]
-
-
 def run(folder: Path | None, task: Task) -> dict[str, Any]:
-    """Return the row of a run."""
+    """Return what is measured of a run."""
     setting: Setting = task.setting
     divided = split(setting.data, folder, task.seed)
     started = time.perf_counter()
     error, outcome = METHODS[task.method](divided, setting.epsilon, task.seed)
     seconds = time.perf_counter() - started
     return {
-        **asdict(setting),
-        "method": task.method,
-        "seed": task.seed,
         "users": len(divided.users),
         "mse": error,
         "lasso_mse": lasso(setting.data, folder, task.seed),
@@ -46,6 +40,6 @@ def run(folder: Path | None, task: Task) -> dict[str, Any]:
     }
 
 
-def sweep_of(folder: Path | None) -> Sweep[Task]:
+def sweep_in(folder: Path | None) -> Sweep[Task]:
     """Return the sweep over data sets in a folder."""
-    return Sweep(KEY, COLUMNS, partial(run, folder))
+    return sweep_of(Setting, ["users", "mse", "lasso_mse", "r2", "outcome"], partial(run, folder))

@@ -4,21 +4,15 @@ import json
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
-def test_the_quick_run_measures_stores_and_draws(tmp_path):
-    import typer
-
+def test_the_quick_run_measures_stores_and_draws(tmp_path, capsys):
     from simulations.benchmarks import __main__ as benchmarks
 
-    app = typer.Typer()
-    app.command()(benchmarks.main)
-    arguments = ["protocols", "scaling", "--quick", "--output", str(tmp_path)]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
+    benchmarks.main(["protocols", "scaling", "--quick", "--output", str(tmp_path)])
+    shown = capsys.readouterr().out
     stored = json.loads((tmp_path / "benchmarks.json").read_text())
     quick = benchmarks.protocols(quick=True) + benchmarks.scaling(quick=True)
     measured = [(row["place"], row["name"], row["users"]) for row in stored["runs"]]
@@ -27,7 +21,7 @@ def test_the_quick_run_measures_stores_and_draws(tmp_path):
         assert 50 < row["peak_mb"] < 2000
         assert row["times_reference"] == row["cpu_seconds"] / row["reference_cpu_seconds"]
     assert (tmp_path / "benchmarks.png").stat().st_size > 10_000
-    assert "HeavyHitters" in result.output and "SparseRegression" in result.output
+    assert "HeavyHitters" in shown and "SparseRegression" in shown
 
 
 def test_a_slope_is_fitted_where_one_size_alone_changes():
@@ -52,6 +46,7 @@ def test_without_a_run_there_are_still_the_other_libraries_to_show(tmp_path, cap
     from simulations.benchmarks.cells import COLUMNS
     from simulations.benchmarks.figure import draw
     from simulations.benchmarks.report import show, slopes
+    from simulations.harness.figures import save
 
     runs = pd.DataFrame(columns=COLUMNS)
     known = {"oracle": "k-RR", "users": 9, "microseconds": 2.0, "empirical": 1.0, "exact": 1.0}
@@ -59,7 +54,7 @@ def test_without_a_run_there_are_still_the_other_libraries_to_show(tmp_path, cap
     rows = [{"library": "ldp-flower", **known}, theirs]
     oracles = {"users": 9, "domain": 4, "epsilon": 2.0, "rows": rows}
     show(runs, slopes(runs), oracles)
-    draw(runs, slopes(runs), oracles, tmp_path / "figure.png")
+    save(draw(runs, slopes(runs), oracles), tmp_path / "figure.png")
     assert "33.0" in capsys.readouterr().out
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 

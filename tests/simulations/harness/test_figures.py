@@ -7,19 +7,15 @@ pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 @pytest.mark.parametrize("columns", [1, 3])
 def test_the_picture_is_as_large_as_its_legend_and_panels(columns, tmp_path):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from simulations.harness.figures import save_with_legend
+    from simulations.harness.figures import legend_below, plt, save
 
     labels = [f"a method with a long name, number {i}" for i in range(9)]
     figure, panels = plt.subplots(1, columns, figsize=(4 * columns, 3), squeeze=False)
     for axes in panels.flat:
         for label in labels:
             axes.plot([0, 1], [0, 1], label=label)
-    save_with_legend(figure, [*labels, "without a curve"], tmp_path / "figure.png")
+    legend_below(figure, [*labels, "without a curve"])
+    save(figure, tmp_path / "figure.png")
     height, width, _ = plt.imread(tmp_path / "figure.png").shape
     legend = figure.legends[0].get_window_extent()
     inches = width / 110, height / 110

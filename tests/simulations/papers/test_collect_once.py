@@ -36,15 +36,15 @@ def test_excess_ratios_are_zero_at_the_best_and_one_at_zero():
 
 
 def test_the_sweep_goes_on_where_it_was_interrupted(tmp_path, capsys, monkeypatch):
-    from simulations.papers.collect_once import sweep
+    from simulations.papers.collect_once import __main__ as command
 
     common = ["--max-users", "3000", "--output", str(tmp_path), "--epsilons", "2"]
     common += ["--processes", "1"]
-    sweep.main(["--problems", "kernel", "--seeds", "1", *common])
+    command.main(["--problems", "kernel", "--seeds", "1", *common])
     first = (tmp_path / "runs.csv").read_text()
     ran = []
-    monkeypatch.setattr(sweep, "sweep", replace(sweep.sweep, run=ran.append))
-    sweep.main(["--problems", "kernel", "--seeds", "1", *common])
+    monkeypatch.setattr(command, "sweep", replace(command.sweep, run=ran.append))
+    command.main(["--problems", "kernel", "--seeds", "1", *common])
     assert not ran and (tmp_path / "runs.csv").read_text() == first
     runs = pd.read_csv(tmp_path / "runs.csv")
     assert list(runs["method"]) == ["auto", "paper"] and runs["error"].iloc[0] < 0.3
@@ -56,14 +56,14 @@ def test_the_sweep_goes_on_where_it_was_interrupted(tmp_path, capsys, monkeypatc
 
 
 def test_the_studies_say_what_a_constant_and_a_fit_without_privacy_give():
-    from simulations.papers.collect_once import real_data
+    from simulations.papers.collect_once import questions
 
-    flights = real_data.regression(aircraft=True)
+    flights = questions.regression(aircraft=True)
     assert flights.users == "3,230 aircraft" and 0.75 < flights.best < 0.85
     assert 0.3 < flights.run(8.0, 0, "auto") < flights.best
-    hours = real_data.kernel(aircraft=True)
+    hours = questions.kernel(aircraft=True)
     assert hours.run(16.0, 0, "auto") > 0.5
-    cancer = real_data.logistic(None)
+    cancer = questions.logistic(None)
     assert cancer.baseline < 0.8 < cancer.best
     assert cancer.run(16.0, 0, "auto") > cancer.baseline
 
@@ -71,15 +71,39 @@ def test_the_studies_say_what_a_constant_and_a_fit_without_privacy_give():
 def test_the_census_is_coded_from_its_indicators(tmp_path):
     from sklearn.datasets import dump_svmlight_file
 
-    from simulations.papers.collect_once import real_data
+    from simulations.papers.collect_once import questions
 
     rows = np.zeros((2, 123))
     rows[0, [0, 38, 79, 39, 72, 73, 76]] = 1  # youngest, most educated, hours in the 3rd fifth
     rows[1, [4, 34, 77, 45, 71, 74, 75]] = 1
     path = tmp_path / "a9a"
     dump_svmlight_file(rows, [1, -1], str(path), zero_based=False)
-    x, y = real_data.census(path)
+    x, y = questions.census(path)
     np.testing.assert_array_equal(y, [1, -1])
     root = np.sqrt(2)
     np.testing.assert_allclose(x[0], [1, -root, root, 0, 1, 1, -1, 1])
     np.testing.assert_allclose(x[1], [1, root, -root, -root, -1, -1, 1, -1])
+
+
+def test_real_data_are_kept_in_a_file_from_which_table_and_figure_come(
+    tmp_path, capsys, monkeypatch
+):
+    from simulations.papers.collect_once import questions, real_data
+
+    asked = questions.Question("R2", "9 people", 0.0, 0.9, lambda *known: sum(known[:2]) / 8)
+    monkeypatch.setattr(real_data, "question", lambda title, adult: asked)
+    arguments = ["--seeds", "3", "--output", str(tmp_path)]
+    real_data.main(arguments)
+    runs = (tmp_path / "runs.csv").read_text()
+    assert len(runs.splitlines()) == 1 + 5 * 2 * 4 * 3
+    line = (
+        "| Breast cancer | 9 people | R2 | 0.000 | auto | 0.250 | 0.375 | 0.625 | 1.125 | 0.900 |"
+    )
+    assert line in (tmp_path / "table.md").read_text()
+    assert (tmp_path / "collect-once-real.png").stat().st_size > 10_000
+    monkeypatch.setattr(real_data, "question", None)
+    real_data.main([*arguments, "--only-report"])
+    assert (tmp_path / "runs.csv").read_text() == runs
+    assert "a user an aircraft" in capsys.readouterr().out
+    assert questions.titles(None)[-1:] == ["Breast cancer"]
+    assert questions.titles(tmp_path)[-1:] == ["High income (Adult)"]

@@ -79,7 +79,9 @@ def test_every_method_runs_and_a_sweep_does_not_repeat_itself(tmp_path, monkeypa
     command.main([*arguments, "--grids", "i", "silos"])
     assert (tmp_path / "runs.csv").read_text().startswith(first)
     rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
-    assert len(rows) == len({tuple(row[name] for name in experiments.KEY) for row in rows}) == 9
+    assert (
+        len(rows) == len({tuple(row[name] for name in experiments.sweep.key) for row in rows}) == 9
+    )
     epsilons = {row["method"]: row["true_epsilon"] for row in rows}
     assert epsilons["no privacy"] == epsilons["printed (no guarantee)"] == ""
     assert epsilons["KnowledgeTransfer"] == epsilons["PeelingTransfer"] == "5.0"

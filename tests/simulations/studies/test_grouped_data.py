@@ -78,7 +78,8 @@ def test_the_quick_sweep_goes_on_where_it_was_and_writes_table_and_figure(tmp_pa
     from simulations.studies.grouped_data.__main__ import main
 
     for methods in (["two-round"], ["two-round", "LdpIht", "local Lasso"]):
-        main(quick=True, epsilon=[1.0, 4.0], method=methods, processes=1, output=tmp_path)
+        arguments = ["--quick", "--processes", "1", "--output", str(tmp_path)]
+        main([*arguments, "--epsilons", "1", "4", "--methods", *methods])
     rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
     assert len(rows) == 3 * 2 * 2
     assert {row["outcome"] for row in rows if row["method"] == "two-round"} >= {"refused"}

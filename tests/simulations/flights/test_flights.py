@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict
 
 from ldp_flower import InProcessGrid
 
-APP = Path(__file__).parents[2] / "simulations" / "flights"
+APP = Path(__file__).parents[3] / "simulations" / "flights"
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict
 
 from ldp_flower import InProcessGrid
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 APP = ROOT / "simulations" / "user_level"
 
 
@@ -164,6 +164,7 @@ def test_ldpprox_finds_the_coefficients_when_noise_is_small():
 
 
 def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
+    from simulations.harness.runs import Task
     from simulations.user_level import runs
     from simulations.user_level.user_level.population import Setting
 
@@ -177,7 +178,7 @@ def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
 
     monkeypatch.setitem(runs.methods.METHODS, "zero", runs.methods.Method("asks nothing", method))
     tasks = [
-        runs.Task(Setting(epsilon=epsilon), "zero", seed) for seed in (0, 1) for epsilon in (0.5, 2)
+        Task(Setting(epsilon=epsilon), "zero", seed) for seed in (0, 1) for epsilon in (0.5, 2)
     ]
     path = tmp_path / "runs.csv"
     with pytest.raises(KeyboardInterrupt):
@@ -187,15 +188,16 @@ def test_a_sweep_does_not_repeat_what_its_file_holds(tmp_path, monkeypatch):
     runs.sweep(tasks, path, processes=1)
     assert calls[4:] == [(2, 1)]
     rows = list(csv.DictReader(path.open()))
-    assert len(rows) == 4 and list(rows[0]) == runs.COLUMNS
+    assert len(rows) == 4 and list(rows[0]) == runs.sweep.columns
     assert {float(row["error"]) for row in rows} == {float(np.sqrt(0.32))}
 
 
 def test_several_processes_write_the_same_rows(tmp_path):
+    from simulations.harness.runs import Task
     from simulations.user_level import runs
     from simulations.user_level.user_level.population import Setting
 
-    tasks = [runs.Task(Setting(num_users=20, dim=16), "oracle", seed) for seed in range(3)]
+    tasks = [Task(Setting(num_users=20, dim=16), "oracle", seed) for seed in range(3)]
     for processes in (1, 2):
         list(runs.sweep.run_all(tasks, tmp_path / f"{processes}.csv", processes))
     rows = [
