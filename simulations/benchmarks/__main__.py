@@ -15,8 +15,9 @@ import pandas as pd
 from ..harness.command import Command, one_thread_each
 from ..harness.figures import save
 from . import frequency
-from .cells import COLUMNS, Cell, sweep
+from .cells import Cell
 from .figure import draw
+from .measure import COLUMNS, sweep
 from .report import show, slopes
 from .workloads import WORKLOADS, Training
 

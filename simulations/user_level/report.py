@@ -5,32 +5,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..harness.figures import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    PINK,
-    PURPLE,
-    RED,
-    YELLOW,
-    finish,
-    legend_below,
-    panels,
-)
+from ..harness import figures
 from ..harness.runs import select
 from ..harness.tables import Table
 from .grids import GRIDS, TABLE, Grid
 from .user_level.population import NORM, Setting
 
 _STYLES = {  # colour, marker
-    "SparseRegression": (GREEN, "o"),
-    "two-round": (BLUE, "P"),
-    "multi-round": (PINK, "X"),
-    "LDP-IHT, per record": (RED, "s"),
-    "local Lasso": (PURPLE, "^"),
-    "LDPPROX": (YELLOW, "D"),
-    "oracle": (INK, "v"),
+    "SparseRegression": (figures.GREEN, "o"),
+    "two-round": (figures.BLUE, "P"),
+    "multi-round": (figures.PINK, "X"),
+    "LDP-IHT, per record": (figures.RED, "s"),
+    "local Lasso": (figures.PURPLE, "^"),
+    "LDPPROX": (figures.YELLOW, "D"),
+    "oracle": (figures.INK, "v"),
 }
 _RINGS = {"SparseRegression": 8, "two-round": 11, "multi-round": 14}  # where a scale is declared
 _FIGURES = {
@@ -97,10 +85,10 @@ def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     for name, grids in _FIGURES.items():
         shown = [GRIDS[grid] for grid in grids if _covered(runs, GRIDS[grid])]
         if shown:
-            figure, every = panels(len(shown), 3, (4.3, 3.5))
+            figure, every = figures.panels(len(shown), 3, (4.3, 3.5))
             for axes, grid in zip(every, shown, strict=True):
                 _panel(axes, grid, runs)
-            pictures[name] = legend_below(figure, _LEGEND)
+            pictures[name] = figures.legend_below(figure, _LEGEND)
     return pictures
 
 
@@ -143,12 +131,12 @@ def _panel(axes: Axes, grid: Grid, runs: pd.DataFrame) -> None:
             at = np.array(x)[declared], mean[declared]
             # Hollow, and of another size for each method: nobody's point is covered.
             axes.plot(*at, "o", ms=_RINGS[method], mfc="none", mec=colour, zorder=5)
-            axes.plot([], [], "o", ms=8, mfc="none", mec=INK, label=_DECLARED)
+            axes.plot([], [], "o", ms=8, mfc="none", mec=figures.INK, label=_DECLARED)
     if grid.published:
         x, y = list(grid.published), list(grid.published.values())
-        axes.plot(x, y, color=GREY, ls="--", marker="x", label=_PUBLISHED)
+        axes.plot(x, y, color=figures.GREY, ls="--", marker="x", label=_PUBLISHED)
     if is_error:
-        axes.axhline(NORM, color=INK, lw=1, ls=":", label=_ZERO)
+        axes.axhline(NORM, color=figures.INK, lw=1, ls=":", label=_ZERO)
         axes.set_yscale("log")
         axes.set_ylim(*_LIMITS)
         ticks = [0.01, 0.03, 0.1, 0.3, 1]
@@ -161,4 +149,4 @@ def _panel(axes: Axes, grid: Grid, runs: pd.DataFrame) -> None:
     axes.minorticks_off()
     axes.set_xlabel(grid.label)
     axes.set_ylabel("error" if is_error else "F1 of the support")
-    finish(axes, grid.title)
+    figures.finish(axes, grid.title)

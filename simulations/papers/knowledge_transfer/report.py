@@ -4,34 +4,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...harness.figures import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    PINK,
-    PURPLE,
-    RED,
-    YELLOW,
-    finish,
-    legend_below,
-    panels,
-)
+from ...harness import figures
 from ...harness.runs import select
 from ...harness.tables import Table
 from .experiments import GRIDS, METHODS, Grid
 
 _STYLES = {  # colour, marker, line
-    "PeelingDpIht": (GREEN, "o", "-"),
-    "PeelingTransfer": (BLUE, "^", "-"),
-    "TwoStageRegression": (RED, "s", "-"),
-    "PrivateFrankWolfe": (PURPLE, "D", "-"),
-    "DpIht (DP-IGHT)": (YELLOW, "P", "-"),
-    "KnowledgeTransfer": (INK, "v", "-"),
-    "KnowledgeTransfer, one wave": (INK, "v", ":"),
-    "KnowledgeTransfer, answers": (PINK, "X", "-"),
-    "printed (no guarantee)": (GREY, "x", "--"),
-    "no privacy": (GREY, None, ":"),
+    "PeelingDpIht": (figures.GREEN, "o", "-"),
+    "PeelingTransfer": (figures.BLUE, "^", "-"),
+    "TwoStageRegression": (figures.RED, "s", "-"),
+    "PrivateFrankWolfe": (figures.PURPLE, "D", "-"),
+    "DpIht (DP-IGHT)": (figures.YELLOW, "P", "-"),
+    "KnowledgeTransfer": (figures.INK, "v", "-"),
+    "KnowledgeTransfer, one wave": (figures.INK, "v", ":"),
+    "KnowledgeTransfer, answers": (figures.PINK, "X", "-"),
+    "printed (no guarantee)": (figures.GREY, "x", "--"),
+    "no privacy": (figures.GREY, None, ":"),
 }
 _MOST_ERROR = 2.0  # of the figure; what is beyond is no estimate
 
@@ -64,10 +52,10 @@ def draw(runs: pd.DataFrame) -> dict[str, Figure]:
         for grid in GRIDS.values()
         if any(not select(runs, s, m).empty for s, methods in grid.points for m in methods)
     ]
-    figure, every = panels(len(grids), 2, (5, 3.3))
+    figure, every = figures.panels(len(grids), 2, (5, 3.3))
     for axes, grid in zip(every, grids, strict=True):
         _panel(axes, grid, runs)
-    return {"knowledge-transfer.png": legend_below(figure, _STYLES)}
+    return {"knowledge-transfer.png": figures.legend_below(figure, _STYLES)}
 
 
 def _panel(axes: Axes, grid: Grid, runs: pd.DataFrame) -> None:
@@ -80,7 +68,7 @@ def _panel(axes: Axes, grid: Grid, runs: pd.DataFrame) -> None:
             clipped = [min(value, _MOST_ERROR) for value in y]
             axes.plot(x, clipped, line, color=colour, marker=marker, ms=5, label=method)
     real = grid.points[0][0].design != "uniform"
-    finish(axes, grid.title)
+    figures.finish(axes, grid.title)
     axes.set_xlabel("silos" if grid.varied == "num_silos" else "epsilon")
     axes.set_ylabel("wrong classes" if real else "relative error")
     axes.set_ylim(0, 0.55 if real else None)

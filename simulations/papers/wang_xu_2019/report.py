@@ -6,13 +6,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...harness.figures import BLUE, GREEN, GREY, PURPLE, RED, panels
+from ...harness import figures
 from ...harness.runs import select
 from ...harness.tables import Table
 from .experiments import BASES, CURVES, METHODS, ROWS, VARIED, Setting
 
 _HEAD = ["setting", "method", "nominal eps", "true eps", "median error", "range [seeds]", "data"]
-_COLOURS = (GREEN, RED, BLUE, PURPLE)
+_COLOURS = (figures.GREEN, figures.RED, figures.BLUE, figures.PURPLE)
 _MARKERS = ("o", "s", "^", "D")
 _NAMES = {"dim": "p", "sparsity": "s", "epsilon": "eps"}
 _TITLES = {
@@ -57,7 +57,7 @@ def table(runs: pd.DataFrame) -> Table:
 
 def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draw the two figures of the paper, one a row: honest noise, and beside it the printed."""
-    figure, every = panels(6, 3, (14 / 3, 5.2))
+    figure, every = figures.panels(6, 3, (14 / 3, 5.2))
     for row, (experiment, base) in zip((every[:3], every[3:]), BASES.items(), strict=True):
         for axes, (name, values) in zip(row, VARIED[experiment].items(), strict=True):
             _panel(axes, runs, base, name, values)
@@ -96,7 +96,7 @@ def _panel(
     axes.set_title(", ".join(f"{_NAMES[key]}={value:g}" for key, value in fixed.items()))
     axes.set_xlabel("records n" if base.experiment == "silos" else "users n")
     if base.experiment == "silos":
-        axes.axhline(0.005, color=GREY, lw=0.8, ls="--")
+        axes.axhline(0.005, color=figures.GREY, lw=0.8, ls="--")
     axes.grid(alpha=0.25)
     axes.legend(
         fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2

@@ -7,23 +7,23 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...harness.figures import BLUE, GREEN, GREY, INK, PURPLE, RED, finish, legend_below, panels
+from ...harness import figures
 from ...harness.tables import Table
 from .methods import METHODS
 from .runs import PROBLEMS
 
 _STYLES = {  # colour, marker, line
-    "LdpFedAvg": (GREEN, "o", "-"),
+    "LdpFedAvg": (figures.GREEN, "o", "-"),
     "SparseRegression": ("#2f9e44", "P", "-"),
     "LDP-IHT": ("#86b817", "X", "-"),
-    "LocalDpMod, calibrated": (RED, "s", "-"),
+    "LocalDpMod, calibrated": (figures.RED, "s", "-"),
     "LocalDpMod, nominal": ("#e08e5b", "s", ":"),
-    "DP-SGD in clients": (PURPLE, "^", "--"),
-    "DP-FedAvg": (BLUE, "D", "-"),
-    "DP-FedAvg, clients clip": (BLUE, "d", ":"),
-    "DP-FedAvg, adaptive": (GREY, "v", "--"),
-    "FedAvg": (INK, "", "--"),
-    "local model": (GREY, "", ":"),
+    "DP-SGD in clients": (figures.PURPLE, "^", "--"),
+    "DP-FedAvg": (figures.BLUE, "D", "-"),
+    "DP-FedAvg, clients clip": (figures.BLUE, "d", ":"),
+    "DP-FedAvg, adaptive": (figures.GREY, "v", "--"),
+    "FedAvg": (figures.INK, "", "--"),
+    "local model": (figures.GREY, "", ":"),
 }
 # What a score is, and what a panel shows of it; by the first word of a problem's name.
 _MEASURES = {
@@ -100,10 +100,10 @@ def _cell(found: pd.DataFrame | None) -> str:
 def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draw the score against the true epsilon, a panel for each problem."""
     shown = [problem for problem in PROBLEMS if (runs["problem"] == problem).any()]
-    figure, every = panels(len(shown), 3, (4.5, 3.6))
+    figure, every = figures.panels(len(shown), 3, (4.5, 3.6))
     for axes, problem in zip(every, shown, strict=True):
         _panel(axes, problem, runs[runs["problem"] == problem])
-    return {"compare.png": legend_below(figure, _STYLES)}
+    return {"compare.png": figures.legend_below(figure, _STYLES)}
 
 
 def _panel(axes: Axes, problem: str, runs: pd.DataFrame) -> None:
@@ -141,4 +141,4 @@ def _panel(axes: Axes, problem: str, runs: pd.DataFrame) -> None:
     axes.set_xlabel("true epsilon")
     axes.set_ylabel(measure)
     axes.set_xlim(0.85, 21)
-    finish(axes, f"{problem}, {runs['users'].iloc[0]:,} users")
+    figures.finish(axes, f"{problem}, {runs['users'].iloc[0]:,} users")

@@ -8,29 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import wilcoxon
 
-from ...harness.figures import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    PINK,
-    PURPLE,
-    RED,
-    YELLOW,
-    finish,
-    legend_below,
-    panels,
-)
+from ...harness import figures
 from ...harness.tables import Table
 from .methods import GATED, METHODS, PRIVATE, REFUSED, WARNED
 
 _STYLES = {  # colour, marker
-    "SparseRegression": (GREEN, "o"),
-    "LdpIht": (RED, "s"),
-    "two-round": (BLUE, "P"),
-    "multi-round": (PINK, "X"),
-    "LDPPROX": (YELLOW, "D"),
-    "local Lasso": (PURPLE, "^"),
+    "SparseRegression": (figures.GREEN, "o"),
+    "LdpIht": (figures.RED, "s"),
+    "two-round": (figures.BLUE, "P"),
+    "multi-round": (figures.PINK, "X"),
+    "LDPPROX": (figures.YELLOW, "D"),
+    "local Lasso": (figures.PURPLE, "^"),
 }
 _MEAN, _REFUSED = "predict the mean", "refused or gated in most runs: the mean predictor"
 _MOST = 10.0  # ratio, from which on marks are cut off
@@ -153,11 +141,11 @@ def draw(runs: pd.DataFrame) -> dict[str, Figure]:
     epsilons = sorted({epsilon for _, epsilon in found})
     names = list(dict.fromkeys(runs["data"]))
     width = max(4.4, 8 / len(epsilons))
-    figure, every = panels(len(epsilons), len(epsilons), (width, 3.75), sharey=True)
+    figure, every = figures.panels(len(epsilons), len(epsilons), (width, 3.75), sharey=True)
     for axes, epsilon in zip(every, epsilons, strict=True):
         _panel(axes, epsilon, {name: found.get((name, epsilon), {}) for name in names}, runs)
     every[0].set_ylabel("test error / that of a Lasso on all rows")
-    return {"grouped-data.png": legend_below(figure, [*_STYLES, _MEAN, _REFUSED])}
+    return {"grouped-data.png": figures.legend_below(figure, [*_STYLES, _MEAN, _REFUSED])}
 
 
 def _panel(
@@ -168,18 +156,20 @@ def _panel(
         if some.empty:
             continue
         mean = _mean_ratio(some)
-        axes.plot([place - 0.42, place + 0.42], [mean, mean], color=INK, lw=1, ls=":", label=_MEAN)
+        axes.plot(
+            [place - 0.42, place + 0.42], [mean, mean], color=figures.INK, lw=1, ls=":", label=_MEAN
+        )
         for shift, name in zip(np.linspace(-0.35, 0.35, len(_STYLES)), _STYLES, strict=True):
             if name in by_method:
                 _mark(axes, place + shift, name, by_method[name])
-    axes.axhline(1, color=GREY, lw=1)
+    axes.axhline(1, color=figures.GREY, lw=1)
     axes.set_yscale("log")
     axes.set_ylim(0.8, _MOST * 1.15)
     ticks = [1, 1.5, 2, 3, 5, _MOST]
     axes.set_yticks(ticks, [*(f"{tick:g}" for tick in ticks[:-1]), f"≥ {_MOST:g}"])
     axes.minorticks_off()
     axes.set_xticks(range(len(by_data)), list(by_data), rotation=30, ha="right")
-    finish(axes, f"epsilon = {epsilon:g}")
+    figures.finish(axes, f"epsilon = {epsilon:g}")
 
 
 def _mark(axes: Axes, x: float, name: str, cell: Cell) -> None:

@@ -43,8 +43,8 @@ def test_a_slope_is_fitted_where_one_size_alone_changes():
 
 
 def test_without_a_run_there_are_still_the_other_libraries_to_show(tmp_path, capsys):
-    from simulations.benchmarks.cells import COLUMNS
     from simulations.benchmarks.figure import draw
+    from simulations.benchmarks.measure import COLUMNS
     from simulations.benchmarks.report import show, slopes
     from simulations.harness.figures import save
 
@@ -91,7 +91,7 @@ def test_every_workload_runs_in_process():
 
 def test_the_engines_quick_run_has_users_enough():
     from simulations.benchmarks import __main__ as benchmarks
-    from simulations.benchmarks.cells import in_process
+    from simulations.benchmarks.measure import in_process
 
     (cell,) = benchmarks.engine(quick=True)
     assert in_process(cell)["seconds"] > 0
