@@ -89,6 +89,7 @@ class StudyCommand(Command):
             "--only-report", action="store_true", help="run nothing, report what the file holds"
         )
         self.output()
+        self.add_argument("--figures", type=Path, help="folder of the figures (default: the same)")
 
     def options(self, arguments: list[str] | None) -> argparse.Namespace:
         """Return the options; ``seeds`` is the range of them."""
@@ -108,8 +109,9 @@ def report(
     path: Path,
     table: Callable[[pd.DataFrame], Table],
     draw: Callable[[pd.DataFrame], Mapping[str, Figure]],
+    folder: Path,
 ) -> None:
-    """Print and write the table of a file of runs, and draw its figures beside it.
+    """Print the table of a file of runs, write it beside that, and draw figures in a folder.
 
     The file is read once, so that all of them show the same numbers.
     """
@@ -118,7 +120,7 @@ def report(
     made.show()
     made.write(path.parent)
     for name, figure in draw(runs).items():
-        figures.save(figure, path.parent / name, path)
+        figures.save(figure, folder / name, path)
 
 
 def carry_out(
@@ -132,4 +134,4 @@ def carry_out(
     path = options.output / "runs.csv"
     if not options.only_report:
         sweep(tasks, path, options.processes)
-    report(path, table, draw)
+    report(path, table, draw, options.figures or options.output)

@@ -3,8 +3,10 @@
 import bz2
 import csv
 import math
+from dataclasses import asdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
@@ -91,3 +93,53 @@ def test_a_hopeless_epsilon_is_refused_and_shown_so(folder):
     outcome = METHODS["LdpFedAvg"].run(problems.a9a(10, 0, folder), 0.1, 0)
     assert math.isnan(outcome.score)
     assert report._cell(report.pd.DataFrame({"score": [outcome.score]})) == "refused"
+
+
+def test_table_and_figure_show_the_same_numbers():
+    """Of made-up runs of everything, some refused: what is drawn is what stands in the cells."""
+    from simulations.studies.compare import __main__ as command
+    from simulations.studies.compare import report
+    from simulations.studies.compare.methods import METHODS
+
+    rng = np.random.default_rng(0)
+    guarantee = {"unit": "user", "trusted": "nobody", "delta": 0.0}
+    size = {"users": 2604, "rounds": 20, "bytes_per_user": 20, "seconds": 1.0}
+    runs = pd.DataFrame(
+        {
+            **asdict(task.setting),
+            "method": task.method,
+            "seed": task.seed,
+            "score": rng.uniform(0.2, 1) if rng.random() < 0.9 else math.nan,
+            "true_epsilon": 1.5 * task.setting.epsilon,
+            **guarantee,
+            **size,
+        }
+        for seed in range(2)
+        for problem in report.PROBLEMS
+        for task in command.tasks_of(problem, list(METHODS), [1.0, 2.0, 4.0, 8.0], seed)
+    )
+
+    made, figure = report.table(runs), report.draw(runs)["compare.png"]
+    shown = 0
+    for axes in figure.axes:
+        problem, users = axes.get_title(loc="left").rsplit(", ", 1)
+        curves = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+        lowest = report._measure(problem)[1]
+        for line in made.lines:
+            if not line[0].startswith(f"{problem} ({users}"):
+                continue
+            cells = dict(zip(made.head, line, strict=True))
+            scores = [cells[name] for name in made.head if name.startswith("eps ")]
+            scores = [float(cell.split()[0]) for cell in scores if cell not in ("", "refused")]
+            if not METHODS[line[1]].private:
+                scores = [float(cells["without"].split()[0])]
+                drawn = curves[line[1]].get_ydata()[:1]
+            elif scores:
+                drawn = curves[line[1]].lines[0].get_ydata()
+            else:
+                drawn = []
+                assert line[1] not in curves
+            np.testing.assert_allclose(drawn, np.maximum(scores, lowest), atol=5.1e-4)
+            shown += len(scores)
+    assert shown > 150
+    report.figures.plt.close(figure)
