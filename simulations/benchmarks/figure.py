@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from ..harness.figures import GREEN as _OURS
-from ..harness.figures import INK, finish, plt
+from ..harness.figures import INK, finish
 from ..harness.figures import RED as _OTHER
 from .report import AXES, Slopes, one_and_many, summary
 
 
 def draw(runs: pd.DataFrame, curves: Slopes, oracles: dict[str, Any] | None) -> Figure:
     """Draw what there is."""
-    figure = plt.figure(figsize=(11, 15), layout="constrained")
+    figure = Figure(figsize=(11, 15), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=[1.1, 1.4])
     speeds, ratios = above.subplots(1, 2)
     scales = below.subplots(2, 2).flat

@@ -258,7 +258,7 @@ def compare(python: Path, users: int, domain: int, epsilon: float) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "items.npy", items)
         arguments = ["--others", folder, "--epsilon", str(epsilon), "--domain", str(domain)]
-        command = [python, "-m", f"{__package__}.frequency", *arguments]
+        command = [str(python), "-m", f"{__package__}.frequency", *arguments]
         subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
         others = json.loads((Path(folder) / "others.json").read_text())
     rows = [
