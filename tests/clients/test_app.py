@@ -15,7 +15,7 @@ from ldp_flower.clients import LdpClientApp, attach
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.messages import Query, Report
-from ldp_flower.questions import Curvature, FrequentItems, Gradient
+from ldp_flower.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -218,6 +218,7 @@ def test_users_over_budget_are_left_out_and_the_rest_answer():
     ("content", "code"),
     [
         (query(question=AsSent("rows")), 100),
+        (query(question=NormalisedUpdate()), 100),
         (query(question=Gradient(np.zeros(DIM + 1))), 100),
         (query(randomizer=SubsetHypercube(2.0, DIM + 1)), 100),
         (query(low=5, high=5), 100),

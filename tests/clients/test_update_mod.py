@@ -33,7 +33,7 @@ from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query, Report
 from ldp_flower.parameters import flattened, parameters_of
-from ldp_flower.questions import ClippedUpdate, NormalisedUpdate
+from ldp_flower.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
 from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
 from ldp_flower.randomness import RandomSource, derive
 from ldp_flower.rotation import rotate_twice
@@ -423,6 +423,7 @@ def test_each_train_function_is_a_question_of_its_own():
         (content(model=MODEL | {"temperature": np.array(np.nan)}), 100),
         (content(model=MODEL | {"more": np.zeros(1)}), 100),
         (content(query(question=AsSent("gradient"))), 100),
+        (content(query(question=FrequentItems(set_size=DIM, domain_size=40))), 100),
         (content(query(question=AsSent("normalised_update", {}, {"radius": 1.0}))), 100),
         (content(query(question=NormalisedUpdate(rotated=True))), 100),
         (content(query(question=BACKWARDS, randomizer=SubsetHypercube(2.0, 8))), 100),

@@ -282,9 +282,8 @@ def test_records_fill_the_domain_that_noise_is_calibrated_to(question, radius, d
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3000, 4)) * 10.0 ** rng.integers(-2, 9, (3000, 1))
     x = np.concatenate([x, [[3.0, 0, 0, 0], [-3.0, 0, 0, 0]]])
-    y = np.append(
-        rng.standard_normal(3000) * 100, [5.0, 5.0 * (-1) ** isinstance(question, Record)]
-    )
+    last = -5.0 if isinstance(question, Record) else 5.0
+    y = np.append(rng.standard_normal(3000) * 100, [5.0, last])
     values = compute(Users.from_rows(x, y), question)
     assert np.linalg.norm(values, axis=1).max() <= radius + 1e-12
     assert np.linalg.norm(values[-1] - values[-2]) >= 0.99 * 2 * differing
