@@ -9,9 +9,11 @@ from ldp_flower.randomizers import RecordMechanism, Summary
 from .node import Refusal
 from .silos import of_silos
 from .statistics import STATISTICS, Statistic
-from .values import CHUNK, UsersNode, values_of
+from .values import CHUNK, UsersNode, public_of, values_of
 
 
+# An overflow is some user's, and must not be an error of all.
+@np.errstate(all="ignore")
 def respond(node: UsersNode, query: Query) -> Report:
     """Answer a query for the addressed users who can afford it.
 
@@ -71,7 +73,8 @@ def _randomised(
         else:
             parts.append(reports)
         if statistic.public is not None:
-            block = statistic.public(node.take(chunk), query.params)
+            features = node.users.num_features
+            block = public_of(node.take, chunk, query, statistic.public, features)
             blocks.append(np.zeros_like(block) if node.terms.rehearsal else block)
     if summarised:
         return Report.of_summary(summary)

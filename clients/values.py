@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from ldp_flower.users import Users
 
 from .node import Node
 from .statistics import Statistic
+from .statistics.statistic import Public
 
 # Users are taken in runs of this many. Their number is public; their rows are not,
 # and must not decide in which order reports are added up.
@@ -46,16 +48,50 @@ def values_of(
     centre of its domain: the reply looks like any other, and the log tells the operator.
     ``take`` returns the users in some slots.
     """
-    logger = logging.getLogger(__name__)
-    try:
-        with np.errstate(all="ignore"):
-            values = statistic.compute(take(slots), query.arrays, query.params)
-    except Exception:
-        if len(slots) > 1:  # one user's data must not cost the others their answer
-            each = [values_of(take, slots[i : i + 1], query, statistic) for i in range(len(slots))]
-            return np.concatenate(each)
-        logger.exception("Statistic %s failed for a user, who reports a centre.", query.statistic)
-        return np.full((1, query.randomizer.width), np.nan)
+    values = _together_or_apart(
+        lambda some: statistic.compute(take(some), query.arrays, query.params),
+        slots,
+        lambda: np.full((1, query.randomizer.width), np.nan),
+        query.statistic,
+    )
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
-        logger.warning("%d users have data that are not finite and report a centre.", bad)
+        logging.getLogger(__name__).warning(
+            "%d users have data that are not finite and report a centre.", bad
+        )
     return values
+
+
+def public_of(
+    take: Callable[[Slots], Users], slots: Slots, query: Query, public: Public, num_features: int
+) -> NDArray[np.float32]:
+    """Return the users' public block; a user whose rows cannot be had has none."""
+    nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
+    return _together_or_apart(
+        lambda some: public(take(some), query.params),
+        slots,
+        lambda: public(nobody, query.params),
+        query.statistic,
+    )
+
+
+def _together_or_apart(
+    compute: Callable[[Slots], NDArray[Any]],
+    slots: Slots,
+    otherwise: Callable[[], NDArray[Any]],
+    name: str,
+) -> NDArray[Any]:
+    """Compute for all users at once or, where somebody's data fail, for each alone.
+
+    One user's data must not cost the others their answer. Nor do they change it: a user
+    has the same bits alone as among others, see :mod:`.statistics`.
+    """
+    try:
+        return compute(slots)
+    except Exception:
+        if len(slots) == 1:
+            logging.getLogger(__name__).exception(
+                "Statistic %s failed for a user, who reports as if without data.", name
+            )
+            return otherwise()
+    runs = (slots[i : i + 1] for i in range(len(slots)))
+    return np.concatenate([_together_or_apart(compute, one, otherwise, name) for one in runs])

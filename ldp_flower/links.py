@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from .elementwise import cos_and_sin
+
 Floats = NDArray[np.float64]
 
 
@@ -45,7 +47,12 @@ def _logistic_loss(u: Floats, y: Floats) -> Floats:
 
 
 def _cosine(u: Floats) -> Floats:
-    return np.asarray(2 * u + np.cos(u))
+    return 2 * u + cos_and_sin(u)[0]
+
+
+def _cosine_score(u: Floats, y: Floats) -> Floats:
+    cosine, sine = cos_and_sin(u)
+    return (2 * u + cosine - y) * (2 - sine)
 
 
 #: ``identity``: y = u + noise, squared loss. ``logistic``: y in {0, 1}, P(y = 1) =
@@ -62,7 +69,7 @@ LINKS: Mapping[str, Link] = {
     "cosine": Link(
         _cosine,
         lambda u, y: (_cosine(u) - y) ** 2 / 2,
-        lambda u, y: (_cosine(u) - y) * (2 - np.sin(u)),
+        _cosine_score,
         4.5,
         np.inf,
     ),

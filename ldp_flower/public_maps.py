@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtri
 
+from .elementwise import cos_and_sin
 from .randomness import KeyedRandom, derive
 
 Floats = NDArray[np.float64]
@@ -83,5 +84,5 @@ def fourier_features(rows: ArrayLike, frequencies: Floats, length_scale: float) 
     length and less variance than cosines with random phases.
     """
     phases = project(np.asarray(rows, np.float64) / length_scale, frequencies)
-    waves = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+    waves = np.concatenate(cos_and_sin(phases), axis=1)
     return np.asarray(waves / math.sqrt(frequencies.shape[1]))

@@ -4,7 +4,8 @@ A statistic is a pure function of the users and of the query's public arrays and
 numbers; row i of its result depends on user i's rows alone. It may be wrong about
 its own user without harm (the randomizer brings any value into its domain), but
 never mix users: rows are reduced by operations whose result for one user does not
-depend, to the last bit, on which other users are in the batch (see :mod:`.rows`).
+depend, to the last bit, on which other users are in the batch (see :mod:`.rows` and
+:mod:`ldp_flower.elementwise`). Every one sees float64 only (see :class:`Statistic`).
 """
 
 from collections.abc import Mapping

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.elementwise import tanh
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
@@ -28,7 +29,7 @@ def class_coefficients(users: Users, arrays: Arrays, params: Params) -> Floats:
     ``arrays["weights"]`` and ``params["ridge"]`` see
     :func:`~.regression.residual_coefficients`. Shape (users, k).
     """
-    residual = class_labels(users) - np.tanh(dot(users.features, arrays["theta"]) / 2)
+    residual = class_labels(users) - tanh(dot(users.features, arrays["theta"]) / 2)
     return weighted_coefficients(users, residual, arrays, params["ridge"])
 
 

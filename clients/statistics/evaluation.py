@@ -18,9 +18,9 @@ def squared_errors(users: Users, arrays: Arrays, params: Params) -> Floats:
     times the mean of ``(y - centre)**2`` minus ``offset``, all four of them arrays of one
     number. Without rows both means are zero, which leaves their ratio over all users as it is.
     """
-    targets = np.asarray(users.targets, np.float64)
-    errors = np.stack([targets - dot(users.features, arrays["theta"]), targets - arrays["centre"]])
-    squares = mean_over_rows(users, np.ones(len(targets)), np.square(errors.T))
+    targets = users.targets
+    errors = [targets - dot(users.features, arrays["theta"]), targets - arrays["centre"]]
+    squares = mean_over_rows(users, np.ones(len(targets)), np.square(np.column_stack(errors)))
     loss, baseline = squares[:, :1], squares[:, 1:]
     weighted = arrays["loss_weight"] * loss + arrays["baseline_weight"] * baseline
     return np.asarray(weighted - arrays["offset"])

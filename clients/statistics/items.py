@@ -23,7 +23,7 @@ def frequent_items(users: Users, arrays: Arrays, params: Params) -> Floats:
     for no item, and one that is outside the randomizer's domain becomes a random item.
     """
     size, end = int(params["set_size"]), params["domain_size"]
-    items = users.features[:, 0].astype(np.float64)
+    items = users.features[:, 0]
     user = np.repeat(np.arange(len(users)), users.num_rows)
     valid = (items >= 0) & (items < end) & (items == np.floor(items))
     user, items = user[valid], items[valid]

@@ -33,8 +33,7 @@ def labelled_features(users: Users, params: Params) -> NDArray[np.float32]:
     shape = (len(users), int(params["labels_per_user"]), users.num_features)
     block = np.zeros(shape, np.float32)
     rows, places = _places(users, shape[1])
-    with np.errstate(over="ignore"):
-        block[places] = users.features[rows]
+    block[places] = users.features[rows]
     return block
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ldp_flower.elementwise import row_dots, row_norms
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
@@ -24,9 +25,7 @@ def mean(users: Users, arrays: Arrays, params: Params) -> Floats:
     ones = np.ones(len(users.features))
     means = mean_over_rows(users, ones, users.features) - arrays["centre"]
     means[users.num_rows == 0] = np.nan
-    # In rows, or sums over them would depend, in the last bit, on how many users there are.
-    coordinates = arrays.get("coordinates", slice(None))
-    return np.ascontiguousarray(means[:, coordinates])
+    return means[:, arrays["coordinates"]] if "coordinates" in arrays else means
 
 
 def weighted_mean(users: Users, arrays: Arrays, params: Params) -> Floats:
@@ -40,12 +39,12 @@ def outstanding_features(users: Users, arrays: Arrays, params: Params) -> Floats
     A mean is compared with the root mean square of the user's own rows, which is drawn
     towards that of all features as if by four more rows.
     """
-    squares = np.square(users.features, dtype=np.float64)
+    squares = np.square(users.features)
     ones = np.ones(len(squares))
     sums = sum_over_rows(users, ones, users.features)
     own = sum_over_rows(users, ones, squares)
     rows = np.maximum(users.num_rows, 1)[:, None]
-    typical = own.sum(axis=1, keepdims=True) / (rows * users.num_features)
+    typical = row_dots(own, np.ones(1))[:, None] / (rows * users.num_features)
     size = np.sqrt((own + _BORROWED * typical) / (rows + _BORROWED))
     return largest(sums / np.where(size > 0, size, 1.0), int(params["set_size"]))
 
@@ -55,8 +54,7 @@ def distance_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
 
     For the bins see :func:`~.scale.scale_bins`.
     """
-    means = mean(users, arrays, {})
-    return scale_bins(np.sqrt(np.einsum("ij,ij->i", means, means)), params)
+    return scale_bins(row_norms(mean(users, arrays, {})), params)
 
 
 MEANS: Mapping[str, Statistic] = {

@@ -33,10 +33,9 @@ def bounded_rows(users: Users, params: Params) -> tuple[Floats, Floats]:
     Rows are divided by ``params["feature_bound"]`` and targets by
     ``params["target_bound"]``; what is longer is shortened.
     """
-    unit, length = directions(np.asarray(users.features, np.float64))
+    unit, length = directions(users.features)
     x = unit * np.minimum(length / params["feature_bound"], 1.0)[:, None]
-    y = np.asarray(users.targets, np.float64) / params["target_bound"]
-    return x, np.clip(y, -1.0, 1.0)
+    return x, np.clip(users.targets / params["target_bound"], -1.0, 1.0)
 
 
 def _moments(users: Users, params: Params, product_weight: float, powers: Powers) -> Floats:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.elementwise import log, row_norms
 from ldp_flower.links import LINKS
 from ldp_flower.messages import Arrays, MessageError
 from ldp_flower.users import Users
@@ -31,7 +32,7 @@ def gradient(users: Users, arrays: Arrays, params: Params, link: str = "identity
         features = np.clip(features, -params["feature_bound"], params["feature_bound"])
     if "row_bound" in params:
         features = shortened(features, params["row_bound"])
-    score = LINKS[link].score(dot(features, arrays["theta"]), np.asarray(users.targets, np.float64))
+    score = LINKS[link].score(dot(features, arrays["theta"]), users.targets)
     if "residual_bound" in params:
         score = np.clip(score, -params["residual_bound"], params["residual_bound"])
     mean = mean_over_rows(users, score, features)
@@ -40,9 +41,7 @@ def gradient(users: Users, arrays: Arrays, params: Params, link: str = "identity
 
 def gradient_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
     """Return log(norm of the mean gradient / ``centre``) / ``log_range``, shape (users, 1)."""
-    gradients = gradient(users, arrays, {})
-    norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
-    return log_ratio(norms[:, None], params)
+    return log_ratio(row_norms(gradient(users, arrays, {}))[:, None], params)
 
 
 def curvature(users: Users, arrays: Arrays, params: Params) -> Floats:
@@ -94,7 +93,7 @@ def residual_coefficients(users: Users, arrays: Arrays, params: Params) -> Float
     residual = users.targets / of_rows - dot(users.features, arrays["theta"])
     values = weighted_coefficients(users, residual, arrays, params["ridge"])
     if "scale" in params:
-        logs = np.log(np.where(known, scales, params["scale"]) / params["scale"])
+        logs = log(np.where(known, scales, params["scale"]) / params["scale"])
         values = np.concatenate([values, params["scale_weight"] * logs[:, None]], axis=1)
     return np.where(known[:, None], values, 0.0)
 

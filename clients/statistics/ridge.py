@@ -47,9 +47,11 @@ def ridge_coefficients(
         rows = np.maximum(users.num_rows[members], 1)[:, None, None]
         within = np.arange(size)
         held = within < users.num_rows[members, None]
-        index = np.where(held, users.offsets[members, None] + within, 0)
-        x = np.where(held[:, :, None], columns[index], 0.0).astype(np.float64)
-        y = np.where(held, targets[index], 0.0).astype(np.float64)[:, :, None]
+        index = (users.offsets[members, None] + within)[held]
+        # Made here, so that every user's matrix lies in memory as any other's does.
+        x = np.zeros((len(members), size, num_columns))
+        y = np.zeros((len(members), size, 1))
+        x[held], y[held, 0] = columns[index], targets[index]
         x_transposed = np.ascontiguousarray(x.transpose(0, 2, 1))
         if num_columns <= size:
             gram = np.matmul(x_transposed, x) / rows

@@ -22,10 +22,8 @@ def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
     which keeps users apart and needs no copy of the rows.
     """
     num_rows = len(weights)
-    if num_rows == len(users) and (users.num_rows == 1).all():
-        return np.asarray(weights[:, None] * rows + 0.0, np.float64)  # 0.0: as sums have no -0.0
     by_user = csr_array((weights, np.arange(num_rows), users.offsets), (len(users), num_rows))
-    return np.asarray(by_user @ rows, np.float64)
+    return np.ascontiguousarray(by_user @ rows, np.float64)
 
 
 def mean_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
@@ -50,6 +48,6 @@ def shortened(rows: NDArray[Any], length: float) -> Floats:
     """Return rows shortened to a Euclidean length, those that are longer."""
     squares = np.zeros(len(rows))
     for column in range(rows.shape[1]):
-        squares += rows[:, column].astype(np.float64) ** 2
+        squares += rows[:, column] ** 2
     factors = length / np.maximum(np.sqrt(squares), length)
     return np.asarray(rows * factors[:, None])

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ldp_flower.elementwise import log, log2
+
 from .rows import Floats
 from .statistic import Params
 
@@ -15,8 +17,7 @@ def scale_bins(sizes: Floats, params: Params) -> Floats:
     of ``params["num_bins"]`` and the last one take what is beyond. A size that is 0 or not
     a number has -1, no bin.
     """
-    with np.errstate(divide="ignore"):
-        octaves = np.log2(sizes / params["smallest"])
+    octaves = log2(sizes / params["smallest"])
     bins = np.clip(np.floor(params["per_octave"] * octaves), 0, params["num_bins"] - 1)
     return np.where(sizes > 0, bins, -1.0)[:, None]
 
@@ -24,4 +25,4 @@ def scale_bins(sizes: Floats, params: Params) -> Floats:
 def log_ratio(sizes: Floats, params: Params) -> Floats:
     """Return log(size / ``params["centre"]``) / ``params["log_range"]``."""
     tiny = np.finfo(np.float64).tiny
-    return np.asarray(np.log(np.maximum(sizes, tiny) / params["centre"]) / params["log_range"])
+    return np.asarray(log(np.maximum(sizes, tiny) / params["centre"]) / params["log_range"])

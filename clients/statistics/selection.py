@@ -39,7 +39,7 @@ def correlated_features(users: Users, arrays: Arrays, params: Params) -> Floats:
     if "ridge" in params:
         scores = ridge_coefficients(users, users.features, users.targets, params["ridge"])
     else:
-        scores = sum_over_rows(users, np.asarray(users.targets, np.float64), users.features)
+        scores = sum_over_rows(users, users.targets, users.features)
     return largest(scores, int(params["set_size"]))
 
 
@@ -53,8 +53,7 @@ def _one_by_one(fit: Callable[[Floats, Floats, Params], Floats]) -> Callable[...
         scores = np.zeros((len(users), users.num_features))
         for i in np.flatnonzero(users.num_rows):
             rows = slice(users.offsets[i], users.offsets[i + 1])
-            x = np.asarray(users.features[rows], np.float64)
-            y = np.asarray(users.targets[rows], np.float64)
+            x, y = users.features[rows].copy(), users.targets[rows].copy()  # wherever they lay
             if np.isfinite(x).all() and np.isfinite(y).all():
                 scores[i] = fit(x, y, params)
         return largest(scores, int(params["set_size"]))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ldp_flower.elementwise import row_norms
 from ldp_flower.messages import Arrays
 from ldp_flower.users import Users
 
@@ -51,7 +52,7 @@ def _within(users: Users) -> Users:
 
 
 def _standardise(users: Users, means: Floats, scales: Floats) -> Users:
-    features, targets = np.array(users.features), np.asarray(users.targets, np.float64)
+    features, targets = users.features.copy(), users.targets
     *moved, target = (means != 0) | (scales != 1)
     for j in np.flatnonzero(moved):
         features[:, j] = np.clip((features[:, j] - means[j]) / scales[j], -_CLIP, _CLIP)
@@ -77,7 +78,7 @@ def log_sizes(users: Users, arrays: Arrays, params: Params) -> Floats:
     ``arrays["coordinates"]`` (optional): the features wanted, by default all. Users without
     rows, or with zeros only, have zeros.
     """
-    squares = np.square(users.features, dtype=np.float64)
+    squares = np.square(users.features)
     sizes = np.sqrt(mean_over_rows(users, np.ones(len(squares)), squares))
     if "coordinates" in arrays:
         sizes = sizes[:, arrays["coordinates"]]
@@ -90,8 +91,7 @@ def mean_norm(users: Users, arrays: Arrays, params: Params) -> Floats:
 
     ``params["centre"]`` is a norm, ``arrays["centre"]`` what is subtracted from means.
     """
-    means = mean(users, arrays, params)
-    return log_ratio(np.sqrt(np.einsum("ij,ij->i", means, means))[:, None], params)
+    return log_ratio(row_norms(mean(users, arrays, params))[:, None], params)
 
 
 _COLUMNS = {

@@ -1,7 +1,8 @@
 """What a statistic is, and what a query for one must and may contain."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from ldp_flower.users import Users
 from .rows import Floats
 
 Params = Mapping[str, float]
+Compute = Callable[[Users, Arrays, Params], Floats]
+Public = Callable[[Users, Params], NDArray[np.float32]]
 
 
 def one(num_features: int, arrays: Arrays, params: Params) -> int:
@@ -43,6 +46,9 @@ class Statistic:
     ----------
     compute : callable
         The function ``(users, arrays, params) -> values``, values of shape (users, width).
+        Whatever it is given, it sees rows of float64 that lie one after the other, and
+        so do its values: which type a node keeps is decided by all of its users, and
+        rounding would tell one of another.
     width : callable
         The function ``(num_features, arrays, params) -> width``.
     vectors : frozenset of str
@@ -67,7 +73,7 @@ class Statistic:
         features go through first; by default there is none.
     """
 
-    compute: Callable[[Users, Arrays, Params], Floats]
+    compute: Compute
     width: Callable[[int, Arrays, Params], int]
     vectors: frozenset[str] = frozenset()
     weights: frozenset[str] = frozenset()
@@ -77,8 +83,13 @@ class Statistic:
     params: frozenset[str] = frozenset()
     optional_params: frozenset[str] = frozenset()
     coordinates: bool = False
-    public: Callable[[Users, Params], NDArray[np.float32]] | None = None
+    public: Public | None = None
     mapped: Callable[[int, Params], int] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compute", _in_doubles(self.compute))
+        if self.public is not None:
+            object.__setattr__(self, "public", _of_doubles(self.public))
 
     def check(self, num_features: int, arrays: Arrays, params: Params, width: int) -> None:
         """Raise MessageError unless arrays, params and the randomizer's width fit."""
@@ -117,6 +128,42 @@ class Statistic:
             raise MessageError(
                 f"Expected a randomizer of {expected} coordinates, got {width}: {users_have}."
             )
+
+
+def _doubles(array: NDArray[Any]) -> Floats:
+    return np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"])
+
+
+def _with_doubles(users: Users) -> Users:
+    features, targets = _doubles(users.features), _doubles(users.targets)
+    if features is users.features and targets is users.targets:
+        return users
+    return replace(users, features=features, targets=targets)
+
+
+def _in_doubles(compute: Compute) -> Compute:
+    """Return the same function of users with rows of float64, with values of float64.
+
+    No number is an error on the way: that would be one user's, and cost all their values.
+    """
+
+    @wraps(compute)
+    def computed(users: Users, arrays: Arrays, params: Params) -> Floats:
+        with np.errstate(all="ignore"):
+            return _doubles(compute(_with_doubles(users), arrays, params))
+
+    return computed
+
+
+def _of_doubles(public: Public) -> Public:
+    """Return the same function of users with rows of float64."""
+
+    @wraps(public)
+    def block(users: Users, params: Params) -> NDArray[np.float32]:
+        with np.errstate(all="ignore"):
+            return public(_with_doubles(users), params)
+
+    return block
 
 
 def _check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: str) -> None:

@@ -29,8 +29,7 @@ def teacher(users: Users, arrays: Arrays, params: Params, link: str) -> Floats:
     values = np.zeros((len(users), users.num_features))
     for i in np.flatnonzero(users.num_rows):
         rows = slice(users.offsets[i], users.offsets[i + 1])
-        x = np.array(users.features[rows], np.float64)
-        y = np.array(users.targets[rows], np.float64)
+        x, y = users.features[rows].copy(), users.targets[rows].copy()  # wherever they lay
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             values[i] = np.nan
             continue

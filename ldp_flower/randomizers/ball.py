@@ -2,12 +2,8 @@
 
 import numpy as np
 
+from ..elementwise import row_norms
 from .base import Floats
-
-
-def norms(rows: Floats) -> Floats:
-    """Return the length of each row, the same whatever the other rows are."""
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
 
 
 def directions(rows: Floats) -> tuple[Floats, Floats]:
@@ -20,7 +16,7 @@ def directions(rows: Floats) -> tuple[Floats, Floats]:
     largest = np.abs(rows).max(axis=1)
     unit = rows / np.where(largest > 0, largest, 1.0)[:, None]
     unit[largest == 0, 0] = 1.0
-    length = norms(unit)
+    length = row_norms(unit)
     unit /= length[:, None]
     with np.errstate(over="ignore"):
         return unit, largest * length

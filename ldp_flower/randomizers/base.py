@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import ClassVar, Self
+from typing import ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -165,7 +165,7 @@ class Randomizer(ABC):
 
     @abstractmethod
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        """Randomise finite values of shape (users, width)."""
+        """Randomise values of shape (users, width), always those that :meth:`_own` returns."""
 
     @abstractmethod
     def _debias(self, reports: Reports, coins: Words) -> Floats:
@@ -175,6 +175,7 @@ class Randomizer(ABC):
     def contains(self, reports: Reports) -> bool:
         """Whether every element of an array of finite numbers is a possible report."""
 
+    @final
     def randomize(
         self,
         values: ArrayLike,
@@ -215,19 +216,23 @@ class Randomizer(ABC):
         # which would say that it happened.
         with np.errstate(all="ignore"):
             for run, source in as_source(rng).blocks(users, size):
-                block = self._with_centres(np.asarray(values[run], np.float64))
-                reports[run] = self._randomize(block, source, coins[run])
+                reports[run] = self._randomize(self._own(values[run]), source, coins[run])
         return reports
 
-    def _with_centres(self, values: Floats) -> Floats:
-        """Replace rows that are not finite, copying only if there are any."""
-        # One sum a row finds all candidates: what is not finite stays so in a sum.
-        suspects = np.flatnonzero(~np.isfinite(np.einsum("ij->i", values)))
-        bad = suspects[~np.isfinite(values[suspects]).all(axis=1)]
-        if len(bad):
-            values = values.copy()
-            values[bad] = self.centre
-        return values
+    @final
+    def _own(self, values: ArrayLike) -> Floats:
+        """Return a copy of values in which each row lies in one piece, and is fit to be read.
+
+        A copy whatever the values are: in which order a row's numbers are added up follows
+        from how the rows lie in memory, and that must not follow from other rows.
+        """
+        own = np.array(values, np.float64, order="C")
+        self._centre(own)
+        return own
+
+    def _centre(self, values: Floats) -> None:
+        """Replace rows that are not finite, in place."""
+        values[~np.isfinite(values).all(axis=1)] = self.centre
 
     def debias(self, reports: Reports, coins: Words | None = None) -> Floats:
         """Turn reports into unbiased estimates of the users' values, (users, size)."""

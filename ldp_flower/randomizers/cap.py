@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv, betaln
 
+from ..elementwise import row_dots, row_norms
 from ..randomness import RandomSource
-from .ball import norms
 from .base import Floats
 
 
@@ -96,8 +96,8 @@ class Cap:
         along = self._along(choice, position)
         if dim == 1:
             return unit * along[:, None]
-        normals -= np.einsum("ij,ij->i", normals, unit)[:, None] * unit
-        normals *= (np.sqrt((1 - along) * (1 + along)) / norms(normals))[:, None]
+        normals -= row_dots(normals, unit)[:, None] * unit
+        normals *= (np.sqrt((1 - along) * (1 + along)) / row_norms(normals))[:, None]
         normals += along[:, None] * unit
         return normals
 

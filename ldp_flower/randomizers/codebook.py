@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaln, roots_legendre
 
+from ..elementwise import row_dots, row_norms
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_integer, check_positive
-from .ball import lift, norms
+from .ball import lift
 from .base import Floats, Reports
 from .enumerable import OneChoice
 from .two_level import TwoLevel
@@ -183,14 +184,22 @@ class Codebook(OneChoice):
 
     def _order(self, lifted: Floats, coins: Words) -> NDArray[np.int64]:
         """Return the indices of each user's codewords, the closest to its vector first."""
+        return np.argsort(-self._products(lifted, coins), axis=1, kind="stable")
+
+    def _products(self, lifted: Floats, coins: Words) -> Floats:
+        """Return each vector's inner products with its user's codewords.
+
+        One user's are added up in an order that follows from ``dim`` alone, which a product
+        of matrices would not keep to: colluders could lay their vectors on near ties.
+        """
         random, products = KeyedRandom(coins), np.empty((len(coins), self.num_codewords))
         at_once = max(1, _CHUNK_ENTRIES // (len(coins) * (self.dim + 1)))
         for start in range(0, self.num_codewords, at_once):
             block = products[:, start : start + at_once]
             words = random.normals((*block.shape, self.dim + 1))
-            np.einsum("ukd,ud->uk", words, lifted, out=block)
-            block /= np.sqrt(np.einsum("ukd,ukd->uk", words, words))
-        return np.argsort(-products, axis=1, kind="stable")
+            block[:] = row_dots(words, lifted[:, None])
+            block /= row_norms(words)
+        return products
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
         """Return the only rounding of one value, its chance and the reports by rank."""
@@ -200,7 +209,7 @@ class Codebook(OneChoice):
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         first = reports.astype(np.uint64) * np.uint64(self.dim + 1)
         words = KeyedRandom(coins).skip(first).normals((len(reports), self.dim + 1))
-        words *= (self.bound / norms(words))[:, None]
+        words *= (self.bound / row_norms(words))[:, None]
         return words[:, :-1]
 
     def contains(self, reports: Reports) -> bool:

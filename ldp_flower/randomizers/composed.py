@@ -151,9 +151,8 @@ class Composed(Randomizer):
             sums = summary.sum[place], summary.sum_of_squares[place]
             yield number, part, Summary(summary.count, *sums)
 
-    def _with_centres(self, values: Floats) -> Floats:
+    def _centre(self, values: Floats) -> None:
         """Leave values as they are: every part has a centre of its own."""
-        return values
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         reports = np.empty((len(values), *self.report_shape), np.uint8)

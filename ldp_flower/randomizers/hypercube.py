@@ -157,15 +157,14 @@ class SubsetHypercube(OneChoice):
         index[~likely] += np.uint64(self._choice.num_likely)
         return self._agreeing(signs, self._patterns[index])
 
-    def _with_centres(self, values: Floats) -> Floats:
-        # Most coordinates are never read, and reading them all would cost more than the rest.
-        return values
+    def _centre(self, values: Floats) -> None:
+        """Leave values as they are: only the assigned coordinates count."""
 
     def _chances(self, values: Floats, coins: Words) -> Floats:
         """Return the probabilities with which assigned coordinates become positive signs."""
         chosen = np.take_along_axis(values, self.assigned(coins), axis=1)
-        chosen = super()._with_centres(chosen) / self.radius
-        return np.asarray((1 + np.clip(chosen, -1, 1)) / 2)
+        super()._centre(chosen)
+        return np.asarray((1 + np.clip(chosen / self.radius, -1, 1)) / 2)
 
     def _agreeing(self, signs: NDArray[Any], agreement: NDArray[np.uint32]) -> Reports:
         """Return the reports that agree with the signs where ``agreement`` has ones."""

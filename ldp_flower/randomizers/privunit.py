@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..elementwise import row_norms
 from ..randomness import RandomSource, Words
 from ..validation import check_integer, check_positive
-from .ball import directions, lift, norms
+from .ball import directions, lift
 from .base import Floats, Randomizer, Reports
 from .cap import Cap, best_height
 
@@ -76,7 +77,7 @@ class _BallSampler(Randomizer):
 
     def contains(self, reports: Reports) -> bool:
         """Whether every report has the one possible length (to float32 rounding)."""
-        lengths = norms(reports.astype(np.float64))
+        lengths = row_norms(reports.astype(np.float64))
         return bool(np.allclose(lengths, self.bound, rtol=1e-5, atol=0))
 
 
@@ -189,4 +190,4 @@ class LiftedPrivUnit(_BallSampler):
 
     def contains(self, reports: Reports) -> bool:
         """Whether no report is longer than possible (to float32 rounding)."""
-        return bool((norms(reports.astype(np.float64)) <= self.bound * (1 + 1e-5)).all())
+        return bool((row_norms(reports.astype(np.float64)) <= self.bound * (1 + 1e-5)).all())

@@ -92,7 +92,7 @@ class RecordMechanism(Randomizer):
     def total(self, values: Floats) -> Floats:
         """Return the sum of the values of records, each brought into the domain first."""
         with np.errstate(all="ignore"):
-            return np.asarray(self._clipped(self._with_centres(values)).sum(axis=0))
+            return np.asarray(self._clipped(self._own(values)).sum(axis=0))
 
     def report(
         self,

@@ -107,9 +107,8 @@ class SampledCoordinate(Randomizer):
         """Return the coordinate that each coin names."""
         return (derive(coins, _WHICH) % np.uint64(self.dim)).astype(np.int64)
 
-    def _with_centres(self, values: Floats) -> Floats:
+    def _centre(self, values: Floats) -> None:
         """Leave values as they are: the part has a centre of its own."""
-        return values
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         own = np.take_along_axis(values, self.assigned(coins)[:, None], axis=1)

@@ -1,0 +1,69 @@
+"""Functions whose result for one number has the same bits whatever stands beside it.
+
+NumPy's own take several numbers at once where the processor can, and may take another way
+for the last few of an array, or for all that share a step with a number out of range:
+where the numbers are different users', the last bit would tell of a neighbour. SciPy's
+functions, and NumPy's of complex numbers, take one number after the other. Nor does NumPy
+say in which order it adds up a row (einsum cuts long ones where its buffer ends, and the
+buffer begins with another row), so here is a sum that does.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlogy
+
+Floats = NDArray[np.float64]
+
+_CACHED_ENTRIES = 1 << 15
+
+
+def log(x: Floats) -> Floats:
+    """Return the natural logarithm."""
+    return np.asarray(xlogy(1.0, x))
+
+
+def log2(x: Floats) -> Floats:
+    """Return the binary logarithm, that of a power of two exactly."""
+    fraction, exponent = np.frexp(x)
+    return np.asarray(exponent + log(fraction) / log(np.float64(2.0)))
+
+
+def tanh(x: Floats) -> Floats:
+    """Return the hyperbolic tangent, to some 1e-16."""
+    return np.asarray(2 * expit(2 * x) - 1)
+
+
+def cos_and_sin(x: Floats) -> tuple[Floats, Floats]:
+    """Return the cosine and the sine."""
+    turned = np.zeros(np.shape(x), np.complex128)
+    turned.imag = x
+    turned = np.exp(turned)
+    return turned.real.copy(), turned.imag.copy()
+
+
+def row_dots(rows: Floats, others: Floats) -> Floats:
+    """Return the sums over the last axis of ``rows * others``, which is broadcast.
+
+    The order of the additions follows from the length of a row alone: halves of all rows are
+    added to each other, a few rows at a time, so that they stay in the cache.
+    """
+    others = np.broadcast_to(others, rows.shape)
+    sums = np.empty(rows.shape[:-1])
+    step = max(1, _CACHED_ENTRIES // math.prod(rows.shape[1:]))
+    for start in range(0, len(rows), step):
+        run = slice(start, start + step)
+        columns = np.moveaxis(rows[run], -1, 0), np.moveaxis(others[run], -1, 0)
+        terms = np.multiply(*columns, order="C")
+        while (width := len(terms)) > 1:
+            half = (width + 1) // 2
+            terms[: width - half] += terms[half:]
+            terms = terms[:half]
+        sums[run] = terms[0]
+    return sums
+
+
+def row_norms(rows: Floats) -> Floats:
+    """Return the Euclidean length of each row."""
+    return np.asarray(np.sqrt(row_dots(rows, rows)))

@@ -1,0 +1,285 @@
+"""Isolation in the mechanisms: a user's numbers have the same bits whatever others' are.
+
+Compared before anything is rounded, since a difference in the last bit can be made to decide
+a report: by a server, or by users of the same node whose records lie on near ties.
+"""
+
+import numpy as np
+import pytest
+
+from ldp_flower.randomizers import (
+    Codebook,
+    Composed,
+    ConcentratedGaussian,
+    DuchiBall,
+    GaussianMechanism,
+    GaussianRecord,
+    HadamardResponse,
+    HybridMechanism,
+    KRandomizedResponse,
+    LaplaceMechanism,
+    LiftedPrivUnit,
+    OptimizedLocalHashing,
+    OptimizedUnaryEncoding,
+    PiecewiseMechanism,
+    PrefixExtending,
+    PrivUnit,
+    RandomizedResponse,
+    RecordGaussian,
+    RecordMechanism,
+    RecordPeeling,
+    RecordVertices,
+    SampledCoordinate,
+    SubsetHypercube,
+    SubsetSelection,
+    TreeHist,
+)
+from ldp_flower.randomizers.ball import directions, lift
+from ldp_flower.randomizers.registry import _REGISTRY
+from ldp_flower.randomness import KeyedRandom, derive
+
+DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
+VECTORS = {
+    "Codebook": lambda dim: Codebook(1.0, dim, 1.5, 24),
+    "ConcentratedGaussian": lambda dim: ConcentratedGaussian(1.0, dim),
+    "DuchiBall": lambda dim: DuchiBall(1.0, dim),
+    "GaussianMechanism": lambda dim: GaussianMechanism(1.0, dim),
+    "GaussianRecord": lambda dim: GaussianRecord(1.0, dim),
+    "LiftedPrivUnit": lambda dim: LiftedPrivUnit(1.0, dim, 9.0),
+    "PrivUnit": lambda dim: PrivUnit(1.0, dim, 9.0),
+    "RecordGaussian": lambda dim: RecordGaussian(1.0, dim),
+    "RecordPeeling": lambda dim: RecordPeeling(1.0, dim),
+    "RecordVertices": lambda dim: RecordVertices(1.0, dim),
+    "SubsetHypercube": lambda dim: SubsetHypercube(1.0, dim, 3.0),
+    "Composed": lambda dim: Composed(
+        (Codebook(1.0, dim, 1.5, 24), LaplaceMechanism(1.0, 3.0), PrivUnit(1.0, dim, 9.0))
+    ),
+    "SampledCoordinate": lambda dim: SampledCoordinate(RandomizedResponse(1.0, 3.0), dim),
+}
+NUMBERS = {
+    "HybridMechanism": HybridMechanism(1.0, 3.0),
+    "LaplaceMechanism": LaplaceMechanism(1.0, 3.0),
+    "PiecewiseMechanism": PiecewiseMechanism(1.0, 3.0),
+    "RandomizedResponse": RandomizedResponse(1.0, 3.0),
+}
+ITEMS = {
+    "HadamardResponse": HadamardResponse(1.0, 9),
+    "KRandomizedResponse": KRandomizedResponse(1.0, 9),
+    "OptimizedLocalHashing": OptimizedLocalHashing(1.0, 9),
+    "OptimizedUnaryEncoding": OptimizedUnaryEncoding(1.0, 9),
+    "PrefixExtending": PrefixExtending(1.0, 13),
+    "SubsetSelection": SubsetSelection(1.0, 9, 3),
+    "TreeHist": TreeHist(1.0, 13),
+}
+MECHANISMS = [
+    *(make(dim) for make in VECTORS.values() for dim in DIMS),
+    *NUMBERS.values(),
+    *ITEMS.values(),
+]
+BESIDE = {
+    "nothing special": 0.3,
+    "not a number": np.nan,
+    "infinite": -np.inf,
+    "subnormal": 5e-324,
+    "huge": 1.7e308,
+    "zero": 0.0,
+    "no item": -1.5,
+}
+AROUND = [(1, 0), (0, 1), (3, 2), (0, 40), (33, 7)]  # how many stand before and after
+each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{type(m).__name__}-{m.width}")
+
+
+def test_every_mechanism_that_a_message_can_name_is_here():
+    assert set(VECTORS) | set(NUMBERS) | set(ITEMS) == {*_REGISTRY, "Composed", "SampledCoordinate"}
+
+
+def own_row(mechanism):
+    """Return a value whose numbers have all their bits, and are those of four-byte floats."""
+    rng = np.random.default_rng(mechanism.width)
+    if type(mechanism).__name__ in ITEMS:
+        return np.arange(mechanism.width, dtype=np.float64)
+    return rng.standard_normal(mechanism.width).astype(np.float32).astype(np.float64)
+
+
+def in_columns(values):
+    return np.asfortranarray(values)
+
+
+def strided(values):
+    wide = np.full((2 * len(values), 3 * values.shape[1]), np.nan)
+    wide[::2, 1::3] = values
+    return wide[::2, 1::3]
+
+
+def backwards(values):
+    return np.ascontiguousarray(values[::-1, ::-1])[::-1, ::-1]
+
+
+def odd_bytes(values):
+    place = np.empty(values.nbytes + 1, np.uint8)[1:].view(np.float64).reshape(values.shape)
+    place[:] = values
+    return place
+
+
+def swapped(values):
+    return values.astype(values.dtype.newbyteorder())
+
+
+LAYOUTS = [np.ascontiguousarray, in_columns, strided, backwards, odd_bytes, swapped, np.longdouble]
+layouts = pytest.mark.parametrize("laid_out", LAYOUTS, ids=lambda function: function.__name__)
+
+
+def randomized(mechanism, values, place, monkeypatch):
+    """Return the reports and all blocks that entered ``_randomize``, of parts as well.
+
+    The user at ``place`` has the same coin and the same private words in all calls.
+    """
+    entered = []
+    with monkeypatch.context() as patch:
+        for cls in {type(mechanism), *(type(part) for part in parts(mechanism))}:
+            patch.setattr(cls, "_randomize", spying(cls._randomize, entered))
+        states = derive(3, np.arange(len(values)) + 1000 * (np.arange(len(values)) != place))
+        states[place] = derive(4)[0]
+        coins = derive(5, states)
+        reports = mechanism.randomize(values, KeyedRandom(states), coins)
+    return reports, entered
+
+
+def parts(mechanism):
+    if isinstance(mechanism, Composed):
+        return mechanism.parts
+    return [mechanism.part] if isinstance(mechanism, SampledCoordinate) else []
+
+
+def spying(randomize, entered):
+    def spy(self, values, rng, coins):
+        entered.append((self, values, values.copy(), rng, coins))
+        return randomize(self, values, rng, coins)
+
+    return spy
+
+
+def bits(array):
+    return np.asarray(array).tobytes()
+
+
+@layouts
+@each
+def test_values_enter_as_own_doubles_row_after_row(mechanism, laid_out, monkeypatch):
+    rows = np.tile(own_row(mechanism), (5, 1))
+    alone, ((_, _, expected, *_), *_) = randomized(mechanism, rows[:1], 0, monkeypatch)
+    for beside in BESIDE.values():
+        rows[[0, 3]] = beside
+        given = laid_out(rows)
+        reports, entered = randomized(mechanism, given, 2, monkeypatch)
+        assert len(entered) == 1 + len(parts(mechanism))
+        for _, values, *_ in entered:
+            assert values.dtype == np.float64 and values.dtype.isnative
+            assert values.flags.c_contiguous and values.flags.aligned and values.flags.writeable
+            assert not np.shares_memory(values, given)
+        assert bits(entered[0][2][2]) == bits(expected[0])
+        assert bits(reports[2]) == bits(alone[0])
+
+
+@each
+def test_four_byte_floats_are_the_doubles_that_they_equal(mechanism, monkeypatch):
+    rows = np.tile(own_row(mechanism), (3, 1))
+    as_doubles, _ = randomized(mechanism, rows, 1, monkeypatch)
+    as_floats, entered = randomized(mechanism, rows.astype(np.float32), 1, monkeypatch)
+    np.testing.assert_array_equal(as_floats, as_doubles)
+    assert all(values.dtype == np.float64 for _, values, *_ in entered)
+
+
+def unrounded(mechanism, values, states, coins):
+    """Return what a mechanism computes of values with floating-point numbers, row by row."""
+    draws = KeyedRandom(states)
+    if isinstance(mechanism, Codebook):
+        lifted = lift(values, mechanism.radius)
+        return [lifted, mechanism._products(lifted, coins)]
+    if isinstance(mechanism, SubsetHypercube):
+        return [mechanism._chances(values, coins)]
+    if isinstance(mechanism, RandomizedResponse):
+        return [mechanism._chance(values)]
+    if isinstance(mechanism, LiftedPrivUnit):
+        return [mechanism.cap.draw(lift(values, mechanism.radius), draws)]
+    if isinstance(mechanism, PrivUnit | DuchiBall):
+        unit, length = directions(values)
+        return [unit, length, mechanism.cap.draw(unit, draws)]
+    if isinstance(mechanism, GaussianMechanism):
+        return list(directions(values))
+    if isinstance(mechanism, HybridMechanism | LaplaceMechanism | PiecewiseMechanism):
+        return [mechanism._draw(values[:, 0] / mechanism.radius, draws)]
+    if isinstance(mechanism, RecordMechanism):
+        clipped = mechanism._clipped(values)
+        return [clipped, mechanism._noisy(clipped, np.zeros((len(values), 1)), draws)]
+    if isinstance(mechanism, PrefixExtending | TreeHist):
+        return [mechanism._valid(values)]
+    return [mechanism._numbered(values)]
+
+
+@each
+@pytest.mark.parametrize("laid_out", [np.ascontiguousarray, in_columns, strided])
+@pytest.mark.parametrize("beside", BESIDE.values(), ids=list(BESIDE))
+def test_nothing_beside_a_user_moves_a_bit_of_it(mechanism, beside, laid_out, monkeypatch):
+    row = own_row(mechanism)
+    alone, first = randomized(mechanism, row[None], 0, monkeypatch)
+    for before, after in AROUND:
+        rows = np.full((before + 1 + after, mechanism.width), beside)
+        rows[before] = row
+        reports, entered = randomized(mechanism, laid_out(rows), before, monkeypatch)
+        assert bits(reports[before]) == bits(alone[0])
+        for (part, _, own, _, coin), (_, _, block, _, coins) in zip(first, entered, strict=True):
+            if isinstance(part, Composed | SampledCoordinate):
+                continue
+            states = derive(6, coins)
+            with np.errstate(all="ignore"):
+                expected = unrounded(part, own, derive(6, coin), coin)
+                found = unrounded(part, block, states, coins)
+            for one, many in zip(expected, found, strict=True):
+                assert bits(one[0]) == bits(many[before])
+
+
+@pytest.mark.parametrize("dim", [8191, 8193, 20_000])
+@pytest.mark.parametrize("make", [PrivUnit, LiftedPrivUnit, GaussianMechanism])
+def test_long_rows_are_no_exception(make, dim, monkeypatch):
+    """NumPy takes thousands of numbers at a time; where it begins must not depend on others."""
+    mechanism = make(1.0, dim)
+    row = own_row(mechanism)
+    alone, ((_, _, own, _, coin),) = randomized(mechanism, row[None], 0, monkeypatch)
+    for before, after in [(1, 0), (0, 2), (3, 1)]:
+        rows = np.full((before + 1 + after, dim), np.nan)
+        rows[before] = row
+        reports, ((_, _, block, _, coins),) = randomized(mechanism, rows, before, monkeypatch)
+        assert bits(reports[before]) == bits(alone[0])
+        expected = unrounded(mechanism, own, derive(6, coin), coin)
+        found = unrounded(mechanism, block, derive(6, coins), coins)
+        for one, many in zip(expected, found, strict=True):
+            assert bits(one[0]) == bits(many[before])
+
+
+@layouts
+@pytest.mark.parametrize("dim", DIMS)
+@pytest.mark.parametrize("name", ["RecordGaussian", "RecordPeeling", "RecordVertices"])
+def test_records_of_a_silo_do_not_move_each_other(name, dim, laid_out, monkeypatch):
+    mechanism = VECTORS[name](dim)
+    row, clipped = own_row(mechanism), []
+    inner = type(mechanism)._clipped
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            type(mechanism),
+            "_clipped",
+            lambda self, values: clipped.append(inner(self, values)) or clipped[-1],
+        )
+        mechanism.total(row[None])
+        for beside in BESIDE.values():
+            rows = np.full((6, dim), beside)
+            rows[4] = row
+            mechanism.total(laid_out(rows))
+            assert bits(clipped[-1][4]) == bits(clipped[0][0])
+
+
+@pytest.mark.parametrize("mechanism", [*NUMBERS.values(), VECTORS["Composed"](3)])
+def test_no_number_is_an_error(mechanism):
+    rows = np.array([[number] * mechanism.width for number in BESIDE.values()])
+    with np.errstate(all="raise"):
+        mechanism.randomize(rows, np.random.default_rng(0))
