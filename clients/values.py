@@ -14,8 +14,7 @@ from ldp_flower.messages import Query
 from ldp_flower.users import Users
 
 from .node import Node
-from .statistics import Statistic
-from .statistics.statistic import Public
+from .statistics import compute, public_block
 
 # Users are taken in runs of this many. Their number is public; their rows are not,
 # and must not decide in which order reports are added up.
@@ -39,9 +38,7 @@ class UsersNode(Node):
         return self.users.take(slots, self.terms.policy.max_rows)
 
 
-def values_of(
-    take: Callable[[Slots], Users], slots: Slots, query: Query, statistic: Statistic
-) -> NDArray[np.float64]:
+def values_of(take: Callable[[Slots], Users], slots: Slots, query: Query) -> NDArray[np.float64]:
     """Return the users' values; whatever goes wrong with data stays on this side.
 
     A value that cannot be computed becomes NaN, which the randomizer takes for the
@@ -49,7 +46,7 @@ def values_of(
     ``take`` returns the users in some slots.
     """
     values = _together_or_apart(
-        lambda some: statistic.compute(take(some), query.arrays, query.params),
+        lambda some: compute(take(some), query.question),
         slots,
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
@@ -62,14 +59,14 @@ def values_of(
 
 
 def public_of(
-    take: Callable[[Slots], Users], slots: Slots, query: Query, public: Public, num_features: int
+    take: Callable[[Slots], Users], slots: Slots, query: Query, num_features: int
 ) -> NDArray[np.float32]:
     """Return the users' public block; a user whose rows cannot be had has none."""
     nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
     return _together_or_apart(
-        lambda some: public(take(some), query.params),
+        lambda some: public_block(take(some), query.question),
         slots,
-        lambda: public(nobody, query.params),
+        lambda: public_block(nobody, query.question),
         query.statistic,
     )
 

@@ -148,14 +148,6 @@ class Query:
         """What the wire and the ledger call the question."""
         return self.question.name
 
-    @property
-    def arrays(self) -> Arrays:  # TEMPORARY
-        return self.question.to_wire()[1]
-
-    @property
-    def params(self) -> Mapping[str, float]:  # TEMPORARY
-        return self.question.to_wire()[2]
-
     def to_config(self) -> dict[str, Any]:
         """Return all but the arrays as plain values for a Flower ConfigRecord."""
         statistic, _, params = self.question.to_wire()
