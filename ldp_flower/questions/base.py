@@ -96,9 +96,10 @@ class Slot:
 
     def read(self, arrays: Arrays, params: Params) -> Any:
         """Return what an untrusted message has for this field, None if it has nothing."""
-        found = (params if self.per is None else arrays).get(self.wire)
-        if found is None:
+        given: Mapping[str, Any] = params if self.per is None else arrays
+        if self.wire not in given:
             return None
+        found = given[self.wire]
         if self.per is None:
             if type(found) is not float:
                 raise MessageError(f"Expected a finite float for {self.wire!r}, got {found!r}.")

@@ -86,7 +86,9 @@ BESIDE = {
     "no item": -1.5,
 }
 AROUND = [(1, 0), (0, 1), (3, 2), (0, 40), (33, 7)]  # how many stand before and after
-each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{type(m).__name__}-{m.width}")
+each = pytest.mark.parametrize(
+    "mechanism", MECHANISMS, ids=lambda m: f"{type(m).__name__}-{m.width}"
+)
 
 
 def test_every_mechanism_that_a_message_can_name_is_here():
