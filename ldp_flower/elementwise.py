@@ -46,21 +46,27 @@ def cos_and_sin(x: Floats) -> tuple[Floats, Floats]:
 def row_dots(rows: Floats, others: Floats) -> Floats:
     """Return the sums over the last axis of ``rows * others``, which is broadcast.
 
-    The order of the additions follows from the length of a row alone: halves of all rows are
-    added to each other, a few rows at a time, so that they stay in the cache.
+    The order of the additions follows from the length of a row alone: neighbours are added
+    three times, then halves of what is left. A few rows at a time stay in the cache.
     """
     others = np.broadcast_to(others, rows.shape)
     sums = np.empty(rows.shape[:-1])
+    length, width = rows.shape[-1], -(-rows.shape[-1] // 8)
     step = max(1, _CACHED_ENTRIES // math.prod(rows.shape[1:]))
+    padded = np.zeros((min(step, len(rows)), *rows.shape[1:-1], 8 * width))
     for start in range(0, len(rows), step):
         run = slice(start, start + step)
-        columns = np.moveaxis(rows[run], -1, 0), np.moveaxis(others[run], -1, 0)
-        terms = np.multiply(*columns, order="C")
-        while (width := len(terms)) > 1:
-            half = (width + 1) // 2
-            terms[: width - half] += terms[half:]
+        products = padded[: len(rows[run])]
+        np.multiply(rows[run], others[run], out=products[..., :length])
+        flat = products.reshape(-1)
+        for _ in range(3):
+            flat = flat[::2] + flat[1::2]
+        terms = np.ascontiguousarray(flat.reshape(-1, width).T)
+        while (left := len(terms)) > 1:
+            half = (left + 1) // 2
+            terms[: left - half] += terms[half:]
             terms = terms[:half]
-        sums[run] = terms[0]
+        sums[run] = terms[0].reshape(products.shape[:-1])
     return sums
 
 

@@ -26,11 +26,12 @@ _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
 
 
 def largest(scores: Floats, size: int) -> Floats:
-    """Return the columns of the largest scores of each row, in any order.
+    """Return the columns of the largest scores of each row, at most all, in any order.
 
     Columns of score 0 or NaN tell nothing and are missing.
     """
     scores = np.nan_to_num(np.abs(scores), nan=0.0)
+    size = min(size, scores.shape[1])
     order = np.argpartition(-scores, size - 1, axis=1)[:, :size]
     found = np.take_along_axis(scores, order, axis=1) > 0
     return np.where(found, order, _MISSING)

@@ -1,0 +1,254 @@
+"""Isolation in the statistics: a user's value has the same bits whatever others hold.
+
+Compared bit by bit and before any rounding, for every statistic that a query can name: a
+server chooses queries, and other users of a node their records, so that the last bit decides.
+"""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ldp_flower import Users
+from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.values import public_of, values_of
+from ldp_flower.keys import HASH_END
+from ldp_flower.messages import Query
+from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
+from ldp_flower.randomness import KeyedRandom, derive
+
+DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
+SLOW = ("lasso_features", "pursued_features", "teacher")  # fitted user by user
+FEW = [1, 3, 17]
+NUMBERS = {
+    "feature_bound": 0.9,
+    "row_bound": 1.1,
+    "residual_bound": 0.7,
+    "target_bound": 0.8,
+    "centre": 1.5,
+    "log_range": 2.0,
+    "cap": 2.0,
+    "set_size": 3.0,
+    "domain_size": 6.0,
+    "ridge": 0.3,
+    "penalty": 0.1,
+    "scale": 0.7,
+    "scale_weight": 2.0,
+    "smallest": 0.1,
+    "per_octave": 2.0,
+    "num_bins": 12.0,
+    "bound": 3.0,
+    "labels_per_user": 3.0,
+    "label_bound": 0.8,
+    "product_weight": 0.8,
+    "square_weight": 0.6,
+    "degree": 1.0,
+    "stride": 2.0,
+    "copies": 2.0,
+    "seed": 5.0,
+    "num_features": 4.0,
+    "length_scale": 0.7,
+    "sparsity": 2.0,
+    "radius": 5.0,
+    "synthetic_seed": 3.0,
+    "within": 1.0,
+}
+TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]
+AROUND = [(1, 0), (0, 1), (2, 3), (9, 8)]
+
+
+def own_rows(dim, rows=3):
+    """Return rows of numbers that four bytes hold."""
+    rng = np.random.default_rng([dim, rows])
+    x = rng.standard_normal((rows, dim)).astype(np.float32).astype(np.float64)
+    return x, rng.standard_normal(rows).astype(np.float32).astype(np.float64)
+
+
+def numbers(names, dim):
+    own = {"projected_dim": float(min(3, dim)), "num_answers": float(min(4, dim))}
+    return {name: (NUMBERS | own)[name] for name in names}
+
+
+def queries(name, dim):
+    """Return arrays and parameters: with coordinates and without, each optional number apart."""
+    statistic = STATISTICS[name]
+    optional = [{one} for one in sorted(statistic.optional_params)]
+    optional = [one for one in optional if not any(one <= pair for pair in TOGETHER)]
+    optional += [pair for pair in TOGETHER if pair <= statistic.optional_params]
+    options = [set(), *optional, set().union(*optional)] if optional else [set()]
+    for chosen, wanted in product(options, [False, True] if statistic.coordinates else [False]):
+        params = numbers(statistic.params | chosen, dim)
+        mapped = statistic.mapped(dim, params) if statistic.mapped else dim
+        rng, arrays = np.random.default_rng(dim), {}
+        if wanted:
+            arrays["coordinates"] = rng.permutation(mapped)[: mapped // 2 + 1]
+        per_coordinate = len(arrays.get("coordinates", range(mapped)))
+        width = statistic.width(mapped, arrays, params)
+        lengths = (
+            *((each, mapped) for each in sorted(statistic.vectors)),
+            *((each, per_coordinate) for each in sorted(statistic.weights)),
+            *((each, dim + 1) for each in sorted(statistic.columns)),
+            *((each, width) for each in sorted(statistic.outputs)),
+        )
+        for each, length in lengths:
+            values = rng.standard_normal(length)
+            values = np.sign(values) if each == "signs" else values
+            arrays[each] = np.exp(values) if each in ("scales", "weights") else values
+        statistic.check(dim, arrays, params, width)
+        yield arrays, params, width
+
+
+def neighbours(dim):
+    """Return rows and targets of users that somebody may put beside another."""
+    found = {
+        name: (np.full((rows, dim), number), np.full(rows, number))
+        for name, number, rows in [
+            ("not a number", np.nan, 2),
+            ("infinite", -np.inf, 2),
+            ("subnormal", 5e-324, 1),
+            ("huge", 1.7e308, 2),
+            ("zero", 0.0, 4),
+            ("no rows", 0.0, 0),
+        ]
+    }
+    found["one row"] = own_rows(dim, 1)
+    found["a thousand rows"] = own_rows(dim, 1000)
+    x, y = own_rows(dim, 5)
+    x[2, 0], y[3] = np.nan, 1e300
+    return found | {"a number missing": (x, y)}
+
+
+def group(members):
+    offsets = np.concatenate([[0], np.cumsum([len(y) for _, y in members])])
+    return Users(*(np.concatenate(parts) for parts in zip(*members, strict=True)), offsets)
+
+
+def bits(array):
+    return np.asarray(array).tobytes()
+
+
+def cases(dims):
+    for name in STATISTICS:
+        for dim in FEW if name.endswith(SLOW) else dims:
+            yield pytest.param(name, dim, id=f"{name}-{dim}")
+
+
+each = pytest.mark.parametrize(("name", "dim"), cases(FEW))
+
+
+@pytest.mark.parametrize(("name", "dim"), cases(DIMS))
+def test_no_neighbour_moves_a_bit(name, dim):
+    compute = STATISTICS[name].compute
+    for arrays, params, width in queries(name, dim):
+        for rows in (1, 3):
+            own = own_rows(dim, rows)
+            alone = compute(group([own]), arrays, params)
+            assert alone.shape == (1, width)
+            for kind, (x, y) in neighbours(dim).items():
+                for before, after in AROUND[: 1 if len(y) > 100 else None]:
+                    members = [*[(x, y)] * before, own, *[(x, y)] * after]
+                    values = compute(group(members), arrays, params)
+                    assert values.dtype == np.float64 and values.flags.c_contiguous
+                    assert bits(values[before]) == bits(alone[0]), kind
+
+
+def in_columns(users):
+    return np.asfortranarray(users.features), users.targets
+
+
+def strided(users):
+    wide = np.full((len(users.features), 2 * users.num_features), np.nan)
+    wide[:, ::2] = users.features
+    return wide[:, ::2], np.repeat(users.targets, 3)[::3]
+
+
+def of_type(dtype):
+    return lambda users: (users.features.astype(dtype), users.targets.astype(dtype))
+
+
+FORMS = {
+    "float32": of_type(np.float32),
+    "longdouble": of_type(np.longdouble),
+    "other bytes": of_type(np.dtype(np.float64).newbyteorder()),
+    "float32 features": lambda users: (users.features.astype(np.float32), users.targets),
+    "float32 targets": lambda users: (users.features, users.targets.astype(np.float32)),
+    "in columns": in_columns,
+    "strided": strided,
+}
+
+
+@each
+@pytest.mark.parametrize("form", FORMS)
+def test_the_type_that_a_node_keeps_moves_no_bit(name, dim, form):
+    members = [own_rows(dim, rows) for rows in (2, 1, 0, 3)]
+    for these in (members, members[1:2] * 5):
+        users = group(these)
+        other = Users(*FORMS[form](users), users.offsets)
+        for arrays, params, _ in queries(name, dim):
+            expected = STATISTICS[name].compute(users, arrays, params)
+            assert bits(STATISTICS[name].compute(other, arrays, params)) == bits(expected)
+            if (public := STATISTICS[name].public) is not None:
+                assert bits(public(other, params)) == bits(public(users, params))
+
+
+def taking(users, forbidden):
+    """Return a ``take`` that fails as soon as one of some users is among those asked for."""
+
+    def take(slots):
+        if np.isin(slots, forbidden).any():
+            raise ValueError("a table that cannot be read")
+        return users.take(slots)
+
+    return take
+
+
+@each
+def test_a_user_whose_data_fail_moves_no_bit(name, dim):
+    """The others are computed one by one then, and their reports must not say so."""
+    users = group([own_rows(dim, rows) for rows in (2, 1, 0, 3, 9, 1)])
+    slots = np.arange(len(users))
+    statistic = STATISTICS[name]
+    for arrays, params, width in queries(name, dim):
+        mechanism = SampledCoordinate(HybridMechanism(1.0), width)
+        if width <= 130 and not name.endswith(("features", "items")):
+            mechanism = Codebook(1.0, width, 1.0, 8)
+        query = Query(name, mechanism, 0, 0, HASH_END, 0, arrays, params)
+        together = values_of(users.take, slots, query, statistic)
+        apart = values_of(taking(users, [2, 4]), slots, query, statistic)
+        states = derive(1, slots)
+        reports = [mechanism.randomize(v, KeyedRandom(states), states) for v in (together, apart)]
+        for user in (0, 1, 3, 5):
+            assert bits(together[user]) == bits(apart[user])
+            assert bits(reports[0][user]) == bits(reports[1][user])
+        if statistic.public is not None:
+            whole, rest = (
+                public_of(take, slots, query, statistic.public, dim)
+                for take in (users.take, taking(users, [2, 4]))
+            )
+            np.testing.assert_array_equal(whole[[0, 1, 3, 5]], rest[[0, 1, 3, 5]])
+            assert not rest[[2, 4]].any() and rest.shape == whole.shape
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@pytest.mark.parametrize("number", [5e-324, 1e-310, 1.7e308, np.inf, np.nan])
+def test_no_number_is_an_error(name, number):
+    dim = 3
+    users = group([own_rows(dim), (np.full((2, dim), number), np.full(2, number))])
+    with np.errstate(all="raise"):
+        for arrays, params, width in queries(name, dim):
+            assert STATISTICS[name].compute(users, arrays, params).shape == (2, width)
+            if (public := STATISTICS[name].public) is not None:
+                public(users, params)
+
+
+@pytest.mark.parametrize("dim", [8193, 20_000])
+@pytest.mark.parametrize("name", ["gradient_norm", "distance_scale", "record", "gradient"])
+def test_long_rows_are_no_exception(name, dim):
+    own = own_rows(dim, 1)
+    for arrays, params, _ in queries(name, dim):
+        alone = STATISTICS[name].compute(group([own]), arrays, params)
+        for before, after in [(1, 0), (0, 2), (3, 1)]:
+            beside = (np.full((1, dim), np.nan), np.zeros(1))
+            users = group([*[beside] * before, own, *[beside] * after])
+            values = STATISTICS[name].compute(users, arrays, params)
+            assert bits(values[before]) == bits(alone[0])
