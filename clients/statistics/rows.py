@@ -1,7 +1,8 @@
 """Reductions over each user's rows whose result depends, to the last bit, on that user alone.
 
 In BLAS and einsum the order in which one row is added up can depend on how many rows
-there are, which is another user's secret; so none of these multiplies matrices.
+there are, which is another user's secret; so none of these multiplies matrices. Sums within
+a row are those of :mod:`ldp_flower.elementwise`.
 """
 
 from typing import Any

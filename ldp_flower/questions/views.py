@@ -204,7 +204,10 @@ class _Turned(View):
 
     def width(self, num_features: int) -> int:
         """Return the number of rotated coordinates."""
-        return padded(self.inner.width(num_features))
+        own = self.inner.width(num_features)
+        if own != self.inner.num_wanted(num_features):
+            raise MessageError("Expected coordinates only: what comes with them has no sign.")
+        return padded(own)
 
 
 @dataclass(frozen=True, eq=False)

@@ -220,8 +220,12 @@ def test_an_unseeded_audit_works():
     assert audit_handler(gradient_query(mechanism), people, num_reports=800).passed
 
 
+class Rows(Question):
+    stem = "rows"
+
+
 def test_a_client_that_refuses_cannot_be_audited():
-    query = replace(gradient_query(SubsetHypercube(2.0, 3)), statistic="rows")
+    query = replace(gradient_query(SubsetHypercube(2.0, 3)), question=Rows())
     with pytest.raises(RuntimeError, match="Unknown statistic 'rows'"):
         audit_handler(query, extreme_users(3))
     with pytest.raises(ValueError, match="Expected at least 2 candidates, got 0"):
