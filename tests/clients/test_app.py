@@ -284,7 +284,7 @@ def test_bad_arguments_are_refused_at_construction(construct, arguments, message
     ("changes", "text"),
     [
         (
-            {"arrays": {"theta": np.zeros(16)}},
+            {"question": Gradient(np.zeros(16))},
             f"Expected {DIM} floats in theta, got 16: the node's users have {DIM} features.",
         ),
         (
