@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
-Params = Mapping[str, float]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
 
 _LARGEST_INTEGER = 1 << 53  # that a float holds, as all below
@@ -94,7 +93,7 @@ class Slot:
             raise integer_expected(self.wire, _LARGEST_INTEGER, value)
         return self.kind(value)
 
-    def read(self, arrays: Arrays, params: Params) -> Any:
+    def read(self, arrays: Arrays, params: Mapping[str, object]) -> Any:
         """Return what an untrusted message has for this field, None if it has nothing."""
         given: Mapping[str, Any] = params if self.per is None else arrays
         if self.wire not in given:
@@ -117,7 +116,7 @@ def integer_expected(name: str, high: int, value: float) -> MessageError:
 
 
 @cache
-def slots(kind: type["Question"]) -> tuple[Slot, ...]:
+def slots(kind: type[Any]) -> tuple[Slot, ...]:
     """Return the fields of a question that cross the wire beside its name."""
     hints = get_type_hints(kind, include_extras=True)
     found = []
@@ -235,7 +234,7 @@ class Question:
         """Raise MessageError unless the arrays of these kinds have these lengths."""
         for slot in slots(type(self)):
             array = getattr(self, slot.field)
-            if slot.per in lengths and array is not None:
+            if slot.per is not None and slot.per in lengths and array is not None:
                 _check_floats(slot.wire, array, lengths[slot.per], f": {users_have}")
 
 
