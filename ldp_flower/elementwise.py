@@ -27,7 +27,7 @@ def log(x: Floats) -> Floats:
 def log2(x: Floats) -> Floats:
     """Return the binary logarithm, that of a power of two exactly."""
     fraction, exponent = np.frexp(x)
-    return np.asarray(exponent + log(fraction) / log(np.float64(2.0)))
+    return np.asarray(exponent + log(fraction) / math.log(2.0))
 
 
 def tanh(x: Floats) -> Floats:
