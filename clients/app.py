@@ -9,11 +9,13 @@ from flwr.clientapp import ClientApp
 from ldp_flower.budget import PrivacyPolicy
 from ldp_flower.generated import GeneratedUsers
 from ldp_flower.keys import NodeKeys
-from ldp_flower.ledger import Accounts, Ledger, StateLedger
+from ldp_flower.ledger import Accounts, StateLedger, texts
 from ldp_flower.messages import CENSUS, QUERY, MessageError, Query
 from ldp_flower.users import Users
 
-from .node import Refusal, Seed, Terms, check_own, operators_ledger, reply_with
+from .node import Refusal, Seed, Terms, check_own, operators_ledger
+from .received import Received
+from .reply import reply_with
 from .respond import respond
 from .values import UsersNode
 
@@ -91,8 +93,11 @@ class LdpClientApp(ClientApp):
        about each record instead, whatever the silo's other records are.
     7. Where the operator has declared everything but the targets public
        (``features-public``), it may be sent as it is, and 1 is about the targets.
-    8. This is per user per ledger: one person under two ids, or on two operators'
-       ledgers, spends twice. How long a reply takes is not covered.
+    8. What ``load_users``, or a ``seed`` that is a function, writes into the context
+       changes nothing of this: settings and metadata are copied before they run.
+    9. This is per user per ledger: one person under two ids, or on two operators'
+       ledgers, spends twice. How long a reply takes is covered by the operator's
+       ``reply-after`` only.
     """
 
     def __init__(
@@ -122,48 +127,49 @@ class _Client:
     def census(self, message: Message, context: Context) -> Message:
         """Answer how many users the node holds, and what their keys are."""
 
-        def answer() -> RecordDict:
-            return RecordDict({"census": MetricRecord({**self._open(context).census()})})
+        def answer(received: Received) -> RecordDict:
+            census = self._open(received, context).census()
+            return RecordDict({"census": MetricRecord({**census})})
 
         return reply_with(message, context, self._policy, answer)
 
     def report(self, message: Message, context: Context) -> Message:
         """Answer one query."""
 
-        def answer() -> RecordDict:
+        def answer(received: Received) -> RecordDict:
             try:
-                query = Query.from_record_dict(message.content)
+                query = Query.from_record_dict(received.message.content)
             except MessageError as error:
                 raise Refusal.malformed(error) from error
-            return respond(self._open(context), query).to_record_dict()
+            return respond(self._open(received, context), query).to_record_dict()
 
         return reply_with(message, context, self._policy, answer)
 
-    def _open(self, context: Context) -> UsersNode:
-        terms = Terms.of(context, self._policy, self._seed)
+    def _open(self, received: Received, context: Context) -> UsersNode:
+        terms = Terms.of(received, context, self._policy, self._seed)
+        # Before data are looked at: what is wrong with a ledger shows at once.
+        ledger = None if terms.simulated else operators_ledger(received, terms.policy)
         users = self._load_users(context)
         if not isinstance(users, Users | GeneratedUsers):
             raise TypeError(
                 f"Expected load_users to return Users, got {type(users).__name__}; "
                 "see Users.from_rows."
             )
-        ledger, accounts = _ledger(context, terms, users)
-        keys = _keys(context, terms, users)
-        return UsersNode(terms, keys, ledger, accounts, context.run_id, users)
+        keys = _keys(received, users)
+        accounts = np.arange(len(users)) if ledger is None else _accounts(users)
+        paying = ledger or StateLedger(received.state, len(users))
+        return UsersNode(terms, keys, paying, accounts, received.run_id, users)
 
 
-def _keys(context: Context, terms: Terms, users: Users | GeneratedUsers) -> NodeKeys:
-    if terms.simulated and users.first is not None:
+def _keys(received: Received, users: Users | GeneratedUsers) -> NodeKeys:
+    if received.simulated and users.first is not None:
         return NodeKeys(0, users.first, len(users))
-    return NodeKeys(context.node_id & (1 << 64) - 1, 0, len(users))
+    return NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
 
 
-def _ledger(
-    context: Context, terms: Terms, users: Users | GeneratedUsers
-) -> tuple[Ledger, Accounts]:
-    if terms.simulated:
-        return StateLedger(context.state, len(users)), np.arange(len(users))
-    ledger = operators_ledger(context)
+def _accounts(users: Users | GeneratedUsers) -> Accounts:
+    """Return the names that an operator's ledger knows users by."""
     if users.ids is None:
         raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
-    return ledger, users.ids
+    texts(users.ids)
+    return users.ids.copy()

@@ -1,24 +1,24 @@
 """What every handler of a client needs: the rules it answers under, and answers paid once."""
 
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
 import numpy as np
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Context
 from numpy.typing import NDArray
 
 from ldp_flower.budget import Cost, PrivacyPolicy
-from ldp_flower.environment import in_simulation
 from ldp_flower.keys import NodeKeys, Slots
-from ldp_flower.ledger import Entry, Ledger, LedgerError, SqliteLedger
+from ldp_flower.ledger import Entry, Ledger, SqliteLedger
 from ldp_flower.messages import MessageError, Query, Report
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
 from ldp_flower.validation import is_integer
+
+from .received import Received
 
 Floats = NDArray[np.float64]
 Seed = int | Callable[[Context], int | None] | None
@@ -85,8 +85,12 @@ class Terms:
     rehearsal: bool = False
 
     @classmethod
-    def of(cls, context: Context, own: PrivacyPolicy | None, seed: Seed) -> Self:
+    def of(
+        cls, received: Received, context: Context, own: PrivacyPolicy | None, seed: Seed
+    ) -> Self:
         """Return the terms on a node, given what the app was constructed with.
+
+        A ``seed`` that is a function gets the ``context``; nothing else is read from it.
 
         Raises
         ------
@@ -94,24 +98,20 @@ class Terms:
             If this is no simulation and the app is seeded, or the operator has set no
             valid policy.
         """
-        # An operator's settings mean a deployment, wherever its process runs.
-        operated = {"max-epsilon", "ledger-path"} & set(context.node_config)
-        simulated = in_simulation() and not operated
-        seed = seed(context) if callable(seed) else seed
-        if simulated:
-            return cls(True, own or _UNLIMITED, seed)
-        if seed is not None:
-            raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
-        _warn_of_misspelt(frozenset(context.node_config))
+        if received.simulated:
+            return cls(True, own or _UNLIMITED, _seed_of(seed, context))
+        _warn_of_misspelt(frozenset(received.config))
         try:
-            operators = PrivacyPolicy.from_node_config(context.node_config)
+            operators = PrivacyPolicy.from_node_config(received.config)
         except (ValueError, OverflowError) as error:
             raise Refusal.of_policy(str(error)) from error
         if operators is None:
             raise Refusal(Refusal.MISCONFIGURED, "The operator has set no policy (max-epsilon).")
-        rehearsal = context.node_config.get("rehearsal", False)
+        rehearsal = received.config.get("rehearsal", False)
         if not isinstance(rehearsal, bool):
             raise Refusal.of_policy(f"Expected rehearsal true or false, got {rehearsal!r}.")
+        if _seed_of(seed, context) is not None:
+            raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
         return cls(False, operators.tightened_by(own), None, rehearsal)
 
     def check(self, randomizer: Randomizer) -> None:
@@ -119,6 +119,10 @@ class Terms:
         if (objection := self.policy.objection(randomizer)) is not None:
             text = "The operator's policy does not allow this mechanism."
             raise Refusal(Refusal.FORBIDDEN, text, f"{type(randomizer).__name__}: {objection}.")
+
+
+def _seed_of(seed: Seed, context: Context) -> int | None:
+    return seed(context) if callable(seed) else seed
 
 
 @lru_cache
@@ -141,7 +145,7 @@ def check_own(policy: object, seed: object) -> None:
         raise ValueError(f"Expected seed to be an integer or a function, got {seed!r}.")
 
 
-def operators_ledger(context: Context) -> SqliteLedger:
+def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
     """Return the ledger that the node's operator has created.
 
     Raises
@@ -149,12 +153,14 @@ def operators_ledger(context: Context) -> SqliteLedger:
     Refusal
         If the operator has set none.
     LedgerError
-        If it is missing or no ledger.
+        If it is missing or no ledger, cannot be written, or is about another unit.
     """
-    path = context.node_config.get("ledger-path")
+    path = received.config.get("ledger-path")
     if not isinstance(path, str):
         raise Refusal(Refusal.MISCONFIGURED, "The operator has set no ledger (ledger-path).")
-    return SqliteLedger(path)
+    ledger = SqliteLedger(path)
+    ledger.check(policy.unit)
+    return ledger
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,7 @@ class Node:
     terms: Terms
     keys: NodeKeys
     ledger: Ledger
-    accounts: NDArray[np.generic]
+    accounts: NDArray[np.generic] = field(repr=False)
     run_id: int
 
     def census(self) -> dict[str, int]:
@@ -190,6 +196,7 @@ class Node:
             "users": keys.count,
             "seeded": int(self.terms.seed is not None),
             "rehearsing": int(self.terms.rehearsal),
+            "simulated": int(self.terms.simulated),
         }
 
     def shown(self, values: Floats) -> Floats:
@@ -242,7 +249,9 @@ class Node:
                 return Report.from_bytes(stored)
             if not len(able):
                 raise Refusal(
-                    Refusal.EXHAUSTED, "The privacy budget of the addressed users is spent."
+                    Refusal.EXHAUSTED,
+                    "No addressed user can afford this query: the cost is above what the "
+                    "privacy budget leaves.",
                 )
             report = randomised(able)
             if self.terms.rehearsal:
@@ -251,45 +260,3 @@ class Node:
             if self.ledger.commit(entry, self.accounts[able], cost, policy):
                 return report
             # Another process answered, or spent a user's budget, since we looked.
-
-
-def reply_with(
-    message: Message, context: Context, own: PrivacyPolicy | None, answer: Callable[[], RecordDict]
-) -> Message:
-    """Return the answer, or an error whose text says nothing about data.
-
-    Neither leaves before the operator, or the app's ``own`` policy, wants it to.
-    """
-    started = time.monotonic()
-    reply = _answered(message, answer)
-    if in_simulation():
-        return reply
-    try:
-        policy = PrivacyPolicy.from_node_config(context.node_config)
-    except (ValueError, OverflowError):
-        return reply  # a refusal, for this
-    wanted = max((each.reply_after for each in (policy, own) if each is not None), default=0.0)
-    left = wanted - (time.monotonic() - started)
-    if left > 0:
-        time.sleep(left)
-    elif wanted:
-        logging.getLogger(__name__).warning(
-            "A reply took %.3f s longer than reply-after, which its receiver can see.", -left
-        )
-    return reply
-
-
-def _answered(message: Message, answer: Callable[[], RecordDict]) -> Message:
-    logger = logging.getLogger(__name__)
-    try:
-        return Message(answer(), reply_to=message)
-    except Refusal as refusal:
-        logger.warning("Refused a query: %s", f"{refusal} {refusal.detail}".rstrip())
-        return Message(Error(refusal.code, str(refusal)), reply_to=message)
-    except LedgerError as failure:  # missing, read-only, on a full disk
-        logger.error("%s", failure)
-        return Message(Error(Refusal.MISCONFIGURED, "The ledger cannot be used."), reply_to=message)
-    except Exception:
-        logger.exception("A query could not be answered.")
-        error = Error(Refusal.FAILED, "The client failed; its log says why.")
-        return Message(error, reply_to=message)

@@ -25,11 +25,13 @@ def respond(node: UsersNode, query: Query) -> Report:
         If the query is malformed or forbidden, or no addressed user can afford it.
     """
     _check(node, query)
-    if isinstance(query.randomizer, RecordMechanism):
-        if query.question.features_public:
-            raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
-        return node.answer_once(query, lambda slots: of_silos(node, query, slots))
-    return node.answer_once(query, lambda slots: _randomised(node, query, slots))
+    by_record = isinstance(query.randomizer, RecordMechanism)
+    if by_record and query.question.features_public:
+        raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
+    reports = of_silos if by_record else _randomised
+    # A loader may have made NumPy raise where data are small, or huge.
+    with np.errstate(all="ignore"):
+        return node.answer_once(query, lambda slots: reports(node, query, slots))
 
 
 def _check(node: UsersNode, query: Query) -> None:
@@ -40,6 +42,8 @@ def _check(node: UsersNode, query: Query) -> None:
         question.check(node.users.num_features, query.randomizer.width)
     except MessageError as error:
         raise Refusal.malformed(error) from error
+    if question.about_targets and not node.users.has_targets:
+        raise Refusal(Refusal.MALFORMED, "The node's users have no targets; see Users.from_rows.")
     node.terms.check(query.randomizer)
     if question.features_public and not node.terms.policy.features_public:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")

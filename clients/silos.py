@@ -2,7 +2,7 @@
 
 A record takes the place of a user: its value is that of a user who has this row and no
 other, so that no statistic can mix records before the mechanism has brought each into
-its domain.
+its domain. One that is not finite counts, and is at the centre.
 """
 
 import logging

@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from copy import copy
 
 import numpy as np
 from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 
 from ldp_flower.budget import PrivacyPolicy
 from ldp_flower.keys import NodeKeys, Slots
-from ldp_flower.ledger import StateLedger
+from ldp_flower.ledger import NODE, StateLedger, texts
 from ldp_flower.messages import MessageError, Query, Report
 from ldp_flower.parameters import Floats, Parameters, flattened, parameters_of
 from ldp_flower.questions import ClippedUpdate, UpdateQuestion
@@ -18,7 +17,9 @@ from ldp_flower.randomness import Words, derive
 from ldp_flower.rotation import rotate_twice
 from ldp_flower.training import PUBLIC, digest, taken_apart
 
-from .node import Node, Refusal, Seed, Terms, check_own, operators_ledger, reply_with
+from .node import Node, Refusal, Seed, Terms, check_own, operators_ledger
+from .received import Received, with_own_metadata
+from .reply import reply_with
 
 CallNext = Callable[[Message, Context], Message]
 
@@ -86,9 +87,12 @@ class LdpUpdateMod:
        query (randomizer, model and the app's other records; not the run's id) gets
        the same bytes again and trains nothing: training twice would be a second look.
     5. The mod never raises, and error replies are fixed texts or about the query.
-    6. This is per ``user-id`` per ledger. Not covered: how long training takes, a
-       process that dies of it (of lack of memory, say), and other ways out that an
-       app's own code may use (files, network).
+    6. What training writes into the message, its metadata or the context changes
+       nothing of this: what counts of them is copied before it runs.
+    7. This is per ``user-id`` per ledger. Not covered: how long training takes, where
+       it is longer than the operator's ``reply-after``, a process that dies of it (of
+       lack of memory, say), and other ways out that an app's own code may use (files,
+       network).
     """
 
     def __init__(
@@ -108,16 +112,19 @@ class LdpUpdateMod:
     def __call__(self, message: Message, context: Context, call_next: CallNext) -> Message:
         """Answer the census, or a query with a report of what ``call_next`` learns."""
         return reply_with(
-            message, context, self._policy, lambda: self._answer(message, context, call_next)
+            message,
+            context,
+            self._policy,
+            lambda received: self._answer(received, context, call_next),
         )
 
-    def _answer(self, message: Message, context: Context, call_next: CallNext) -> RecordDict:
-        kind = message.metadata.message_type
+    def _answer(self, received: Received, context: Context, call_next: CallNext) -> RecordDict:
+        kind = received.message.metadata.message_type
         if kind.partition(".")[0] != MessageType.TRAIN:
             raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
         try:
-            query, content = taken_apart(message.content)
-            node = self._open(context)
+            query, content = taken_apart(received.message.content)
+            node = self._open(received, context)
             if query is None:
                 return RecordDict({"census": MetricRecord({**node.census()})})
             name, sent = _model(content)
@@ -125,14 +132,15 @@ class LdpUpdateMod:
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node.terms.check(query.randomizer)
-        inner = copy(message)
         public: dict[str, int | float] = {}
 
         def randomised(slots: Slots) -> Report:
+            # The app's own from here on; what its training wrote into it is not read again.
+            inner = with_own_metadata(received.message)
             inner.content = content
             reply = _reply(inner, context, call_next)
             if not node.terms.rehearsal:
-                public.update(_metrics(reply, self._public(node.terms, context)))
+                public.update(_metrics(reply, self._public(received)))
             return _report(node, query, question, _update(reply, name, sent), slots)
 
         answer = node.answer_once(query, randomised, kind, digest(content)).to_record_dict()
@@ -140,26 +148,30 @@ class LdpUpdateMod:
             answer[PUBLIC] = MetricRecord({**public})
         return answer
 
-    def _public(self, terms: Terms, context: Context) -> frozenset[str]:
+    def _public(self, received: Received) -> frozenset[str]:
         """Return the names of metrics that may leave as they are."""
-        if terms.simulated:
+        if received.simulated:
             return self._public_metrics
-        operators = context.node_config.get("public-metrics")
+        operators = received.config.get("public-metrics")
         return self._public_metrics & set(operators.split() if isinstance(operators, str) else ())
 
-    def _open(self, context: Context) -> Node:
-        terms = Terms.of(context, self._policy, self._seed)
+    def _open(self, received: Received, context: Context) -> Node:
+        terms = Terms.of(received, context, self._policy, self._seed)
         if terms.simulated:
             # Not the ledger of LdpClientApp, which may share the state: that one has many users.
-            ledger = StateLedger(context.state, 1, "ldp-node")
-            first = int(context.node_config["partition-id"])
-            return Node(terms, NodeKeys(0, first, 1), ledger, np.zeros(1, np.int64), context.run_id)
-        user = context.node_config.get("user-id")
+            ledger = StateLedger(received.state, 1, NODE)
+            partition = received.config["partition-id"]
+            assert isinstance(partition, int)
+            keys = NodeKeys(0, partition, 1)
+            return Node(terms, keys, ledger, np.zeros(1, np.int64), received.run_id)
+        user = received.config.get("user-id")
         if not isinstance(user, str) or not user:
             raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
-        keys = NodeKeys(context.node_id & (1 << 64) - 1, 0, 1)
-        ledger_of_all = operators_ledger(context)
-        return Node(terms, keys, ledger_of_all, np.array([user]), context.run_id)
+        keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, 1)
+        ledger_of_all = operators_ledger(received, terms.policy)
+        accounts = np.array([user])
+        texts(accounts)
+        return Node(terms, keys, ledger_of_all, accounts, received.run_id)
 
 
 def _model(content: RecordDict) -> tuple[str, Parameters]:
@@ -184,8 +196,8 @@ def _checked(query: Query, model: Floats) -> UpdateQuestion:
     return question
 
 
-def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDict:
-    """Return what training replies; whatever goes wrong with it stays on this side."""
+def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDict | None:
+    """Return what training replies, if anything; what goes wrong with it stays on this side."""
     try:
         content = call_next(message, context).content
         if not isinstance(content, RecordDict):
@@ -194,24 +206,30 @@ def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDic
     except KeyboardInterrupt:  # is the operator's
         raise
     except BaseException:
-        logging.getLogger(__name__).exception("Training failed.")
-        return RecordDict()
+        logging.getLogger(__name__).exception("Training failed; the node reports a centre.")
+        return None
 
 
-def _metrics(reply: RecordDict, public: frozenset[str]) -> dict[str, int | float]:
+def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int | float]:
     """Return the numbers of these names in a reply's metrics that Flower's wire takes."""
-    return {
-        name: value
-        for record in reply.metric_records.values()
-        for name, value in record.items()
-        if name in public
-        and (isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63))
-    }
+    try:
+        return {
+            name: value
+            for record in ([] if reply is None else reply.metric_records.values())
+            for name, value in record.items()
+            if name in public
+            and (isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63))
+        }
+    except Exception:
+        logging.getLogger(__name__).exception("Training returned metrics that cannot be read.")
+        return {}
 
 
-def _update(reply: RecordDict, name: str, sent: Parameters) -> Floats:
+def _update(reply: RecordDict | None, name: str, sent: Parameters) -> Floats:
     """Return the update that training made; 0 if it returned no model of this form."""
     before = flattened(sent)
+    if reply is None:
+        return np.zeros_like(before)
     logger = logging.getLogger(__name__)
     try:
         records = reply.array_records
@@ -245,10 +263,10 @@ def _value(update: Floats, question: UpdateQuestion, rotation: Words) -> Floats:
 def _report(
     node: Node, query: Query, question: UpdateQuestion, update: Floats, slots: Slots
 ) -> Report:
-    with np.errstate(all="ignore"):
-        value = _value(update, question, derive(query.salt, query.step))
+    rotation = derive(query.salt, query.step)
     coins = node.keys.coins(query.salt, query.step, slots)
     randomness = node.private_randomness(query.step, slots)
-    return Report.of_reports(
-        slots, query.randomizer.randomize(node.shown(value[None]), randomness, coins)
-    )
+    # Whole: training may have made NumPy raise where data are small, or huge.
+    with np.errstate(all="ignore"):
+        shown = node.shown(_value(update, question, rotation)[None])
+        return Report.of_reports(slots, query.randomizer.randomize(shown, randomness, coins))

@@ -45,16 +45,24 @@ def values_of(take: Callable[[Slots], Users], slots: Slots, query: Query) -> NDA
     centre of its domain: the reply looks like any other, and the log tells the operator.
     ``take`` returns the users in some slots.
     """
+    logger = logging.getLogger(__name__)
+
+    def computed(some: Slots) -> NDArray[np.float64]:
+        users = take(some)
+        # Rows of a public block all stay: they must not tell which targets are finite.
+        finite = users if query.question.features_public else users.finite()
+        if lost := len(users.targets) - len(finite.targets):
+            logger.warning("Records that are not finite and are left out: %d.", lost)
+        return compute(finite, query.question)
+
     values = _together_or_apart(
-        lambda some: compute(take(some), query.question),
+        computed,
         slots,
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
     )
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
-        logging.getLogger(__name__).warning(
-            "%d users have data that are not finite and report a centre.", bad
-        )
+        logger.warning("%d users have data that are not finite and report a centre.", bad)
     return values
 
 

@@ -85,7 +85,7 @@ class PrivacyPolicy:
         coordinate have limits of their own.
     reply_after : float (default: 0.0)
         Seconds after which a reply leaves, at the earliest, so that it does not tell by
-        its time how long it took. It hides what takes less.
+        its time how long it took, nor by its date. It hides what takes less.
     features_public : bool (default: False)
         Whether everything but the targets is public (and how many rows a user has), so that
         protocols that protect targets only may send it as it is.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -22,11 +22,11 @@ from .console import FAILED, USAGE, console, fail
 from .flower_run import FlowerError, Scalar, declared_config, override, private_superlink
 from .ledger_cli import ledger
 from .processes import TimeIsUp, ended_by_signals
-
-if TYPE_CHECKING:
-    pass
+from .randomizers import RandomizedResponse
+from .validation import check_positive
 
 TIMED_OUT, INTERRUPTED = 124, 130
+_SIMULATION_FAILED = "Simulation failed with exception: "  # before what failed, in Flower's words
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
 
 app = typer.Typer(
@@ -50,7 +50,7 @@ def run(
     epsilon: Annotated[
         float | None, typer.Option(help="Privacy parameter of each user (epsilon).")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the simulation (seed).")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the simulation (seed).")] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Directory for results.", show_default="results/APP"),
@@ -73,6 +73,8 @@ def run(
     where = (output or Path("results", app_path.name)).expanduser().resolve()
     given = {"num-users": users, "epsilon": epsilon, "seed": seed, "output-dir": output}
     try:
+        if timeout is not None:
+            check_positive("timeout", timeout)
         declared = declared_config(app_path)
         settings = _settings(declared, given, config or [])
     except ValueError as error:
@@ -116,8 +118,9 @@ def _run(
     if not status:
         fail(f"Flower did not accept {app_path}; it says why above.", FAILED)
     if status != "finished:completed":
+        reason = f"{details.removeprefix(_SIMULATION_FAILED)}\n" if details else ""
         fail(
-            f"The run ended as {status.rpartition(':')[2]}. {details}\n"
+            f"{reason}The run ended as {status.rpartition(':')[2]}. "
             f"The log is above and, with Flower's own, in {log}\n"
             "Correct the app or its settings and run it again.",
             FAILED,
@@ -149,6 +152,8 @@ def _settings(
         if key in _OWN_OPTIONS:
             raise ValueError(f"Use {_OWN_OPTIONS[key]} instead of -c {key}.")
         settings[key] = override(declared, key, value)
+    if isinstance(epsilon := settings.get("epsilon"), float):
+        RandomizedResponse(epsilon)  # refuses what every mechanism would, before anything starts
     return settings
 
 
@@ -160,7 +165,8 @@ def _modified(path: Path | None) -> int | None:
 class _Screen:
     """Shows a run's log and, on a terminal, that it goes on and for how long.
 
-    Flower's own announcements are left out, and so are its colours and padding.
+    Flower's own announcements are left out, and so are its colours and padding, and that a
+    simulation's exception, which has been shown, has an exit code and a page.
     """
 
     _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -177,9 +183,10 @@ class _Screen:
         "flwr federation simulation-config",
         "Successfully installed",
     )
+    _EXIT, _EXIT_ENDS = "Exit Code: 700", "For more information, visit: <"
 
     def __init__(self) -> None:
-        self._started = False
+        self._started = self._exiting = False
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -202,6 +209,10 @@ class _Screen:
         level = self._LEVEL.match(line)
         if level:
             line = line[self._PADDING :]
+            self._exiting = line.startswith(self._EXIT)
+        if self._exiting:
+            self._exiting = not line.startswith(self._EXIT_ENDS)
+            return
         if not self._started:
             if line.strip().startswith(self._ANNOUNCEMENTS):
                 return
@@ -246,8 +257,9 @@ def audit(
     """Try to break the client's promise on every query that PROTOCOL sends.
 
     Prints the claimed epsilon, the largest that was measured (at 99.9 % confidence), the exact
-    one where outputs can be enumerated, and whether one user's data ever moved another's
-    report. The exit code is 1 if anything contradicts the claim.
+    one where outputs can be enumerated, and which checks failed: completeness, isolation, replay,
+    own noise, record bound, and what neighbouring nodes of a deployment show (census, reply's
+    form, who answers, ledger). The exit code is 1 if anything contradicts the claim.
     """
     if protocol not in AUDITED:
         fail(f"Expected a protocol in {sorted(AUDITED)}, got {protocol!r}.", USAGE)
@@ -290,13 +302,8 @@ def audit(
 
 
 def _verdict(found: Audit) -> str:
-    reasons = {
-        "loss": max(found.measured, found.exact or 0.0) <= found.claimed,
-        "completeness": found.complete,
-        "isolation": found.isolated,
-        "replay": found.replayed,
-    }
-    return "yes" if found.passed else f"no: {', '.join(k for k, ok in reasons.items() if not ok)}"
+    failed = [name for name, passed in found.checks.items() if not passed]
+    return f"no: {', '.join(failed)}" if failed else "yes"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Users whose rows exist only while they are asked: simulations larger than memory."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -43,10 +43,11 @@ class GeneratedUsers:
 
     num_users: int
     num_features: int
-    generate: Generate
+    generate: Generate = field(repr=False)
     first: int | None = None
 
     ids = None
+    has_targets = True
 
     def __post_init__(self) -> None:
         check_integer("num_users", self.num_users, 0)

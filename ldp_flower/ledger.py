@@ -12,7 +12,6 @@ reports and gives no more of them than were paid.
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from .budget import Cost, PrivacyPolicy
+from .ledger_file import LedgerError, LedgerFile, fact
 
 Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]
@@ -55,8 +55,8 @@ class Entry:
 BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
 
 
-class LedgerError(RuntimeError):
-    """A ledger that is missing, foreign or cannot be written."""
+#: Name of the ledger of a simulated node that is one user.
+NODE = "ldp-node"
 
 
 class Ledger(ABC):
@@ -100,12 +100,16 @@ class StateLedger(Ledger):
     Parameters
     ----------
     state : RecordDict
-        The context's state.
+        Where its records are, of the names :attr:`RECORDS`.
     num_users : int
         Number of users on the node; accounts are their slots.
     name : str (default: "ldp")
         Beginning of the names of the ledger's records in the state.
     """
+
+    RECORDS = frozenset(
+        f"{name}-{kind}" for name in ("ldp", NODE) for kind in ("spent", "replies", "plans")
+    )
 
     def __init__(self, state: RecordDict, num_users: int, name: str = "ldp") -> None:
         self._state = state
@@ -178,23 +182,13 @@ class SqliteLedger(Ledger):
     Raises
     ------
     LedgerError
-        If the file is missing or is no ledger. A missing ledger is never replaced by
-        an empty one: that would forget what users have spent.
+        If the file is missing or is no ledger, and by all methods if another file takes
+        its place. A missing ledger is never replaced by an empty one: that would forget
+        what users have spent.
     """
 
-    _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger of this format
-
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
-        self._path = Path(path).expanduser()
-        self._timeout = timeout
-        if not self._path.is_file():
-            raise LedgerError(
-                f"No ledger at {self._path}: create it once with `ldp-flower ledger init`."
-            )
-        with self._open() as connection:
-            (found,) = connection.execute("PRAGMA application_id").fetchone()
-        if found != self._APPLICATION_ID:
-            raise LedgerError(f"{self._path} is not a ledger of this version of ldp-flower.")
+        self._file = LedgerFile(path, timeout)
 
     @classmethod
     def create(cls, path: str | Path) -> "SqliteLedger":
@@ -205,63 +199,22 @@ class SqliteLedger(Ledger):
         LedgerError
             If something exists at ``path`` already.
         """
-        path = Path(path).expanduser()
-        try:
-            path.touch(mode=0o600, exist_ok=False)
-        except FileExistsError as error:
-            raise LedgerError(f"{path} exists already; a ledger is created once.") from error
-        except OSError as error:
-            raise LedgerError(f"Cannot create {path}: {error.strerror}.") from error
-        connection = sqlite3.connect(path)
-        try:
-            connection.executescript(
-                f"""
-                PRAGMA synchronous=EXTRA;
-                BEGIN;
-                CREATE TABLE spent (
-                    user TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL
-                ) WITHOUT ROWID;
-                CREATE TABLE reply (
-                    number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
-                    created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, run TEXT NOT NULL,
-                    statistic TEXT NOT NULL, mechanism TEXT NOT NULL, content BLOB
-                );
-                CREATE TABLE charge (
-                    user TEXT, reply INTEGER, epsilon REAL NOT NULL, delta REAL NOT NULL,
-                    PRIMARY KEY (user, reply)
-                ) WITHOUT ROWID;
-                CREATE TABLE renewal (
-                    user TEXT NOT NULL, created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
-                    epsilon REAL NOT NULL, delta REAL NOT NULL
-                );
-                CREATE TABLE plan (
-                    user TEXT, plan TEXT, used INTEGER NOT NULL, PRIMARY KEY (user, plan)
-                ) WITHOUT ROWID;
-                PRAGMA application_id={cls._APPLICATION_ID};
-                COMMIT;
-                """
-            )
-        finally:
-            connection.close()
+        LedgerFile.create(path)
         return cls(path)
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = sqlite3.connect(
-                f"{self._path.resolve().as_uri()}?mode=rw",
-                timeout=self._timeout,
-                isolation_level=None,
-                uri=True,
-            )
-            try:
-                # FULL leaves the journal's removal, which is the commit, to the next sync.
-                connection.execute("PRAGMA synchronous=EXTRA")
-                yield connection
-            finally:
-                connection.close()
-        except sqlite3.Error as error:
-            raise LedgerError(f"The ledger {self._path} failed: {error}.") from error
+    def check(self, unit: str) -> None:
+        """Raise LedgerError unless answers about this unit could be written now.
+
+        What is spent on users counts for their records, but not the other way round: a
+        record may have lost little, and the user whom it belongs to a lot.
+        """
+        with self._file.transaction() as connection:
+            _check_unit(connection, unit)
+        with self._file.open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            # Opens the journal, which a folder may refuse that lets the file be written.
+            connection.execute("UPDATE fact SET value = value")
+            connection.execute("ROLLBACK")
 
     @staticmethod
     def _columns(
@@ -269,7 +222,7 @@ class SqliteLedger(Ledger):
     ) -> NDArray[np.float64]:
         """Return two numbers of each account, zero without a row: (2, accounts)."""
         found = {}
-        names = [str(account) for account in accounts]
+        names = texts(accounts)
         for start in range(0, len(names), 500):
             some = names[start : start + 500]
             marks = ",".join("?" * len(some))
@@ -298,7 +251,7 @@ class SqliteLedger(Ledger):
 
     def reply(self, digest: str) -> bytes | None:
         """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
-        with self._open() as connection:
+        with self._file.open() as connection:
             row = connection.execute(
                 "SELECT content FROM reply WHERE digest = ?", (digest,)
             ).fetchone()
@@ -306,29 +259,28 @@ class SqliteLedger(Ledger):
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
-        with self._open() as connection:
+        with self._file.open() as connection:
             return self._able(connection, accounts, cost, policy)
 
     def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply, in one transaction on disk."""
-        with self._open() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._file.transaction() as connection:
             query = "SELECT 1 FROM reply WHERE digest = ?"
             answered = connection.execute(query, (entry.digest,)).fetchone()
             if answered or not self._able(connection, accounts, cost, policy).all():
-                connection.execute("ROLLBACK")
                 return False
-            paying = np.asarray(accounts)[self._used(connection, accounts, cost) == 0]
+            _set_unit(connection, policy.unit)
+            paying = texts(np.asarray(accounts)[self._used(connection, accounts, cost) == 0])
             connection.executemany(
                 "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (user) DO UPDATE SET "
                 "epsilon = epsilon + excluded.epsilon, delta = delta + excluded.delta",
-                [(str(account), cost.epsilon, cost.delta) for account in paying],
+                [(name, cost.epsilon, cost.delta) for name in paying],
             )
             if cost.plan is not None:
                 connection.executemany(
                     "INSERT INTO plan VALUES (?, ?, 1) ON CONFLICT (user, plan) DO UPDATE SET "
                     "used = used + 1",
-                    [(str(account), cost.plan) for account in accounts],
+                    [(name, cost.plan) for name in texts(accounts)],
                 )
             number = connection.execute(
                 "INSERT INTO reply (digest, run, statistic, mechanism, content) "
@@ -338,14 +290,16 @@ class SqliteLedger(Ledger):
             ).lastrowid
             connection.executemany(
                 "INSERT INTO charge VALUES (?, ?, ?, ?)",
-                [(str(account), number, cost.epsilon, cost.delta) for account in paying],
+                [(name, number, cost.epsilon, cost.delta) for name in paying],
             )
-            connection.execute("COMMIT")
+        # In the file as whoever opens it next will find it, or nothing is sent.
+        if self.reply(entry.digest) is None:
+            raise LedgerError("The ledger does not hold what was just written to it.")
         return True
 
     def spent(self) -> dict[str, Cost]:
         """Return what every user on the ledger has spent, since its budget was last renewed."""
-        with self._open() as connection:
+        with self._file.open() as connection:
             rows = connection.execute("SELECT user, epsilon, delta FROM spent ORDER BY user")
             return {user: Cost(epsilon, delta) for user, epsilon, delta in rows}
 
@@ -354,7 +308,7 @@ class SqliteLedger(Ledger):
 
         A renewal gives back what is negative in it.
         """
-        with self._open() as connection:
+        with self._file.open() as connection:
             yield from connection.execute(
                 "SELECT created, user, run, statistic, mechanism, epsilon, delta "
                 "FROM charge JOIN reply ON reply = number UNION ALL "
@@ -373,11 +327,10 @@ class SqliteLedger(Ledger):
         LedgerError
             If one of the users has never answered anything: then nobody's is renewed.
         """
-        with self._open() as connection:
+        with self._file.transaction() as connection:
             ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
             if unknown := sorted(set(users or ()) - ever):
                 raise LedgerError(f"The ledger knows no user {', '.join(map(repr, unknown))}.")
-            connection.execute("BEGIN IMMEDIATE")
             chosen = [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
             if users is not None:
                 chosen = sorted(set(chosen) & set(users))
@@ -390,7 +343,6 @@ class SqliteLedger(Ledger):
                 connection.execute("DELETE FROM spent WHERE user = ?", (user,))
                 # What is left of a plan was paid in the time that ends: it has to be paid anew.
                 connection.execute("DELETE FROM plan WHERE user = ?", (user,))
-            connection.execute("COMMIT")
         return len(chosen)
 
     def forget_replies(self, days: float) -> int:
@@ -399,9 +351,50 @@ class SqliteLedger(Ledger):
         Of 0 days: of all, also of those that a clock that was ahead has dated. What they
         cost stays. Asked again, such a query is refused.
         """
-        with self._open() as connection:
+        with self._file.transaction() as connection:
             return connection.execute(
                 "UPDATE reply SET content = NULL WHERE content IS NOT NULL "
                 "AND (? = 0 OR created <= datetime('now', ?))",
                 (days, f"-{days * 86400:.0f} seconds"),
             ).rowcount
+
+
+def texts(accounts: Accounts) -> list[str]:
+    """Return accounts as the texts that a ledger knows them by.
+
+    Raises
+    ------
+    LedgerError
+        If one is no text that can be written.
+    """
+    names = [str(account) for account in accounts]
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError as error:
+        wrong = next(name for name in names if any("\ud800" <= sign <= "\udfff" for sign in name))
+        raise LedgerError(f"Expected ids of Unicode characters, got {wrong!r}.") from error
+    return names
+
+
+def _unit(connection: sqlite3.Connection) -> str | None:
+    """Return what a ledger's spending is about; of one that never said, as its answers tell."""
+    if (unit := fact(connection, "unit")) is not None:
+        return unit
+    by_record = connection.execute(
+        "SELECT 1 FROM plan UNION ALL SELECT 1 FROM reply WHERE mechanism GLOB 'Record*'"
+    )
+    return "record" if by_record.fetchone() else None
+
+
+def _check_unit(connection: sqlite3.Connection, unit: str) -> None:
+    if unit == "user" and _unit(connection) == "record":
+        raise LedgerError(
+            'What is spent on this ledger is about single records (unit="record"), and says '
+            'nothing about what users have spent: unit="user" needs a ledger of its own.'
+        )
+
+
+def _set_unit(connection: sqlite3.Connection, unit: str) -> None:
+    """Note what spending is about; once of records, for ever."""
+    _check_unit(connection, unit)
+    connection.execute("INSERT OR REPLACE INTO fact VALUES ('unit', ?)", (unit,))

@@ -10,9 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from .console import FAILED, USAGE, console, fail
-from .ledger import BOOK, LedgerError, SqliteLedger
+from .ledger import BOOK, SqliteLedger
+from .ledger_file import LedgerError
 
 ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
+
+# What a cell of a formula may begin with, also in full width, and what marks one as a text.
+_ACTIVE = (*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", "'")
 
 LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
 
@@ -24,7 +28,7 @@ def ledger_init(path: LedgerPath) -> None:
         SqliteLedger.create(path)
     except LedgerError as error:
         fail(str(error), FAILED)
-    console.print(f"Created {path}. Keep it: it remembers what every user has spent.")
+    console.print(Text(f"Created {path}. Keep it: it remembers what every user has spent."))
 
 
 @ledger.command("show")
@@ -39,7 +43,7 @@ def ledger_show(path: LedgerPath) -> None:
     for name in ("epsilon", "delta"):
         table.add_column(name, justify="right")
     for user, cost in spent.items():
-        table.add_row(Text(user), f"{cost.epsilon:g}", f"{cost.delta:g}")
+        table.add_row(Text(_visible(user)), f"{cost.epsilon:g}", f"{cost.delta:g}")
     if spent:
         console.print(table)
     console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
@@ -47,11 +51,16 @@ def ledger_show(path: LedgerPath) -> None:
 
 @ledger.command("export")
 def ledger_export(path: LedgerPath) -> None:
-    """Print all that ever happened on the ledger in the file PATH as CSV: by user and run."""
+    r"""Print all that ever happened on the ledger in the file PATH as CSV: by user and run.
+
+    A quote stands before ids that a spreadsheet would take for formulas (=, +, -, @) and
+    before ids that begin with a quote; control characters are written out (\x1b).
+    """
     writer = csv.writer(sys.stdout)
     try:
         writer.writerow(BOOK)
-        writer.writerows(SqliteLedger(path).book())
+        for row in SqliteLedger(path).book():
+            writer.writerow(_cell(value) for value in row)
     except LedgerError as error:
         fail(str(error), FAILED)
 
@@ -90,3 +99,15 @@ def ledger_forget(
     except LedgerError as error:
         fail(str(error), FAILED)
     console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")
+
+
+def _visible(text: str) -> str:
+    """Return a text that a terminal shows and does not obey."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def _cell(value: str | float) -> str | float:
+    """Return a number, or a text that no spreadsheet takes for a formula."""
+    if not isinstance(value, str):
+        return value
+    return "'" * (value[:1] in _ACTIVE) + _visible(value)

@@ -42,8 +42,13 @@ class Link:
     largest_score: float
 
 
+def _class(y: Floats) -> Floats:
+    """Return 1 for a positive target and 0 for another, as if coded -1; NaN for a missing one."""
+    return np.where(np.isnan(y), np.nan, np.where(np.greater(y, 0), 1.0, 0.0))
+
+
 def _logistic_loss(u: Floats, y: Floats) -> Floats:
-    return np.asarray(np.logaddexp(0, u) - y * u)
+    return np.asarray(np.logaddexp(0, u) - _class(y) * u)
 
 
 def _cosine(u: Floats) -> Floats:
@@ -55,14 +60,15 @@ def _cosine_score(u: Floats, y: Floats) -> Floats:
     return (2 * u + cosine - y) * (2 - sine)
 
 
-#: ``identity``: y = u + noise, squared loss. ``logistic``: y in {0, 1}, P(y = 1) =
-#: 1 / (1 + exp(-u)), logistic loss. ``cosine``: y = 2 u + cos(u) + noise, squared loss.
+#: ``identity``: y = u + noise, squared loss. ``logistic``: y is positive with probability
+#: 1 / (1 + exp(-u)), coded as 1 beside 0 or -1, logistic loss. ``cosine``: y = 2 u + cos(u)
+#: + noise, squared loss.
 LINKS: Mapping[str, Link] = {
     "identity": Link(lambda u: u, lambda u, y: (u - y) ** 2 / 2, lambda u, y: u - y, 1.0, np.inf),
     "logistic": Link(
         lambda u: np.asarray(expit(u)),
         _logistic_loss,
-        lambda u, y: np.asarray(expit(u) - y),
+        lambda u, y: np.asarray(expit(u) - _class(y)),
         0.25,
         1.0,
     ),

@@ -12,23 +12,33 @@ row: row ``i`` of whatever is drawn belongs to user ``i`` alone.
   randomness (codewords, assigned coordinates) uses it as well, because client
   and server must agree on it whatever their version of NumPy.
 * :class:`NumpyRandom` wraps a ``numpy.random.Generator``, for notebooks.
+
+A uniform has 52 bits of one word. Near 0 and 1 these are too few: normals would end at
+8.2 standard deviations, and reports that one value can give would be impossible for
+another. A uniform within 2**-28 of either end therefore gets 960 bits more, below its
+own, from words that belong to this draw alone: all other draws stay where they are.
 """
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log1p, ndtri, xlogy
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64's multipliers
 _MASK = (1 << 64) - 1
+_TAIL = 2.0**-28  # nearer to 0 or 1 a uniform gets more bits
+_FURTHER_WORDS = 15  # so many 64-bit words: with probability 2**-960 they are all 0
+_FURTHER = -2  # separates their streams from all others that are derived from a state
 _CACHED_WORDS = 1 << 15  # mixing touches each word seven times: stay in the cache
 
 
@@ -78,8 +88,26 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     return _mix(state + _GOLDEN)
 
 
+def _finer(uniform: float, further: Words) -> float:
+    """Return a uniform of 52 bits with further words as its next bits, rounded down, above 0."""
+    bits = 64 * len(further)
+    number = int(uniform * 2**52) << bits | int.from_bytes(further.astype(">u8").tobytes())
+    number = 2 * number + 1
+    rounded = max(0, number.bit_length() - 53)
+    return math.ldexp(number >> rounded, rounded - 53 - bits)
+
+
+def drawable(probability: ArrayLike) -> Floats:
+    """Round probabilities up to what comparing a uniform with them draws exactly.
+
+    Multiples of 2**-52, after a rise that absorbs a few roundings.
+    """
+    raised = np.asarray(probability, np.float64) * (1 + 1e-15)
+    return np.asarray(np.ceil(raised * 2**52) * 2.0**-52)
+
+
 class RandomSource(ABC):
-    """Random words, uniforms and normals; the leading axis is the users."""
+    """Random words, uniforms, normals and exponentials; the leading axis is the users."""
 
     @abstractmethod
     def words(self, shape: tuple[int, ...]) -> Words:
@@ -90,19 +118,63 @@ class RandomSource(ABC):
         for start in range(0, users, size):
             yield slice(start, min(start + size, users)), self
 
+    def _further(self, shape: tuple[int, ...], where: Places) -> Words:
+        """Draw words for some (flat) places of the words last drawn, of that shape."""
+        return self.words((len(where), _FURTHER_WORDS))
+
+    def _drawn(self, shape: tuple[int, ...]) -> tuple[Floats, Places, Floats, Floats]:
+        """Draw uniforms u; return them, the places near an end, and u and 1 - u there."""
+        words = self.words(shape).reshape(-1)
+        uniforms, near = np.empty(len(words)), []
+        for start in range(0, len(words), _CACHED_WORDS):
+            part = slice(start, start + _CACHED_WORDS)
+            block = uniforms[part]
+            block[:] = words[part] >> np.uint64(12)
+            block += 0.5
+            block *= 2.0**-52
+            if block.min() < _TAIL or block.max() > 1 - _TAIL:
+                near.append(start + np.flatnonzero((block < _TAIL) | (block > 1 - _TAIL)))
+        uniforms = uniforms.reshape(shape)
+        if not near:
+            return uniforms, np.empty(0, np.intp), np.empty(0), np.empty(0)
+        where = np.concatenate(near)
+        coarse = uniforms.flat[where]
+        low = coarse < 0.5
+        further = self._further(shape, where)
+        nearer = np.array(list(map(_finer, np.minimum(coarse, 1 - coarse).tolist(), further)))
+        below, above = np.where(low, nearer, 1 - nearer), np.where(low, 1 - nearer, nearer)
+        uniforms.flat[where] = np.where(low, below, coarse)
+        return uniforms, where, below, above
+
     def uniforms(self, shape: tuple[int, ...]) -> Floats:
-        """Draw uniforms of 52 bits from the open interval (0, 1): odd multiples of 2**-53."""
-        words = self.words(shape)
-        words >>= np.uint64(12)
-        uniforms = words.astype(np.float64)
-        uniforms += 0.5
-        uniforms *= 2.0**-52
-        return uniforms
+        """Draw uniforms from the open interval (0, 1).
+
+        They are odd multiples of 2**-53, but below 2**-28 of full relative precision.
+        Below a multiple of 2**-52 a uniform lies with exactly that probability.
+        """
+        return self._drawn(shape)[0]
+
+    def sides(self, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Draw uniforms u; return u and 1 - u, both of full relative precision."""
+        uniforms, where, below, above = self._drawn(shape)
+        rest = 1 - uniforms
+        uniforms.flat[where], rest.flat[where] = below, above
+        return uniforms, rest
 
     def normals(self, shape: tuple[int, ...]) -> Floats:
-        """Draw standard normals by inversion."""
-        uniforms = self.uniforms(shape)
-        return np.asarray(ndtri(uniforms, out=uniforms))
+        """Draw standard normals by inversion, in both tails up to 37 deviations."""
+        uniforms, where, below, above = self._drawn(shape)
+        normals = np.asarray(ndtri(uniforms, out=uniforms))
+        normals.flat[where] = np.where(below < above, ndtri(below), -ndtri(above))
+        return normals
+
+    def exponentials(self, shape: tuple[int, ...]) -> Floats:
+        """Draw standard exponentials by inversion, between 1e-305 and 701."""
+        uniforms, where, below, above = self._drawn(shape)
+        exponentials = np.asarray(np.log(uniforms, out=uniforms))
+        # SciPy's functions of one number: the same however many are near an end.
+        exponentials.flat[where] = np.where(below < above, xlogy(1.0, below), log1p(-above))
+        return np.asarray(np.negative(exponentials, out=exponentials))
 
 
 class SystemRandom(RandomSource):
@@ -124,7 +196,7 @@ class KeyedRandom(RandomSource):
     """
 
     def __init__(self, states: Words) -> None:
-        self._states = states
+        self._states = self._origins = states
         self._position = 0
 
     def _check(self, users: int) -> None:
@@ -133,7 +205,9 @@ class KeyedRandom(RandomSource):
 
     def skip(self, words: Words) -> "KeyedRandom":
         """Return these streams from ``words[i]`` words after the start of user i's."""
-        return KeyedRandom(self._states + words * _GOLDEN)
+        streams = KeyedRandom(self._states + words * _GOLDEN)
+        streams._origins = self._origins
+        return streams
 
     def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
         """Yield runs of users, each with the streams of its own, and go on behind them."""
@@ -141,7 +215,7 @@ class KeyedRandom(RandomSource):
         begin = self._position
         for run, _ in super().blocks(users, size):
             streams = KeyedRandom(self._states[run])
-            streams._position = begin
+            streams._origins, streams._position = self._origins[run], begin
             yield run, streams
             self._position = streams._position
 
@@ -160,9 +234,21 @@ class KeyedRandom(RandomSource):
             _mix(block)
         return words.reshape(shape)
 
+    def _further(self, shape: tuple[int, ...], where: Places) -> Words:
+        # By stream and counter, so that a stream that was entered anywhere draws the same.
+        width = int(np.prod(shape[1:]))
+        user, place = np.divmod(where.astype(np.uint64), np.uint64(width))
+        counter = place + np.uint64(self._position - width + 1)
+        counters = self._states[user] + counter * _GOLDEN
+        streams = KeyedRandom(derive(_FURTHER, self._origins[user], counters))
+        return streams.words((len(where), _FURTHER_WORDS))
+
 
 class NumpyRandom(RandomSource):
-    """A ``numpy.random.Generator`` as a random source; not for deployment."""
+    """A ``numpy.random.Generator`` as a random source; not for deployment.
+
+    Its normals are NumPy's own, which end at 14 standard deviations.
+    """
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .entries import as_numbers, entries
 from .validation import check_positive
 
 Floats = NDArray[np.float64]
@@ -72,7 +73,7 @@ class Numeric:
 
     def standardise(self, values: object) -> Floats:
         """Return standardised numbers, shape (rows, 1); what is no number is typical: 0."""
-        numbers = _as_numbers(values)
+        numbers = as_numbers(values)
         scaled = (np.clip(numbers, self.low, self.high) - self._centre) / self._scale
         return np.where(np.isnan(scaled), 0.0, scaled)[:, None]
 
@@ -109,7 +110,8 @@ class Categories:
 
     def __post_init__(self) -> None:
         labels = tuple(_label(value) for value in self.values)
-        if isinstance(self.values, str) or not 2 <= len(labels) == len(set(labels)):
+        distinct = set(labels) - {None}
+        if isinstance(self.values, str) or not 2 <= len(labels) == len(distinct):
             raise ValueError(f"Expected at least two distinct categories, got {self.values!r}.")
         object.__setattr__(self, "values", labels)
 
@@ -125,7 +127,7 @@ class Categories:
     def standardise(self, values: object) -> Floats:
         """Return the centred indicators, shape (rows, categories)."""
         place, width = {label: i for i, label in enumerate(self.values)}, self.width
-        codes = [place.get(_label(value), width) for value in _entries(values)]
+        codes = [place.get(_label(value), width) for value in entries(values)]
         indicators = np.eye(width) - 1 / width
         return np.vstack([indicators, np.zeros(width)])[np.array(codes, np.int64)]
 
@@ -136,7 +138,8 @@ class Schema:
 
     What is declared here need not be bought with privacy budget. A row's features depend
     on that row and on the schema alone, and are finite and bounded whatever the row holds:
-    a value that is missing or is of another type counts as typical. So a schema may be
+    a value that is missing or no number counts as typical. True is 1, ``"7"`` is 7, and
+    dates and durations are no numbers. So a schema may be
     shared freely, and applying it on a client tells nobody anything.
 
     Parameters
@@ -285,31 +288,11 @@ def _column(table: Table, name: str) -> object:
     return values
 
 
-def _as_numbers(values: object) -> Floats:
-    """Return a column as numbers, NaN where there is none."""
-    try:
-        numbers = np.asarray(values, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        numbers = None
-    if numbers is None or numbers.ndim != 1:  # one entry that is no number, or all are lists
-        numbers = np.array([_number_or_nan(value) for value in _entries(values)], np.float64)
-    return numbers
-
-
-def _entries(values: Any) -> list[Any]:
-    # Not through numpy, which makes text of the numbers of a mixed list.
-    return list(values.tolist() if hasattr(values, "tolist") else values)
-
-
-def _number_or_nan(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def _label(value: object) -> str:
+def _label(value: object) -> str | None:
     """Return a category's text; 7, 7.0 and "7" are one, as a missing value makes 7 a float."""
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | np.floating) and value.is_integer():
         value = int(value)
-    return str(value)
+    try:
+        return str(value)
+    except Exception:  # a cell may hold anything
+        return None

@@ -1,16 +1,16 @@
 """The people on one node: a ragged batch of records."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .items import hash_items
+from .entries import Column, as_names, as_numbers, as_table
+from .items import item_numbers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Users:
     """The users that live on one Flower node, each with its own rows.
 
@@ -19,10 +19,9 @@ class Users:
 
     Parameters
     ----------
-    features : ndarray of float, shape (rows, num_features)
-        One row per record. What is not finite costs its user the record's use, never
-        the guarantee.
-    targets : ndarray of float, shape (rows,)
+    features : array_like, shape (rows, num_features)
+        One row per record.
+    targets : array_like, shape (rows,)
         One number per record.
     offsets : ndarray of int64, shape (users + 1,)
         Where each user's rows begin.
@@ -31,45 +30,62 @@ class Users:
     first : int, optional
         Index of this node's first user among those of a whole simulation, which
         makes results independent of how users are spread over nodes.
+    has_targets : bool (default: True)
+        Whether the targets are any; questions about them are refused otherwise.
 
     Raises
     ------
     ValueError
-        If shapes disagree, offsets decrease, or ids are not unique.
+        If shapes disagree, offsets are no integers or decrease, or ids are not unique.
+
+    Notes
+    -----
+    Features and targets are kept as float64, row after row, whatever they come as: an entry's
+    number depends on that entry alone. True is 1, ``"7"`` is 7, and what is no number
+    (``None``, a date, an integer beyond all floats) is NaN. A record in which anything is not
+    finite costs its user the record's use, and nobody else anything: it is left out, or, if
+    the user has no other, reported as the centre; see :meth:`finite`.
+
+    The representation tells how many users and features there are, and nothing of what they hold.
     """
 
-    features: NDArray[np.floating[Any]]
-    targets: NDArray[np.floating[Any]]
+    features: NDArray[np.float64]
+    targets: NDArray[np.float64]
     offsets: NDArray[np.int64]
     ids: NDArray[np.str_] | None = None
     first: int | None = None
+    has_targets: bool = True
 
     def __post_init__(self) -> None:
-        if self.features.ndim != 2 or self.features.dtype.kind != "f":
+        features, targets = as_table(self.features), as_numbers(self.targets)
+        if features.ndim != 2:
             raise ValueError(
                 "Expected features to be floats of shape (rows, num_features), "
-                f"got {self.features.dtype} of shape {self.features.shape}."
+                f"got shape {features.shape}."
             )
-        rows = len(self.features)
-        if self.targets.shape != (rows,) or self.targets.dtype.kind != "f":
+        rows = len(features)
+        if targets.shape != (rows,):
             raise ValueError(
-                f"Expected targets to be floats of shape ({rows},), "
-                f"got {self.targets.dtype} of shape {self.targets.shape}."
+                f"Expected targets to be floats of shape ({rows},), got shape {targets.shape}."
             )
-        ends = self.offsets
-        if ends.ndim != 1 or not len(ends) or ends[0] != 0 or ends[-1] != rows:
-            raise ValueError(f"Expected offsets from 0 to {rows}, got {ends!r}.")
-        if (np.diff(ends) < 0).any():
-            raise ValueError("Expected offsets that do not decrease.")
-        if self.ids is not None and (
-            self.ids.dtype.kind != "U"
-            or self.ids.shape != (len(self),)
-            or len(np.unique(self.ids)) != len(self)
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "offsets", _checked_offsets(self.offsets, rows))
+        ids: Any = self.ids
+        if ids is not None and (
+            not isinstance(ids, np.ndarray)
+            or ids.dtype.kind != "U"
+            or ids.shape != (len(self),)
+            or len(np.unique(ids)) != len(self)
         ):
             raise ValueError(
                 f"Expected {len(self)} distinct ids of type str, "
-                f"got {self.ids.dtype} of shape {self.ids.shape}."
+                f"got {getattr(ids, 'dtype', type(ids).__name__)} of shape {np.shape(ids)}."
             )
+
+    def __repr__(self) -> str:
+        """Return the numbers of users and features, which are public."""
+        return f"{type(self).__name__}(users={len(self)}, num_features={self.num_features})"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -87,19 +103,22 @@ class Users:
     @classmethod
     def from_rows(
         cls,
-        features: ArrayLike,
-        targets: ArrayLike,
-        groups: ArrayLike | Sequence[object] | None = None,
-        ids: ArrayLike | Sequence[object] | None = None,
+        features: Any,
+        targets: Column | None = None,
+        groups: Column | None = None,
+        ids: Column | None = None,
+        *,
+        num_features: int | None = None,
     ) -> Self:
         """Collect rows into users.
 
         Parameters
         ----------
-        features : array_like, shape (rows, num_features)
-            One row per record.
-        targets : array_like, shape (rows,)
-            One number per record.
+        features : array_like, shape (rows, num_features), or sequence of array_like
+            One row per record. In a list of rows, one of another length is a row of NaN.
+        targets : array_like, shape (rows,), optional
+            One number per record. By default there are none, which counts need none of and
+            means neither; a client refuses what is asked about them.
         groups : array_like of str or int, shape (rows,), optional
             The user of each row, as ``groups`` in scikit-learn; becomes the ids.
             By default each row is a user of its own.
@@ -107,6 +126,9 @@ class Users:
             All users of the node, distinct, with those who have no rows. By default
             those in ``groups``: then a server can tell who has rows, since it
             learns how many users a node has.
+        num_features : int, optional
+            Number of features. By default that of an array; of a list of rows, the length that
+            most rows have. It is public: where rows come as lists, declare it.
 
         Returns
         -------
@@ -117,38 +139,45 @@ class Users:
         Raises
         ------
         ValueError
-            If shapes disagree, groups or ids are neither strings nor integers, ids
-            repeat, or a group is not among them.
+            If shapes disagree, groups or ids are neither all strings nor all integers (7 and
+            ``"7"``, or 7.0, would be two accounts of one person), ids repeat, a group is not
+            among them, or a name cannot be kept on a ledger: it has more than 256 characters,
+            or NUL or half a surrogate pair among them.
         """
-        features = _as_floats(features)
-        targets = _as_floats(targets)
+        table = as_table(features, num_features)
+        has_targets = targets is not None
+        numbers = as_numbers(targets) if has_targets else np.zeros(len(table))
         if groups is None:
             if ids is not None:
                 raise ValueError("Expected groups, the user of each row, with ids.")
-            return cls(features, targets, np.arange(len(features) + 1))
-        groups = _as_names("groups", groups)
-        if groups.shape != (len(features),):
-            raise ValueError(f"Expected {len(features)} groups, one a row, got {groups.shape}.")
-        if ids is None:
-            names = np.unique(groups)
-        else:  # as texts: the order is the ids' own, whoever has rows
-            given, groups = _as_names("ids", ids).astype(np.str_), groups.astype(np.str_)
-            names = np.unique(given)
-            if len(names) < given.size:
-                raise ValueError(f"Expected distinct ids, got {len(names)} among {given.size}.")
-            if not np.isin(groups, names).all():
+            return cls(table, numbers, np.arange(len(table) + 1), has_targets=has_targets)
+        names, user = as_names("groups", groups)
+        if len(user) != len(table):
+            raise ValueError(f"Expected {len(table)} groups, one a row, got {len(user)}.")
+        if ids is not None:  # as texts: the order is the ids' own, whoever has rows
+            given, all_given = as_names("ids", ids)
+            if len(given) < len(all_given):
+                raise ValueError(f"Expected distinct ids, got {len(given)} among {len(all_given)}.")
+            place = {name: i for i, name in enumerate(sorted(given))}
+            if not set(names) <= set(place):
                 raise ValueError("Expected ids to name the user of every row.")
-        user = np.searchsorted(names, groups)
+            user = np.array([place[name] for name in names], np.int64)[user]
+            names = list(place)
+        if numbers.shape != user.shape:
+            raise ValueError(
+                f"Expected targets to be floats of shape {user.shape}, got shape {numbers.shape}."
+            )
         order = np.argsort(user, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
-        return cls(features[order], targets[order], offsets, names.astype(np.str_))
+        known = np.array(names, np.str_)
+        return cls(table[order], numbers[order], offsets, known, has_targets=has_targets)
 
     @classmethod
     def from_items(
         cls,
-        items: ArrayLike | Sequence[object],
-        groups: ArrayLike | Sequence[object] | None = None,
-        ids: ArrayLike | Sequence[object] | None = None,
+        items: Column,
+        groups: Column | None = None,
+        ids: Column | None = None,
         *,
         num_bits: int = 40,
     ) -> Self:
@@ -157,8 +186,10 @@ class Users:
         Parameters
         ----------
         items : array_like of int or str, shape (rows,)
-            Item numbers, exact below 2**53, or strings, which become numbers below
-            ``2**num_bits`` by :func:`~ldp_flower.hash_items`.
+            Each entry counts by its own type, whatever the others are: an integer (or a
+            float that is one) in ``[0, 2**53)`` is its own number, a string becomes a number
+            below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
+            Anything else is no item, and its row is passed over.
         groups : array_like of str or int, shape (rows,), optional
             The user of each row, as in :meth:`from_rows`. By default each row is a
             user of its own.
@@ -170,25 +201,14 @@ class Users:
         Returns
         -------
         Users
-            Their targets are zero.
+            They have no targets.
 
         Raises
         ------
         ValueError
-            If items are neither integers nor strings, or shapes disagree.
+            If shapes disagree, or groups or ids are refused as by :meth:`from_rows`.
         """
-        numbers = np.asarray(items)
-        if numbers.dtype.kind == "O" and all(isinstance(name, str) for name in numbers.flat):
-            numbers = numbers.astype(np.str_)
-        if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iuU"):
-            raise ValueError(
-                "Expected items to be integers or strings of shape (rows,), "
-                f"got {numbers.dtype} of shape {numbers.shape}."
-            )
-        if numbers.dtype.kind == "U":
-            numbers = hash_items(numbers, num_bits)
-        rows = numbers.astype(np.float64)[:, None]
-        return cls.from_rows(rows, np.zeros(len(rows)), groups, ids)
+        return cls.from_rows(item_numbers(items, num_bits)[:, None], None, groups, ids)
 
     def __getitem__(self, users: slice) -> Self:
         """Return a run of users, without copying their rows."""
@@ -203,6 +223,7 @@ class Users:
             self.offsets[start : stop + 1] - self.offsets[start],
             None if self.ids is None else self.ids[start:stop],
             None if self.first is None else self.first + start,
+            self.has_targets,
         )
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
@@ -214,13 +235,34 @@ class Users:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         rows = np.repeat(self.offsets[users], counts) + within
         ids = None if self.ids is None else self.ids[users]
-        return type(self)(self.features[rows], self.targets[rows], offsets, ids)
+        return replace(
+            self,
+            features=self.features[rows],
+            targets=self.targets[rows],
+            offsets=offsets,
+            ids=ids,
+            first=None,
+        )
+
+    def finite(self) -> Self:
+        """Return the users without the records in which something is not finite.
+
+        Who has no other records keeps them all, and reports a centre instead of whatever they
+        make of a statistic. Which records a user keeps depends on its own ones alone.
+        """
+        kept = np.isfinite(self.features).all(axis=1) & np.isfinite(self.targets)
+        if kept.all():
+            return self
+        kept |= np.repeat(np.diff(_counted(kept)[self.offsets]) == 0, self.num_rows)
+        offsets = _counted(kept)[self.offsets]
+        return replace(
+            self, features=self.features[kept], targets=self.targets[kept], offsets=offsets
+        )
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
         start, stop = share(len(self), index, num_partitions)
-        whole = type(self)(self.features, self.targets, self.offsets, self.ids, self.first or 0)
-        return whole[start:stop]
+        return replace(self, first=self.first or 0)[start:stop]
 
 
 def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
@@ -238,17 +280,21 @@ def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
     return start, start + size + (index < extra)
 
 
-def _as_names(argument: str, names: ArrayLike | Sequence[object]) -> NDArray[Any]:
-    array = np.asarray(names)
-    texts = array.dtype.kind == "O" and all(isinstance(name, str) for name in array.flat)
-    if texts or not array.size:
-        array = array.astype(np.str_)
-    if array.dtype.kind not in "iuU":
-        # 7 and 7.0 would be two accounts of one person on the ledger.
-        raise ValueError(f"Expected {argument} to be strings or integers, got {array.dtype}.")
-    return array
+def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how many rows are kept before each one, and last how many in all."""
+    return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
 
 
-def _as_floats(values: ArrayLike) -> NDArray[np.floating[Any]]:
-    array = np.asarray(values)
-    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+def _checked_offsets(offsets: ArrayLike, rows: int) -> NDArray[np.int64]:
+    """Return where rows begin, as int64; an error says nothing about who has how many."""
+    ends = np.asarray(offsets)
+    if ends.dtype.kind not in "iu" or ends.ndim != 1 or not len(ends):
+        raise ValueError(
+            f"Expected offsets to be integers of shape (users + 1,), "
+            f"got {ends.dtype} of shape {ends.shape}."
+        )
+    if (ends[1:] < ends[:-1]).any():
+        raise ValueError("Expected offsets that do not decrease.")
+    if ends[0] != 0 or ends[-1] != rows:
+        raise ValueError(f"Expected offsets from 0 to {rows}, got {ends[0]} to {ends[-1]}.")
+    return ends.astype(np.int64, copy=False)

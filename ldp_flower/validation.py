@@ -40,8 +40,8 @@ def plain_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value is an integer by its type: neither True nor 2.0 are."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    """Whether a value is an integer by its type: neither True nor 2.0 are, nor durations."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def check_number(name: str, value: object) -> None:

@@ -28,6 +28,7 @@ from .smooth_glm import SmoothGlm
 from .sparse_mean import SparseMean
 from .sparse_regression import SparseRegression
 from .sparse_result import SparseResult
+from .transfer_result import TransferFit, TransferResult
 from .two_round_regression import TwoRoundRegression
 from .two_stage_regression import TwoStageRegression
 from .user_level_mean import UserLevelMean
@@ -71,6 +72,8 @@ __all__ = [
     "SparseResult",
     "Step",
     "TooFewReports",
+    "TransferFit",
+    "TransferResult",
     "TwoRoundRegression",
     "TwoStageRegression",
     "UserLevelMean",

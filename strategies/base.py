@@ -25,6 +25,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer, check_number, is_integer, plain_arguments
 
 from .exchange import Answers, Ask, Exchange, privacy_spent
+from .identity import Print, printed, recognise, remembers_arguments
 from .population import Cohort, Population
 from .result import LinearResult, Outcome, Result
 from .roster import MAX_USERS_PER_NODE, wait_for_nodes
@@ -43,6 +44,10 @@ _REJECTED = "{} answers of nodes were left out: those asked cannot have sent the
 _SILENT_APP = (
     ". The ClientApp does not answer ldp-flower: is attach(...) or, with brackets, "
     "LdpUpdateMod() in client_app.py?"
+)
+_SEEDED = (
+    "Expected no seed outside a simulation, where runs with the same one would all ask the same "
+    "users first. Nobody has been asked anything but the census."
 )
 _RAISED = re.compile("error 2:").match  # Flower's code for an app that raises; ours never do
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
@@ -73,6 +78,7 @@ class LdpStrategy(Strategy, Generic[R]):
     #: Type of an app's own messages that the questions ride on, if they do.
     rides_on: str | None = None
 
+    _arguments: dict[str, Print | str]  # a reason where there is no print
     _exchange: Exchange
     _population: Population
     _running: Protocol
@@ -83,11 +89,14 @@ class LdpStrategy(Strategy, Generic[R]):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", plain_arguments(vars(cls)["__init__"]))  # noqa: B010 (mypy)
+            checked = plain_arguments(remembers_arguments(vars(cls)["__init__"]))
+            setattr(cls, "__init__", checked)  # noqa: B010 (mypy)
 
+    @remembers_arguments
     def __init__(self, *, min_reports: int = 20) -> None:
         check_integer("min_reports", min_reports, 1)
         self.min_reports = min_reports
+        self._of_start: dict[str, object] = {}  # what decides a run besides the arguments
         self._ask: Ask | None = None
         self._fit: Outcome | None = None
         self._asked: list[Ask] = []
@@ -210,10 +219,13 @@ class LdpStrategy(Strategy, Generic[R]):
             Largest number of users that a node may claim to hold, and with it the share of
             the estimate that it may decide; one that claims more is rejected.
         seed : int, optional
-            Seed of public randomness (cohorts, coins). It has no part in privacy.
+            Seed of public randomness (cohorts, coins), for simulations only. It has no part in
+            privacy. Two runs with the same one ask the same users, in the same order.
         store : str or Path, optional
             File that keeps the run. Started again with the same file, the strategy
-            replays the answers that it has and goes on; nobody is asked twice.
+            replays the answers that it has and goes on, in the cohorts that it began with;
+            nobody is asked twice. It is the same run if class and arguments of the strategy,
+            and what it takes from this method's, are the same.
 
         Returns
         -------
@@ -227,8 +239,8 @@ class LdpStrategy(Strategy, Generic[R]):
         TooFewReports
             If a step gets too few answers; what was collected is in the store.
         ValueError
-            If the store cannot be used or belongs to another protocol, or an argument is out
-            of range.
+            If the store cannot be used or belongs to another run, there is a seed and a node
+            that is not simulated, or an argument is out of range.
         """
         started = time.monotonic()
         check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
@@ -240,7 +252,11 @@ class LdpStrategy(Strategy, Generic[R]):
             raise ValueError(f"Expected an integer seed, got {seed!r}.")
         self._take(initial_arrays, num_rounds, train_config)
         self.summary()
+        self._of_start["max_users_per_node"] = max_users_per_node
         with RunStore(store).open() as kept:
+            if store is not None:
+                prints = {name: printed(value) for name, value in self._of_start.items()}
+                recognise(kept, type(self), {**self._arguments, **prints})
             self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
             self._evaluate(0, evaluate_fn)
             while self._fit is None:
@@ -287,12 +303,6 @@ class LdpStrategy(Strategy, Generic[R]):
         roster_timeout: float,
         max_users_per_node: int,
     ) -> None:
-        described = f"{type(self).__name__} {self._parameters()}"
-        if kept.get("protocol") not in (None, described):
-            raise ValueError(f"Expected a store of {described}, got {kept.get('protocol')}.")
-        if kept.get("salt") is None:
-            kept.put("protocol", described)
-            kept.put("salt", secrets.randbits(63) if seed is None else int(seed) % HASH_END)
         if kept.get("roster") is None:
             kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
         self._exchange = Exchange(kept, self.rides_on)
@@ -308,6 +318,10 @@ class LdpStrategy(Strategy, Generic[R]):
                 )
             raise TooFewReports(f"No node answered the census as it should. {step}{hint}")
         kept.put("step 0 complete", True)
+        if seed is not None and not all(facts.simulated for facts in nodes.values()):
+            raise ValueError(_SEEDED)
+        if kept.get("salt") is None:
+            kept.put("salt", secrets.randbits(63) if seed is None else int(seed) % HASH_END)
         self._seeded = any(facts.seeded for facts in nodes.values())
         self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
         keys = {node: facts.keys for node, facts in nodes.items()}

@@ -27,6 +27,7 @@ from .clipping import clipped_square, kept
 from .exchange import Answers, Ask
 from .label_scale import buy_label_scale
 from .result import Fit, LinearResult
+from .row_weights import of_unusual_rows, row_weights, typical_sizes
 from .thresholding import keep_above, keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
@@ -90,7 +91,11 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
     paper's own coefficients do not lie; pure mechanisms are more precise than the Gaussian.
 
     Coefficients below sqrt(2 log(dim)) standard errors are left out: as large a one is
-    expected of noise alone.
+    expected of noise alone. They are compared in units of their features' typical sizes.
+
+    Rows, as nodes send them, are weighted so that none counts for more than the largest of
+    nine in ten, nor than twice the median row: see :func:`~.row_weights.row_weights`. Features
+    of one size, such as signs, all count in full. The result notes rows that hardly count.
 
     ``std_error`` is that of least squares on the support, from the residuals' spread.
 
@@ -248,8 +253,13 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
 
     def _fitted(self, x: Floats, y: Floats, notes: list[str]) -> Fit:
         """Return least squares on the support that clears the noise."""
+        units = typical_sizes(x)
+        x = x / units
+        weights = row_weights(x)
+        notes += of_unusual_rows(weights)
+        x, y = weights[:, None] * x, weights * y
         if self.solver == "iht":
-            coef = iht(x, y, self.sparsity, radius=self.radius)
+            coef = iht(x, y, self.sparsity)
         else:
             size = math.sqrt(2 * math.log(max(self.dim, 2)) / max(len(y), 1))
             penalty = size * float(np.std(y)) * math.sqrt(float(np.mean(x**2)))
@@ -257,10 +267,10 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
             coef = _least_squares(x, y, keep_largest(model.coef_, self.sparsity))
         clears = math.sqrt(2 * math.log(max(self.dim, 2)))
         coef = _least_squares(x, y, keep_above(coef, clears * _errors(x, y, coef)))
-        coef = project_on_ball(coef, self.radius)
+        coef, errors = project_on_ball(coef / units, self.radius), _errors(x, y, coef) / units
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
-        return Fit(coef, _errors(x, y, coef), notes)
+        return Fit(coef, errors, notes)
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:

@@ -2,13 +2,12 @@
 
 import logging
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from ldp_flower.parameters import flattened, parameters_of, with_parameters
-from ldp_flower.training import digest
 from ldp_flower.validation import check_integer, check_positive
 
 from .base import LdpStrategy, Protocol, TooFewReports
@@ -155,9 +154,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         self.arrayrecord_key = arrayrecord_key
         self.configrecord_key = configrecord_key
         self.force = force
-        self.initial_arrays = ""
-        self.num_rounds = 0
-        self.train_config: dict[str, Any] = {}
+        self._num_rounds = 0
+        self._train_config = ConfigRecord()
         self._trained = ArrayRecord()
         self._reporting(1)  # refuses a bad epsilon now
 
@@ -179,10 +177,11 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             raise ValueError(f"{expected}, got one without.")
         check_integer("num_rounds", num_rounds, 0)
         self._trained = initial_arrays
-        # Part of what a store is recognised by.
-        self.initial_arrays = digest(RecordDict({"arrays": initial_arrays}))[:16]
-        self.num_rounds = num_rounds
-        self.train_config = dict(train_config or {})
+        self._num_rounds = num_rounds
+        self._train_config = ConfigRecord({**(train_config or {})})
+        self._of_start["initial_arrays"] = initial_arrays
+        self._of_start["num_rounds"] = num_rounds
+        self._of_start["train_config"] = self._train_config
 
     def _estimate(self) -> ArrayRecord | None:
         return self._trained
@@ -198,7 +197,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             self.num_users,
             self.answers_per_user,
             net,
-            self.num_rounds,
+            self._num_rounds,
             self.path_length,
             self.learning_rate,
             net if self.decay is None else self.decay,
@@ -226,7 +225,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
 
     def _message(self, number: int) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
-        config = ConfigRecord({**self.train_config, "server-round": number})
+        config = ConfigRecord({**self._train_config, "server-round": number})
         return RecordDict({self.arrayrecord_key: self._trained, self.configrecord_key: config})
 
     def _judged(self, plan: Plan, reporting: Reporting) -> list[str]:

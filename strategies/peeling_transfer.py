@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from .base import Protocol
 from .peeling_dp_iht import PeelingDpIht
-from .result import Fit
 from .thresholding import keep_largest
+from .transfer_result import TransferFit, TransferResult
 
 Floats = NDArray[np.float64]
 
@@ -34,8 +34,8 @@ num_steps, link, radius, min_reports
     (``docs/knowledge-transfer.md``). The bounded quantity is the same as theirs: one
     record's gradient in each coordinate.
 
-    There are ``num_steps`` rounds for each silo. ``teachers`` of the strategy are the silos'
-    models, after a run.
+    There are ``num_steps`` rounds for each silo. The result, a :class:`TransferResult`, has the
+    silos' models as ``teachers``.
 
     Guarantee
     ---------
@@ -51,20 +51,22 @@ num_steps, link, radius, min_reports
        on their side.
     """
 
+    result_type = TransferResult
+
     def protocol(self) -> Protocol:
         """Train one teacher a silo, then the student."""
-        teachers: list[Floats] = []
+        found: list[Floats] = []
         noises: list[float] = []
         for silo in self.cohorts([1] * self.num_users):
             teacher, noise = yield from self.descend(silo)
-            teachers.append(teacher)
+            found.append(teacher)
             noises.append(noise)
-        self.teachers = np.array(teachers)
+        teachers = np.array(found)
         # A teacher's noise is inversely proportional to its silo's number of records.
         weights = 1 / np.array(noises)[:, None]
-        kept = self.teachers != 0
-        total, weight = (weights * self.teachers).sum(axis=0), (weights * kept).sum(axis=0)
+        kept = teachers != 0
+        total, weight = (weights * teachers).sum(axis=0), (weights * kept).sum(axis=0)
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
         # Each kept coefficient's noise has variance 1 once it is weighted.
         noise = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
-        return Fit(student, np.where(student != 0, noise, 0.0))
+        return TransferFit(student, np.where(student != 0, noise, 0.0), teachers=teachers)

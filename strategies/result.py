@@ -1,5 +1,6 @@
 """What a protocol returns."""
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -12,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_STANDS_OUT = 2.0  # standard errors
 _NOISE = (
-    "No coefficient is two standard errors away from zero: this may be noise and nothing "
-    "else. More users or a larger epsilon are needed."
+    "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "
+    "by chance: this may be noise and nothing else. More users or a larger epsilon are needed."
 )
 
 
@@ -192,11 +192,15 @@ class Fit(Outcome):
         return ArrayRecord([self.coef])
 
     def doubted(self) -> Self:
-        """Return it with a note if nothing stands out of the noise, though something is told."""
+        """Return it with a note if nothing stands out of the noise, though something is told.
+
+        All coefficients compete for being told, so that the largest is one of many.
+        """
+        chance = math.sqrt(2 * math.log(2 * max(len(self.coef), 4)))
         told = self.coef != 0
-        if not told.any() or (np.abs(self.coef) > _STANDS_OUT * self.std_error)[told].any():
+        if not told.any() or (np.abs(self.coef) > chance * self.std_error)[told].any():
             return self
-        return replace(self, notes=[*self.notes, _NOISE])
+        return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
 
 
 @dataclass(repr=False)

@@ -9,6 +9,7 @@ from flwr.serverapp import Grid
 from ldp_flower.keys import NodeKeys
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
+_NUMBERS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
 
@@ -52,28 +53,32 @@ class Facts:
         Whether it draws its reports from a seed.
     rehearsing : bool
         Whether its operator rehearses, and its reports are about no data.
+    simulated : bool
+        Whether it is simulated.
     """
 
     keys: NodeKeys
     seeded: bool
     rehearsing: bool
+    simulated: bool
 
 
 def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census as the store keeps it."""
     facts = content.metric_records["census"]
-    numbers = [facts[name] for name in ("group", "first", "users", "seeded", "rehearsing")]
+    numbers = [facts[name] for name in _NUMBERS]
     return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
 
 
 def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     """Return what a node says, or None if it cannot be true or it claims too many users."""
     try:
-        group, first, users, seeded, rehearsing = (int(number) for number in content.split())
+        group, first, users, *flags = (int(number) for number in content.split())
+        seeded, rehearsing, simulated = map(bool, flags)
     except ValueError:
         return None
     # In a simulation keys have group 0, anywhere else the node's own id.
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
     if not possible or not 0 <= users <= max_users:
         return None
-    return Facts(NodeKeys(group, first, users), bool(seeded), bool(rehearsing))
+    return Facts(NodeKeys(group, first, users), seeded, rehearsing, simulated)

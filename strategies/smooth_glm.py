@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.moments import MAX_DEGREE, num_moments, tensor_powers
-from ldp_flower.questions import RecordCopies, TensorMoments
+from ldp_flower.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.validation import check_integer, check_positive
 
 from .base import Protocol
@@ -46,7 +46,8 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     radius : float (default: 4.0)
         Public bound on the Euclidean length of the coefficients.
     link : str or sequence of float (default: "logistic")
-        ``"logistic"``, for targets -1 and 1, or the Chebyshev coefficients a_k of the expected
+        ``"logistic"``, for classes: positive targets count as 1 and all others as -1, so that 0
+        and 1 will do; or the Chebyshev coefficients a_k of the expected
         target, ``sum_k a_k T_k(<x, coef> / (feature_bound radius))``.
     target_bound : float (default: 1.0)
         Public bound on targets; larger ones are clipped. Noise grows with it.
@@ -161,21 +162,21 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, self._powers))
         moments = TensorMoments(self._length(size), self.target_bound, self.degree, self._stride)
-        answer = yield Ask(everyone, self._mapped(moments, size), mechanism)
+        answer = yield Ask(everyone, self._asked(moments, size), mechanism)
         loss = PolynomialLoss.from_moments(answer, size, self._powers)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
         scaled = link / self.target_bound
         coef = loss.minimised(scaled, reach, self.degree)
         errors = loss.std_error(scaled, reach, self.degree, coef)
-        return self._of_features(coef, errors, link, size)
+        return self._of_features(coef, errors, link, size).doubted()
 
     def _as_printed(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         blocks = self.degree + 2
         mechanism = self.noise(blocks * size, math.sqrt(blocks))
         copies = RecordCopies(self._length(size), self.target_bound, self.degree + 1)
-        answers = yield Ask(everyone, self._mapped(copies, size), mechanism)
+        answers = yield Ask(everyone, self._asked(copies, size), mechanism)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
         polynomial = truncated(link / self.target_bound, reach, self.degree)
@@ -191,6 +192,10 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         gradients = _gradients(answers, polynomial, size, num_steps)
         coef = sigm(gradients, lambda w: project_on_ball(w, reach), steps, np.zeros(size))
         return self._of_features(coef, np.full(size, np.nan), link, size)
+
+    def _asked(self, question: Question, size: int) -> Question:
+        """Return the question about ``size`` features and, for the logistic model, classes."""
+        return self._mapped(OfClasses(question) if self.link == "logistic" else question, size)
 
     def _of_features(self, coef: Floats, std_error: Floats, link: Floats, size: int) -> GlmFit:
         """Return the fit in the clients' units, for the original features."""

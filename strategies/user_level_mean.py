@@ -86,7 +86,10 @@ class UserLevelMean(LdpStrategy[LinearResult]):
 
     Notes
     -----
-    ``coef`` of the result is the mean; ``std_error`` comes from the spread of the reports.
+    ``coef`` of the result is the mean; ``std_error`` comes from the spread of the reports, users'
+    differences included: it is the error as an estimate of the mean of the population that the
+    users were drawn from. The mean of these very users is closer than that, since all of them
+    answer: hardly at epsilon 2, two to four times where epsilon is 8 and users differ much.
     With d features, a wave's radius is ``z sqrt(spread**2 + d V)``, V being the variance of
     the estimate so far, per coordinate, and z the 95 % quantile of the length of a
     normal vector over its root mean square. It is never more than ``bound``, with

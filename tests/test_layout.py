@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,62 @@ def test_statistics_have_names_on_the_wire_only():
         for path in modules(folder):
             assert names_in(path, names) <= HOMONYMS, path
     assert names_in(ROOT / "ldp_flower/questions/regression.py", names) >= {"gradient", "teacher"}
+
+
+# -------------------------------------------------------------------------- simulations
+
+APPS = ("simulations/flights/flights", "simulations/user_level/user_level")
+
+
+def simulations():
+    """Return the modules of the simulations by name, with those that each imports anywhere."""
+    names = {}
+    for path in modules("simulations"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {name: (imported(path) & set(names)) - {name} for name, path in names.items()}
+
+
+def room(name):
+    return name.rpartition(".")[0]
+
+
+def test_no_folder_of_the_simulations_is_a_corridor():
+    for folder in {path.parent for path in modules("simulations")}:
+        assert len(list(folder.glob("*.py"))) <= 16, folder
+
+
+def test_the_simulations_import_in_no_circle():
+    graph = simulations()
+    assert len(graph) > 50
+    TopologicalSorter(graph).prepare()
+    rooms = {}
+    for name, others in graph.items():
+        rooms.setdefault(room(name), set()).update(room(other) for other in others)
+    TopologicalSorter({key: value - {key} for key, value in rooms.items()}).prepare()
+
+
+def test_the_harness_serves_all_studies_and_knows_none():
+    harness = "simulations.harness"
+    graph = simulations()
+    assert all(room(o) == harness for n in graph if room(n) == harness for o in graph[n])
+    for name in graph:
+        if name.endswith(".__main__"):
+            assert f"{harness}.command" in graph[name], name
+    foreign = {"argparse", "typer", "matplotlib.pyplot", "rich", "rich.table", "rich.console"}
+    for path in modules("simulations"):
+        where = path.relative_to(ROOT).as_posix()
+        # Apps are built alone, and this module runs where only NumPy is sure to be.
+        if where.startswith((*APPS, "simulations/harness")) or path.name == "frequency.py":
+            continue
+        assert not imported(path) & foreign, path
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_an_app_imports_nothing_of_the_repository_but_itself(app):
+    """Flower builds an app from its folder: what lies beside it stays behind."""
+    assert modules(app)
+    own = app.replace("/", ".")
+    for path in modules(app):
+        names = {name for name in imported(path) if name.startswith("simulations")}
+        assert all(name.startswith(own) for name in names), path

@@ -17,7 +17,8 @@ def labels(users: Users, question: Labels) -> Floats:
     bound = question.label_bound
     found = np.zeros((len(users), question.labels_per_user))
     rows, places = _places(users, found.shape[1])
-    found[places] = np.clip(users.targets[rows], -bound, bound)
+    targets = users.targets[rows]
+    found[places] = np.where(np.isfinite(targets), np.clip(targets, -bound, bound), 0.0)
     return found
 
 

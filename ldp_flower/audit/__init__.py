@@ -1,11 +1,15 @@
 """Audit: try to break what a protocol's clients promise.
 
 ``handler`` attacks a whole client, ``enumeration`` computes the privacy loss of exact
-mechanisms; ``probe`` calls clients, ``distinguish`` tells users apart.
+mechanisms; ``probe`` calls clients, ``distinguish`` tells users apart. With the noise on a
+``tape``, ``independence`` looks whose noise it is, ``neighbours`` what neighbouring nodes of a
+deployment (``deployed``) show, and ``records`` how far a record moves a silo's sum; the last
+two look at what is ``entering`` a mechanism. ``people`` are those on the nodes.
 """
 
 from .enumeration import exact_epsilon, extreme_inputs, worst_epsilon
-from .handler import Audit, audit_handler, extreme_holders, extreme_users, recorded_queries
+from .handler import Audit, audit_handler, recorded_queries
+from .people import extreme_holders, extreme_users
 
 __all__ = [
     "Audit",

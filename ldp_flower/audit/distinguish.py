@@ -62,7 +62,7 @@ class Event:
             for name in self.pair
         )
         counts = (float(first.sum()), len(first), float(second.sum()), len(second))
-        return float(_log_ratio(*counts, delta, alpha))
+        return float(log_ratio(*counts, delta, alpha))
 
 
 def likeliest_events(
@@ -135,12 +135,12 @@ def _best_set(first: Words, second: Words, delta: float, alpha: float) -> tuple[
     (ours, hits), (theirs, other_hits) = halves(first), halves(second)
     order = np.argsort(-(ours + 0.5) / (theirs + 0.5), kind="stable")
     sums = np.cumsum(hits[order]), hits.sum(), np.cumsum(other_hits[order]), other_hits.sum()
-    bounds = _log_ratio(*sums, delta, alpha)
+    bounds = log_ratio(*sums, delta, alpha)
     best = int(np.argmax(bounds))
     return float(bounds[best]), cells[order[: best + 1]]
 
 
-def _log_ratio(
+def log_ratio(
     hits: ArrayLike, n: float, other_hits: ArrayLike, m: float, delta: float, alpha: float
 ) -> Floats:
     """Bound log((p - delta) / q) from below, p and q by Clopper & Pearson (1934)."""

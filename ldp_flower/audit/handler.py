@@ -6,6 +6,10 @@ The attacks are on the whole client, called with messages as a server would:
 * isolation: one user's data must not move another user's report on the same node;
 * completeness: every user must be answered for, by a report of the mechanism's form;
 * replay: the same query must get the same bytes again, not a second draw;
+* independence: no two reports may share noise, which must be the system's;
+* records: one record of a silo must not move a sum further than the noise is for;
+* neighbouring nodes of a deployment: census, form, addressed users and charges must be
+  the same, whatever the data;
 * enumeration, where a mechanism is exact: its largest log-ratio, from its thresholds.
 
 A user who is left out because of its data is told apart like any other output.
@@ -14,6 +18,7 @@ An audit cannot prove privacy; what it finds is wrong with a stated probability 
 """
 
 import logging
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,12 +31,16 @@ from flwr.clientapp import ClientApp
 
 from ..keys import HASH_END, NodeKeys
 from ..messages import Query
-from ..randomness import KeyedRandom, derive
+from ..randomness import derive
 from ..users import Users
 from ..validation import check_fraction, check_integer
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
-from .probe import Client, MakeApp, RecordingGrid, together
+from .independence import independent
+from .neighbours import compared
+from .people import crowd, together
+from .probe import Client, MakeApp, RecordingGrid
+from .records import bounded
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
@@ -67,6 +76,20 @@ class Audit:
         Whether every user's report ignored everybody else's data.
     replayed : bool
         Whether the same query got the same bytes again.
+    independent : bool
+        Whether every user's noise was its own and the system's, question for question.
+    bounded : bool
+        Whether one record moved a silo's sum by no more than the noise is for; of other
+        mechanisms nothing is asked.
+    census : bool
+        Whether the census of neighbouring nodes was the same.
+    uniform : bool
+        Whether all replies of neighbouring nodes had one form: metadata, names, types,
+        sizes, texts of errors; and drew as much randomness.
+    addressed : bool
+        Whether those who answered were the addressed users who can pay, in order.
+    charged : bool
+        Whether cost and reply were on the ledger when the reply left.
     """
 
     query: Query
@@ -78,50 +101,33 @@ class Audit:
     complete: bool
     isolated: bool
     replayed: bool
+    independent: bool
+    bounded: bool
+    census: bool
+    uniform: bool
+    addressed: bool
+    charged: bool
+
+    @property
+    def checks(self) -> dict[str, bool]:
+        """Every check's name, and whether it found nothing."""
+        return {
+            "loss": max(self.measured, self.exact or 0.0) <= self.claimed,
+            "completeness": self.complete,
+            "isolation": self.isolated,
+            "replay": self.replayed,
+            "own noise": self.independent,
+            "record bound": self.bounded,
+            "census": self.census,
+            "reply's form": self.uniform,
+            "who answers": self.addressed,
+            "ledger": self.charged,
+        }
 
     @property
     def passed(self) -> bool:
         """Whether nothing contradicts the claim."""
-        within = max(self.measured, self.exact or 0.0) <= self.claimed
-        return within and self.complete and self.isolated and self.replayed
-
-
-def extreme_users(num_features: int) -> dict[str, Users]:
-    """Return single users as far apart as data can make them."""
-    ones, alternating = np.ones(num_features), 1.0 - 2 * (np.arange(num_features) % 2)
-    rows = {
-        "ones": (ones, 1e9),
-        "ones, minus": (ones, -1e9),
-        "alternating": (alternating, 1e9),
-        "alternating, minus": (alternating, -1e9),
-        "huge features": (1e9 * ones, 0.0),
-        "zeros": (0 * ones, 0.0),
-        "NaN": (np.nan * ones, np.nan),
-        "infinite": (np.inf * alternating, -np.inf),
-    }
-    users = {name: Users.from_rows(x[None], [y]) for name, (x, y) in rows.items()}
-    users["20 rows"] = Users(np.ones((20, num_features)), np.full(20, 1e9), np.array([0, 20]))
-    users["no rows"] = users["ones"].take(np.zeros(1, np.int64), max_rows=0)
-    return users
-
-
-def extreme_holders(domain_size: int) -> dict[str, Users]:
-    """Return single users who hold items as unlike as can be, or what is no item."""
-    items = {
-        "first item": [0.0],
-        "last item": [domain_size - 1.0],
-        "both, and more rows": [0.0, domain_size - 1.0] * 10,
-        "no rows": [],
-        "NaN": [np.nan],
-        "infinite": [np.inf],
-        "negative": [-1.0],
-        "fraction": [0.5],
-        "outside": [1e300],
-    }
-    return {
-        name: Users(np.array(held)[:, None], np.zeros(len(held)), np.array([0, len(held)]))
-        for name, held in items.items()
-    }
+        return all(self.checks.values())
 
 
 def recorded_queries(strategy: "LdpStrategy[Any]", users: Users, seed: int = 0) -> list[Query]:
@@ -181,7 +187,8 @@ def audit_handler(
     check_fraction("confidence", confidence)
     if len(candidates) < 2:
         raise ValueError(f"Expected at least 2 candidates, got {len(candidates)}.")
-    client = Client(replace(query, low=0, high=HASH_END), make_app or _ldp_client_app)
+    make_app = make_app or ldp_client_app
+    client = Client(replace(query, low=0, high=HASH_END), make_app)
     mechanism, names = query.randomizer, list(candidates)
 
     def sample(phase: int, name: str, size: int) -> Sample:
@@ -201,6 +208,11 @@ def audit_handler(
         bounds = [event.bound(fresh, mechanism.delta, alpha) for event in events]
         isolated = _isolated(client, copies, list(candidates.values()))
         replayed = _replayed(client, candidates[names[0]], seed)
+        tape_seed = secrets.randbits(62) if seed is None else seed
+        people = list(candidates.values())
+        own_noise = independent(client, copies, people[0], tape_seed)
+        same = compared(client.query, make_app, copies, people, tape_seed)
+        within = bounded(client.query, make_app, people[0].num_features)
     best = int(np.argmax(bounds))
     return Audit(
         query=query,
@@ -210,14 +222,21 @@ def audit_handler(
         worst_pair=events[best].pair,
         exact=worst_epsilon(mechanism),
         complete=all(part.complete for part in [*searched.values(), *fresh.values()]),
-        isolated=isolated,
+        isolated=isolated and same.isolated,
         replayed=replayed,
+        independent=own_noise,
+        bounded=within,
+        census=same.census,
+        uniform=same.uniform,
+        addressed=same.addressed,
+        charged=same.charged,
     )
 
 
-def _ldp_client_app(
+def ldp_client_app(
     load_users: Callable[[Context], Users], seed: Callable[[Context], int | None]
 ) -> ClientApp:
+    """Return the ClientApp that is audited by default."""
     from ..clients import LdpClientApp
 
     return LdpClientApp(load_users, seed=seed)
@@ -237,11 +256,7 @@ def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:
             found |= {int(s): r.tobytes() for s, r in zip(slots, drawn, strict=True)}
         return found
 
-    # Ordinary people: among extreme ones a change could drown.
-    draws = KeyedRandom(derive(np.arange(_NEIGHBOURS, dtype=np.uint64)))
-    features = draws.normals((_NEIGHBOURS, candidates[0].num_features))
-    crowd = Users.from_rows(features, draws.normals((_NEIGHBOURS, 1))[:, 0])
-    people = [crowd[i : i + 1] for i in range(_NEIGHBOURS)]
+    people = crowd(_NEIGHBOURS, candidates[0].num_features)
     before = reports(people)
     for i in range(_NEIGHBOURS):
         for shift in range(_CHANGES):

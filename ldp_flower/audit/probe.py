@@ -1,6 +1,6 @@
 """Calling a client as a server would, for the audit."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..randomizers.base import Reports
 from ..randomness import derive
 from ..users import Users
 from .distinguish import Sample
+from .people import copied
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
@@ -48,24 +49,32 @@ class Client:
         RuntimeError
             If a node refuses: then there is nothing to audit, or refusing tells users apart.
         """
+        return [
+            report
+            for reports in self.answers_in_turn(users, queries or [self.query], seeds)
+            for report in reports
+        ]
+
+    def answers_in_turn(
+        self, users: Users, queries: Iterable[Query], seeds: Sequence[int | None] = (None,)
+    ) -> Iterator[list[Report]]:
+        """Ask one node per seed as in :meth:`answers`; yield what they answer to every query."""
         users = replace(users, first=0)  # the same keys on every node, hence the same coins
         app = self.make_app(lambda _: users, lambda context: seeds[context.node_id - 1])
         grid = InProcessGrid(app, len(seeds))
-        reports = []
-        for query in queries or [self.query]:
+        for query in queries:
             content = query.to_record_dict()
             asked = [Message(content, node, f"query.{QUERY}") for node in grid.get_node_ids()]
             replies = list(grid.send_and_receive(asked))
             errors = {str(reply.error.reason) for reply in replies if reply.has_error()}
             if errors or len(replies) != len(seeds):
                 raise RuntimeError(f"The client did not answer: {'; '.join(errors) or 'lost'}.")
-            reports += [Report.from_record_dict(reply.content) for reply in replies]
-        return reports
+            yield [Report.from_record_dict(reply.content) for reply in replies]
 
     def copies(self, user: Users) -> int:
         """Return how many copies of a user a node can hold and still send single reports."""
         copies = _MAX_COPIES
-        while "reports" not in self.answers(_copied(user, copies), [0])[0].arrays:
+        while "reports" not in self.answers(copied(user, copies), [0])[0].arrays:
             if copies == 1:
                 raise RuntimeError("The client sends no single reports, even of one user.")
             copies //= 2
@@ -85,7 +94,7 @@ class Client:
 
         Copies that were not answered for have the code 0, which is a hash once in 2**64.
         """
-        answers = [self.single_reports(a) for a in self.answers(_copied(user, copies), seeds)]
+        answers = [self.single_reports(a) for a in self.answers(copied(user, copies), seeds)]
         slots = np.concatenate([slots for slots, _ in answers])
         reports = np.concatenate([reports for _, reports in answers])
         # int() for reports without dimensions, whose product is a float
@@ -102,20 +111,6 @@ class Client:
             values[: len(slots)] = np.clip(debiased, -1e100, 1e100)
         expected = np.tile(np.arange(copies), len(seeds))
         return Sample(codes, values, np.array_equal(slots, expected))
-
-
-def _copied(user: Users, copies: int) -> Users:
-    return replace(user, ids=None).take(np.zeros(copies, np.int64))
-
-
-def together(people: Sequence[Users]) -> Users:
-    """Return single users as the users of one node."""
-    rows = np.concatenate([user.num_rows for user in people])
-    return Users(
-        np.concatenate([user.features for user in people]),
-        np.concatenate([user.targets for user in people]),
-        np.concatenate([[0], np.cumsum(rows)]),
-    )
 
 
 class RecordingGrid(InProcessGrid):

@@ -7,7 +7,7 @@ statistics have names. The registry is closed: a message can ask for nothing els
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .base import Arrays, MessageError, Per, Question, Slot, Wire, slots
+from .base import AboutFeatures, Arrays, MessageError, Per, Question, Slot, Wire, name_of, slots
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -62,7 +62,7 @@ class Form:
     Attributes
     ----------
     kinds : tuple of type
-        The question's class; before it that of the view around it, if it has one.
+        The question's class; before it those of the views around it, the outermost first.
     link : str
         The question's link.
     """
@@ -83,7 +83,7 @@ def _forms() -> dict[str, Form]:
             f"{link}_{kind.stem}": Form((kind,), link) for link in kind.links if link != "identity"
         }
     for view in _VIEWS:
-        forms |= {view.stem + kind.stem + view.suffix: Form((view, kind)) for kind in view.inners}
+        forms |= {name_of((view, *path)): Form((view, *path)) for path in view.inners}
     return forms
 
 
@@ -128,6 +128,7 @@ def _check_names(what: str, wanted: list[Slot], given: Mapping[str, object]) -> 
 __all__ = [
     "FORMS",
     "SELECTORS",
+    "AboutFeatures",
     "Arrays",
     "ClassCoefficients",
     "ClippedUpdate",

@@ -6,7 +6,7 @@ default is optional, and does not cross the wire unless it is given.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum, auto
 from functools import cache
@@ -150,6 +150,8 @@ class Question:
 
     #: What the wire calls it, but for what other fields and the question inside add.
     stem: ClassVar[str] = ""
+    #: What its name has behind that of the question inside, as ``stem`` is before it.
+    suffix: ClassVar[str] = ""
     #: The links that it can be asked for, if it has one.
     links: ClassVar[tuple[str, ...]] = ("identity",)
     #: Whether the features leave as they are beside the reports.
@@ -202,6 +204,11 @@ class Question:
         return self.features(num_features) if chosen is None else len(chosen)
 
     @property
+    def about_targets(self) -> bool:
+        """Whether it is about targets, which some users do not have."""
+        return True
+
+    @property
     def record_centre(self) -> Floats | float:
         """What a mechanism for silos adds to every record's value."""
         return 0.0
@@ -238,6 +245,15 @@ class Question:
                 _check_floats(slot.wire, array, lengths[slot.per], f": {users_have}")
 
 
+class AboutFeatures(Question):
+    """Base class: targets play no part."""
+
+    @property
+    def about_targets(self) -> bool:
+        """No."""
+        return False
+
+
 def _check_floats(name: str, array: NDArray[Any], length: int, because: str = "") -> None:
     if array.ndim != 1 or array.dtype != np.float64:
         raise MessageError(f"Expected {length} floats in {name}.")
@@ -252,6 +268,14 @@ def _check_coordinates(coordinates: NDArray[Any], num_features: int, users_have:
         raise MessageError(f"Expected coordinates from 0 to {num_features - 1}: {users_have}.")
     if len(np.unique(coordinates)) != len(coordinates):
         raise MessageError("Expected distinct coordinates.")
+
+
+def name_of(kinds: Sequence[type[Question]]) -> str:
+    """Return what the wire calls a question, given its class and, before it, those around it."""
+    name = ""
+    for kind in reversed(kinds):
+        name = kind.stem + name + kind.suffix
+    return name
 
 
 def together(**given: object) -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from .base import Coordinates, PerCoordinate, PerFeature, Prior, Question
+from .base import AboutFeatures, Coordinates, PerCoordinate, PerFeature, Prior, Question
 from .regression import OneNumber
 
 
 @dataclass(frozen=True, eq=False)
-class Mean(Question):
+class Mean(AboutFeatures):
     """A user's mean row of features minus ``centre``, NaN without rows.
 
     Attributes
@@ -28,7 +28,7 @@ class Mean(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedMean(Question):
+class WeightedMean(AboutFeatures):
     """``weights`` times a user's mean row of features minus ``centre``.
 
     Attributes
@@ -47,7 +47,7 @@ class WeightedMean(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceBin(OneNumber):
+class DistanceBin(AboutFeatures, OneNumber):
     """The bin of the length of a user's mean row minus ``centre``.
 
     Attributes
@@ -143,7 +143,7 @@ class _FeatureSet(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class OutstandingFeatures(_FeatureSet):
+class OutstandingFeatures(AboutFeatures, _FeatureSet):
     """The ``set_size`` features whose means stand out most, shape (users, ``set_size``).
 
     A mean is compared with the root mean square of the user's own rows, which is drawn

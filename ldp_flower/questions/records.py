@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..moments import MAX_DEGREE, num_moments, tensor_powers
-from .base import MessageError, Question
+from .base import AboutFeatures, MessageError, Question
 
 MAX_WIDTH = 1 << 14  # a message can ask for it
 
@@ -115,7 +115,7 @@ class RecordCopies(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class FrequentItems(Question):
+class FrequentItems(AboutFeatures):
     """A user's most frequent items, shape (users, ``set_size``).
 
     Items are the first column of the features, integers below ``domain_size``;
@@ -145,7 +145,7 @@ class FrequentItems(Question):
 
 @dataclass(frozen=True, eq=False)
 class Labels(Question):
-    """A user's first ``labels_per_user`` targets, zero where there are fewer.
+    """A user's first ``labels_per_user`` targets, zero where there are fewer or one is not finite.
 
     The rows that they belong to leave beside the reports, as they are: of a node only whose
     operator has declared features public.

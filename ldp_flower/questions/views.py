@@ -15,6 +15,7 @@ from .base import (
     Question,
     Wire,
     integer_expected,
+    name_of,
 )
 from .features import (
     ColumnLogSizes,
@@ -37,9 +38,11 @@ from .regression import (
     TargetScaleBin,
 )
 
+Path = tuple[type[Question], ...]
+
 _MAX_PROJECTED, _MAX_FOURIER = 1 << 13, 1 << 10  # a message can ask for it
-_SELECTIONS = (CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures)
-_VECTORS = (Mean, Gradient, ResidualCoefficients)
+_SELECTIONS = ((CorrelatedFeatures,), (LassoFeatures,), (PostLassoFeatures,), (PursuedFeatures,))
+_VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,24 +52,28 @@ class View(Question):
     Attributes
     ----------
     inner : Question
-        The other question; of the classes ``inners``, without a link.
+        The other question; of one of the ``inners``, without a link.
     """
 
-    inners: ClassVar[tuple[type[Question], ...]] = ()
-    #: What its name has behind the inner one's, as ``stem`` is before it.
-    suffix: ClassVar[str] = ""
+    #: Classes of the other question, each with those of views in between before it.
+    inners: ClassVar[tuple[Path, ...]] = ()
 
     inner: Question
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.inner.name not in {kind.stem for kind in self.inners}:
+        if self.inner.name not in map(name_of, self.inners):
             raise MessageError(f"Unknown statistic {self.name!r}.")
 
     @property
     def name(self) -> str:
         """The inner question's, between ``stem`` and ``suffix``."""
         return self.stem + self.inner.name + self.suffix
+
+    @property
+    def about_targets(self) -> bool:
+        """Whether the inner question is."""
+        return self.inner.about_targets
 
     @property
     def record_centre(self) -> NDArray[Any] | float:
@@ -111,10 +118,10 @@ class Standardised(View):
     """
 
     stem: ClassVar[str] = "standardised_"
-    inners: ClassVar[tuple[type[Question], ...]] = (
-        *(ColumnMeans, ColumnLogSizes, ColumnMeanNorm),
-        *(Gradient, GradientNorm, RootCurvature, Curvature),
-        *(ResidualCoefficients, TargetScaleBin, SquaredErrors),
+    inners: ClassVar[tuple[Path, ...]] = (
+        *((ColumnMeans,), (ColumnLogSizes,), (ColumnMeanNorm,)),
+        *((Gradient,), (GradientNorm,), (RootCurvature,), (Curvature,)),
+        *((ResidualCoefficients,), (TargetScaleBin,), (SquaredErrors,)),
         *_SELECTIONS,
     )
 
@@ -128,7 +135,10 @@ class OfClasses(View):
     """Of users whose targets are labels: 1 for a positive one, -1 for another."""
 
     stem: ClassVar[str] = "class_"
-    inners: ClassVar[tuple[type[Question], ...]] = _SELECTIONS
+    inners: ClassVar[tuple[Path, ...]] = (
+        *_SELECTIONS,
+        *((TensorMoments,), (RecordCopies,)),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +156,9 @@ class Projected(View):
     """
 
     stem: ClassVar[str] = "projected_"
-    inners: ClassVar[tuple[type[Question], ...]] = (
-        *(Mean, SecondMoments, TensorMoments),
-        *(Record, RecordCopies),
+    inners: ClassVar[tuple[Path, ...]] = (
+        *((Mean,), (SecondMoments,), (TensorMoments,), (Record,), (RecordCopies,)),
+        *((OfClasses, TensorMoments), (OfClasses, RecordCopies)),
     )
 
     seed: int
@@ -179,7 +189,7 @@ class Fourier(View):
     """
 
     stem: ClassVar[str] = "fourier_"
-    inners: ClassVar[tuple[type[Question], ...]] = (SecondMoments, Record)
+    inners: ClassVar[tuple[Path, ...]] = ((SecondMoments,), (Record,))
 
     seed: int
     num_features: int
@@ -225,7 +235,7 @@ class Rotated(_Turned):
     """
 
     stem: ClassVar[str] = "rotated_"
-    inners: ClassVar[tuple[type[Question], ...]] = _VECTORS
+    inners: ClassVar[tuple[Path, ...]] = _VECTORS
 
     signs: PerInner
     midpoints: PerValue
@@ -246,7 +256,7 @@ class RotatedBins(_Turned):
 
     stem: ClassVar[str] = "rotated_"
     suffix: ClassVar[str] = "_bins"
-    inners: ClassVar[tuple[type[Question], ...]] = _VECTORS
+    inners: ClassVar[tuple[Path, ...]] = _VECTORS
 
     signs: PerInner
     bound: float

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv, betaln
 
 from ..elementwise import row_dots, row_norms
-from ..randomness import RandomSource
+from ..randomness import RandomSource, drawable
 from .base import Floats
 
 
@@ -19,7 +19,11 @@ def _mass(height: ArrayLike, dim: int) -> Floats:
     height = np.asarray(height, np.float64)
     if dim == 1:
         return np.full_like(height, 0.5)
-    return np.asarray(betainc((dim - 1) / 2, 0.5, (1 - height) * (1 + height)) / 2)
+    # From the nearer end: next to a low cap 1 - height**2 has lost the height.
+    half = (dim - 1) / 2
+    between = betainc(0.5, half, np.square(height))
+    beyond = betainc(half, 0.5, (1 - height) * (1 + height))
+    return np.asarray(np.where(between < 0.5, 1 - between, beyond) / 2)
 
 
 def _scale(height: ArrayLike, dim: int, epsilon: float) -> Floats:
@@ -78,10 +82,12 @@ class Cap:
         """Probability ``1 - p`` of the cap's complement, on the grid of the uniforms.
 
         Rounded up to the grid, after a rise that absorbs the error of ``c``, so that
-        the ratio of the densities is at most e^eps.
+        the ratio of the densities is at most e^eps. That error grows with the dimension,
+        whose half is the power of ``1 - height**2`` that ``c`` is about.
         """
         odds = (1 - self.mass) / self.mass * math.exp(-self.epsilon)
-        return math.ceil(odds / (1 + odds) * (1 + 1e-12) * 2**52) * 2.0**-52
+        rise = 1e-12 + 4e-16 * self.dim
+        return float(drawable(odds / (1 + odds) * (1 + rise)))
 
     @cached_property
     def scale(self) -> float:
@@ -91,23 +97,33 @@ class Cap:
     def draw(self, unit: Floats, rng: RandomSource) -> Floats:
         """Draw one direction for each unit vector, by inverting the law of <V, u>."""
         users, dim = unit.shape
-        choice, position = rng.uniforms((users, 2)).T
+        below, above = rng.sides((users, 2))
         normals = rng.normals((users, dim))
-        along = self._along(choice, position)
+        outside = below[:, 0] < self.outside_probability
         if dim == 1:
-            return unit * along[:, None]
+            return unit * np.where(outside, -1.0, 1.0)[:, None]
+        along, across = self._law(outside, below[:, 1], above[:, 1])
         normals -= row_dots(normals, unit)[:, None] * unit
-        normals *= (np.sqrt((1 - along) * (1 + along)) / row_norms(normals))[:, None]
+        normals *= (across / row_norms(normals))[:, None]
         normals += along[:, None] * unit
         return normals
 
-    def _along(self, choice: Floats, position: Floats) -> Floats:
-        """Draw <V, u>, from the nearer tail of its two-piece law to keep precision."""
-        c = self.mass
-        outside = choice < self.outside_probability
-        tail = np.where(outside, c + (1 - c) * position, c * position)
-        if self.dim == 1:
-            return np.where(tail <= 0.5, 1.0, -1.0)
-        nearer = np.minimum(2 * tail, 2 * (1 - tail))
-        along = np.sqrt(1 - betaincinv((self.dim - 1) / 2, 0.5, nearer))
-        return np.asarray(np.where(tail <= 0.5, along, -along))
+    def _law(
+        self, outside: NDArray[np.bool_], below: Floats, above: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return <V, u> and the length of V less <V, u> u, for uniforms and what they lack to 1.
+
+        Their squares come from the nearest of both tails of the two-piece law and its
+        middle, so that each keeps its relative precision where it is small.
+        """
+        c, half = self.mass, (self.dim - 1) / 2
+        tail = np.where(outside, c + (1 - c) * below, c * below)
+        rest = np.where(outside, (1 - c) * above, 1 - tail)
+        nearer = 2 * np.minimum(tail, rest)
+        far = nearer <= 0.5
+        squares = np.empty((2, len(nearer)))
+        squares[1, far] = betaincinv(half, 0.5, nearer[far])
+        squares[0, ~far] = betaincinv(0.5, half, 1 - nearer[~far])
+        squares[0, far], squares[1, ~far] = 1 - squares[1, far], 1 - squares[0, ~far]
+        along, across = np.sqrt(squares)
+        return np.where(tail <= 0.5, along, -along), across

@@ -40,7 +40,7 @@ class ConcentratedGaussian(Concentrated, RecordGaussian):
     radius : float (default: 1.0)
         A record's value is shortened to this Euclidean length.
     delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, in (0, 1).
+        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports, of any :class:`Concentrated` kind, that the two are for.
 

@@ -32,7 +32,7 @@ def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) ->
     ndarray of int64, shape (silos, how_many)
         In increasing order.
     """
-    gumbel = -np.log(-np.log(rng.uniforms(scores.shape)))
+    gumbel = -np.log(rng.exponentials(scores.shape))
     order = np.argsort(-(scores + scale * gumbel), axis=1, kind="stable")
     return np.sort(order[:, :how_many], axis=1)
 
@@ -54,7 +54,7 @@ class RecordPeeling(Concentrated):
     radius : float (default: 1.0)
         Coordinates of a record's value are clipped to ``[-radius, radius]``.
     delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, in (0, 1).
+        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports that the two parameters are for.
     sparsity : int (default: 1)

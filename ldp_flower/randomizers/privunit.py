@@ -112,7 +112,8 @@ class PrivUnit(_BallSampler):
     1. Protected: any two values of one user, at pure ``epsilon`` in real arithmetic.
     2. For a direction u the report's density on the sphere takes two values, p / c
        inside the cap around u and (1 - p) / (1 - c) outside, c being the cap's mass.
-       p = e^eps c / (e^eps c + 1 - c), rounded down, makes their ratio e^eps.
+       p = e^eps c / (e^eps c + 1 - c) makes their ratio e^eps; it is rounded down, by what
+       a computed c may err and to what uniforms draw exactly, so the ratio is at most that.
     3. u is a randomised function of the value, and mixing keeps the bound;
        shortening happens first, and a row that is not finite becomes 0. The
        guarantee therefore holds for every input.

@@ -17,6 +17,9 @@ _MOST_RECORDS = 1 << 24  # a four-byte float counts so far
 # Beyond these, sums overflow, or are rounded by as much as a record can change them, or
 # the noise's scale is rounded, at last to 0: all would tell records apart.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
+# Normals end at 37 standard deviations: sums out of their reach under one record and not
+# under another have a probability of 1e-111 at most in any coordinate of any report.
+_SMALLEST_DELTA = 1e-90
 _FARTHEST_CENTRE = 1024.0  # radii
 
 
@@ -38,7 +41,7 @@ class RecordMechanism(Randomizer):
     radius : float (default: 1.0)
         Size of the domain of a record's value, into which it is brought.
     delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, in (0, 1).
+        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports that the two parameters are for.
     """
@@ -59,6 +62,8 @@ class RecordMechanism(Randomizer):
             limits = f"{_SMALLEST_RADIUS:g} <= radius <= {_LARGEST_RADIUS:g}"
             raise ValueError(f"Expected {limits}, got {self.radius}.")
         check_fraction("delta", self.delta)
+        if self.delta < _SMALLEST_DELTA:
+            raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
         check_integer("steps", self.steps, 1)
 
     @property
@@ -169,7 +174,7 @@ class RecordGaussian(RecordMechanism):
     radius : float (default: 1.0)
         A record's value is shortened to this Euclidean length.
     delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, in (0, 1).
+        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports that the two parameters are for.
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..randomness import RandomSource, Words
+from ..randomness import RandomSource, Words, drawable
 from ..validation import check_positive
 from .base import Floats, Randomizer, Reports
 
-_LONGEST_TAIL = 50.0  # of the exponential distribution; 53 bits give 37 at most
+_LONGEST_TAIL = 50.0  # of the exponential distribution, of which 701 is drawn at most
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class _Scalar(Randomizer):
     radius: float = 1.0
 
     exact: ClassVar[bool] = False
-    #: What uniforms of 52 bits draw well: from 37 on the less likely answers would never come.
+    #: Less likely answers are drawn with multiples of 2**-52, too coarse from 37 on.
     largest_epsilon: ClassVar[float] = 30.0
 
     def __post_init__(self) -> None:
@@ -75,6 +75,8 @@ class LaplaceMechanism(_Scalar):
        report differ by at most exp(epsilon).
     3. Clipping happens first and what is not finite becomes 0, so the guarantee
        holds for every input.
+    4. Noise is drawn up to 701 times its scale and numbers are cut off at 50 beyond the
+       interval, at most 80 from any value: none is out of reach of any value.
     """
 
     @property
@@ -84,14 +86,16 @@ class LaplaceMechanism(_Scalar):
 
     @property
     def bound(self) -> float:
-        """What is larger is forged: an honest number is with probability e^-50 at most."""
+        """Where numbers are cut off, which happens to one with probability e^-50 at most."""
         return self.radius * (1 + _LONGEST_TAIL * 2 / self.epsilon)
 
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
         # By inversion, from the nearer tail: sign and exponential from one uniform.
-        centred = rng.uniforms((len(t), 1))[:, 0] - 0.5
-        exponential = -np.log1p(-2 * np.abs(centred))
-        return np.asarray(t + np.sign(centred) * exponential * (2 / self.epsilon))
+        below, above = rng.sides((len(t), 1))
+        exponential = -np.log(2 * np.minimum(below, above)[:, 0])
+        noise = np.where(below < above, -1.0, 1.0)[:, 0] * exponential * (2 / self.epsilon)
+        bound = self.bound / self.radius
+        return np.asarray(np.clip(t + noise, -bound, bound))
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,7 @@ class PiecewiseMechanism(_Scalar):
         # The rest of [-C, C] has length C + 1: left of the interval first, then right of it.
         position = place * (c + 1)
         elsewhere = np.where(position < left + c, position - c, right + position - (left + c))
-        inside = near < self._h / (self._h + 1)
+        inside = near < 1 - drawable(1 / (self._h + 1))
         return np.asarray(np.where(inside, left + place * (c - 1), elsewhere))
 
 
@@ -211,6 +215,8 @@ class HybridMechanism(_Scalar):
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
         which, sign = rng.uniforms((len(t), 2)).T
         piecewise = self._piecewise._draw(t, rng)
-        positive = sign < 0.5 + t / (2 * self._response)
+        # The less likely sign's probability, without cancellation.
+        less = drawable((1 - np.abs(t)) / 2 + np.abs(t) / (math.exp(self.epsilon) + 1))
+        positive = sign < np.where(t < 0, less, 1 - less)
         response = np.where(positive, self._response, -self._response)
         return np.asarray(np.where(which < self._share, piecewise, response))

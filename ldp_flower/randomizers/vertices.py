@@ -30,7 +30,7 @@ class RecordVertices(Concentrated):
     radius : float (default: 1.0)
         Coordinates of a record's value are clipped to ``[-radius, radius]``.
     delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, in (0, 1).
+        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports, of any :class:`Concentrated` kind, that the two are for.
     num_vertices : int (default: 1)

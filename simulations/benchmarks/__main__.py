@@ -1,23 +1,23 @@
 """Measure how fast everything is, and what it takes of memory; print, store and draw it.
 
-Run it from the repository's root as ``python -m simulations.benchmarks``. Every measurement
-has a process of its own; what is in the CSV already is not measured again, so it may be
-interrupted and continued.
+Every measurement has a process of its own; what is in the CSV already is not measured again,
+so it may be interrupted and continued.
 """
 
 import json
-import os
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-import typer
 
+from ..harness.command import Command, one_thread_each
+from ..harness.figures import save
 from . import frequency
-from .cells import COLUMNS, Cell, sweep
+from .cells import Cell
 from .figure import draw
+from .measure import COLUMNS, sweep
 from .report import show, slopes
 from .workloads import WORKLOADS, Training
 
@@ -32,6 +32,7 @@ class Part(StrEnum):
     ORACLES = "oracles"
 
 
+_VENV = Path("~/.cache/ldp-flower/benchmark-venv")
 _QUICK = {"LdpIht": 5_000, "SparseRegression": 100, "HeavyHitters": 5_000}
 
 
@@ -94,20 +95,21 @@ _CELLS = {
 }
 
 
-def main(
-    parts: Annotated[list[Part] | None, typer.Argument(help="by default all")] = None,
-    quick: Annotated[bool, typer.Option(help="small sizes, about a minute")] = False,
-    output: Annotated[Path, typer.Option(help="folder of the results")] = Path(
-        "results/benchmarks"
-    ),
-    venv: Annotated[Path, typer.Option(help="environment of other libraries")] = Path(
-        "~/.cache/ldp-flower/benchmark-venv"
-    ),
-) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measure, print, store and draw."""
+    command = Command("simulations.benchmarks", __doc__)
+    add = command.add_argument
+    command.choose("parts", Part, "all, quick: without the other libraries")
+    add("--quick", action="store_true", help="small sizes, about a minute")
+    add("--venv", type=Path, default=_VENV, help="environment of other libraries")
+    command.output()
+    options = command.parse_args(arguments)
+    quick, output = options.quick, options.output
     # One thread each: a protocol uses one core, and so does what it is compared with.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    wanted = parts or [part for part in Part if not (quick and part is Part.ORACLES)]
+    one_thread_each()
+    wanted = [Part(part) for part in options.parts]
+    if quick and wanted == list(Part):
+        wanted.remove(Part.ORACLES)
     cells = [cell for part in wanted if part in _CELLS for cell in _CELLS[part](quick)]
     path = output / ("quick.csv" if quick else "runs.csv")
     output.mkdir(parents=True, exist_ok=True)
@@ -118,14 +120,15 @@ def main(
     results: dict[str, Any] = {"runs": known.to_dict("records"), "slopes": slopes(runs)}
     stored = output / "oracles.json"
     if Part.ORACLES in wanted:
-        python = frequency.environment(venv.expanduser())
+        python = frequency.environment(options.venv.expanduser())
         stored.write_text(json.dumps(frequency.compare(python, 100_000, 1_024, 2.0)) + "\n")
     results["oracles"] = json.loads(stored.read_text()) if stored.exists() else None
     show(runs, results["slopes"], results["oracles"])
-    (output / "benchmarks.json").write_text(json.dumps(results, indent=1) + "\n")
-    draw(runs, results["slopes"], results["oracles"], output / "benchmarks.png")
-    print(f"Wrote {output.absolute()}/benchmarks.{{json,png}} and {path.name}")
+    numbers = output / "benchmarks.json"
+    numbers.write_text(json.dumps(results, indent=1) + "\n")
+    figure = draw(runs, results["slopes"], results["oracles"])
+    save(figure, output / "benchmarks.png", numbers)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -2,8 +2,8 @@
 
 ``python -m simulations.benchmarks oracles``. The other libraries live in
 an environment of their own, which the first run creates, and run there in a process
-of their own on the same items: this file again, with ``--others``. For that reason
-everything but NumPy is imported where it is used.
+of their own on the same items: this module again, with ``--others``. For that reason
+everything but NumPy is imported where it is used, and nothing of the harness.
 
 Times are of encoding and decoding together, the fastest of ten repetitions after a
 warm-up that compiles what there is to compile; slow libraries get the first few
@@ -258,7 +258,8 @@ def compare(python: Path, users: int, domain: int, epsilon: float) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "items.npy", items)
         arguments = ["--others", folder, "--epsilon", str(epsilon), "--domain", str(domain)]
-        subprocess.run([python, __file__, *arguments], check=True)
+        command = [str(python), "-m", f"{__package__}.frequency", *arguments]
+        subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
         others = json.loads((Path(folder) / "others.json").read_text())
     rows = [
         {"oracle": name, "library": "ldp-flower"}
@@ -274,41 +275,6 @@ def compare(python: Path, users: int, domain: int, epsilon: float) -> Row:
     versions = others["versions"] | {"ldp-flower": version("ldp-flower")}
     setting = {"users": users, "domain": domain, "epsilon": epsilon, "versions": versions}
     return setting | {"rows": rows + others["rows"]}
-
-
-def show(result: Row) -> None:
-    """Print the rows as a table, oracle by oracle, ours first."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title=f"{result['users']:,} users, {result['domain']:,} items, epsilon {result['epsilon']}"
-    )
-    for heading in ("oracle", "library"):
-        table.add_column(heading, no_wrap=True)
-    for heading in (
-        *("users", "microseconds\na user", "times\nours", "at least"),
-        *("empirical\nvariance", "exact\nvariance", "exact\nover ours"),
-    ):
-        table.add_column(heading, justify="right")
-    for name in OURS:
-        for row in (row for row in result["rows"] if row["oracle"] == name):
-            theirs = "times_ours" in row
-            table.add_row(
-                name if not theirs else "",
-                row["library"],
-                f"{row['users']:,}",
-                f"{row['microseconds']:.3g}",
-                f"{row['times_ours']:.1f}" if theirs else "",
-                str(row["required"]) if row.get("required") else "",
-                f"{row['empirical']:.4g}",
-                f"{row['exact']:.5g}",
-                f"{row['variance_over_ours']:.5f}" if theirs else "",
-            )
-        table.add_section()
-    console = Console()
-    console.width = max(console.width, 120)
-    console.print(table)
 
 
 if __name__ == "__main__":  # in the environment of the other libraries

@@ -1,28 +1,27 @@
 """Compare the gate for fits on real tables with a gate of four moments, on synthetic people.
 
-Run it as ``python simulations/benchmarks/gate.py [--runs N]``. It prints the table of
-docs/your-own-data.md. Models range from useless to nearly perfect: shortened true slopes plus
-noise of various length. Mechanisms are the strategy's own.
+It prints the table of docs/your-own-data.md. Models range from useless to nearly perfect:
+shortened true slopes plus noise of various length. Mechanisms are the strategy's own.
 """
 
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from ldp_flower import Users
 from ldp_flower.clients.statistics import compute
 from ldp_flower.randomizers import Codebook, Estimate, Randomizer
 from ldp_flower.strategies import Cohort, Fit, LdpStrategy
 from ldp_flower.strategies.gate import gate, keep_back
+
+from ..harness.command import Command
+from ..harness.tables import Table
 
 Floats = NDArray[np.float64]
 
@@ -147,8 +146,13 @@ def by_moments(
     return coef if abs(wanted - length) <= 2 * error else coef * wanted / length
 
 
-def main(runs: Annotated[int, typer.Option(min=20, help="runs a setting")] = 400) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print how often each gate returns a bad model, and how good what it returns is."""
+    command = Command("simulations.benchmarks.gate", __doc__)
+    command.add_argument("--runs", type=int, default=400, help="a setting, at least 20")
+    runs = command.parse_args(arguments).runs
+    if runs < 20:
+        command.error(f"Expected runs >= 20, got {runs}.")
     gates = {
         "difference": by_difference,
         **{
@@ -156,7 +160,7 @@ def main(runs: Annotated[int, typer.Option(min=20, help="runs a setting")] = 400
             for least in _PAGE_SCORES
         },
     }
-    table = Table("users", "epsilon", "gate", "R2 below -.05", "passes, R2 <= 0", "mean R2")
+    lines = []
     for num_users in (1000, 4000):
         for epsilon in (0.5, 1.0, 2.0, 4.0):
             before, after = [], {name: [] for name in gates}  # type: ignore[var-annotated]
@@ -174,10 +178,11 @@ def main(runs: Annotated[int, typer.Option(min=20, help="runs a setting")] = 400
             for name, found in after.items():
                 passed, r2 = np.array(found).T
                 shown = (np.mean(r2 < BAD), passed[useless].mean(), r2.mean())
-                table.add_row(f"{num_users}", f"{epsilon:g}", name, *(f"{s:.3f}" for s in shown))
-    Console(width=100).print(table)
+                lines.append([f"{num_users}", f"{epsilon:g}", name, *(f"{s:.3f}" for s in shown)])
+    head = ["users", "epsilon", "gate", "R2 below -.05", "passes, R2 <= 0", "mean R2"]
+    Table("Gates", head, lines, ["gate"]).show()
     print(f"{np.mean(np.array(before) < BAD):.0%} of the models have an R2 below {BAD:g}.")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

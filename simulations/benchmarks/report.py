@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
+from ..harness.tables import Table
 from . import frequency
 
 AXES = {"users": "users n", "dim": "features d", "rows": "records of a user m"}
@@ -75,15 +74,14 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _print(console: Console, title: str, rows: pd.DataFrame, columns: dict[str, str]) -> None:
-    """Print some columns under other names."""
-    table = Table(title=title)
-    for column, heading in columns.items():
-        text = pd.api.types.is_string_dtype(rows[column])
-        table.add_column(heading, justify="left" if text else "right", no_wrap=text)
-    for values in rows[list(columns)].itertuples(index=False):
-        table.add_row(*(v if isinstance(v, str) else _number(v) for v in values))
-    console.print(table)
+def _table(title: str, rows: pd.DataFrame, columns: dict[str, str]) -> Table:
+    """Return some columns under other names."""
+    words = [h for c, h in columns.items() if pd.api.types.is_string_dtype(rows[c])]
+    lines = [
+        [value if isinstance(value, str) else _number(value) for value in values]
+        for values in rows[list(columns)].itertuples(index=False)
+    ]
+    return Table(title, list(columns.values()), lines, words)
 
 
 _SUMMARY = {
@@ -98,6 +96,8 @@ _SUMMARY = {
     "engine_peak_mb": "peak MB",
     "times_engine": "in process\nfaster by",
 }
+_ORACLES = ["oracle", "library", "users", "microseconds\na user", "times\nours", "at least"]
+_ORACLES += ["empirical\nvariance", "exact\nvariance", "exact\nover ours"]
 _ONE_AND_MANY = {
     "place": "place",
     "nodes": "nodes",
@@ -113,15 +113,9 @@ _ONE_AND_MANY = {
 
 def show(runs: pd.DataFrame, curves: Slopes, oracles: dict[str, Any] | None) -> None:
     """Print everything."""
-    console = Console()
-    console.width = max(console.width, 160)
-    table = Table(title="Each the fastest of its rounds, beside what it is compared with")
-    for column in ("place", "name"):
-        table.add_column(column, no_wrap=True)
-    for column in ("users", "m", "d", "nodes", "users a second", "peak MB", "times", "what"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in runs.itertuples():
-        table.add_row(
+    head = ["place", "name", "users", "m", "d", "nodes", "users a second", "peak MB", "times"]
+    lines = [
+        [
             row.place,
             row.name,
             *(f"{size:,}" for size in (row.users, row.rows, row.dim, row.nodes)),
@@ -129,18 +123,48 @@ def show(runs: pd.DataFrame, curves: Slopes, oracles: dict[str, Any] | None) -> 
             f"{row.peak_mb:,.0f}",
             f"{row.times_reference:.2f}",
             _REFERENCE.get(row.place, "drawing the data"),
-        )
-    console.print(table)
+        ]
+        for row in runs.itertuples()
+    ]
+    title = "Each the fastest of its rounds, beside what it is compared with"
+    Table(title, [*head, "what"], lines, head[:2]).show()
     if len(runs):
-        _print(console, "Every protocol", summary(runs), _SUMMARY)
-        _print(console, "LdpIht, d = 256", one_and_many(runs), _ONE_AND_MANY)
+        _table("Every protocol", summary(runs), _SUMMARY).show()
+        _table("LdpIht, d = 256", one_and_many(runs), _ONE_AND_MANY).show()
     if curves:
-        table = Table(title="Seconds grow as a power of the size: fitted slopes")
-        for column in ("name", "against", "from", "to", "slope"):
-            table.add_column(column, justify="left" if column in ("name", "against") else "right")
-        for curve in curves:
-            ends = (f"{size:,.0f}" for size in (curve["x"][0], curve["x"][-1]))
-            table.add_row(curve["name"], AXES[curve["axis"]], *ends, f"{curve['slope']:.3f}")
-        console.print(table)
+        lines = [
+            [
+                curve["name"],
+                AXES[curve["axis"]],
+                *(f"{size:,.0f}" for size in (curve["x"][0], curve["x"][-1])),
+                f"{curve['slope']:.3f}",
+            ]
+            for curve in curves
+        ]
+        title = "Seconds grow as a power of the size: fitted slopes"
+        Table(title, ["name", "against", "from", "to", "slope"], lines, ["name", "against"]).show()
     if oracles:
-        frequency.show(oracles)
+        _oracles(oracles).show()
+
+
+def _oracles(result: dict[str, Any]) -> Table:
+    """Return the frequency oracles, oracle by oracle, ours first."""
+    lines = []
+    for name in frequency.OURS:
+        for row in (row for row in result["rows"] if row["oracle"] == name):
+            theirs = "times_ours" in row
+            lines.append(
+                [
+                    name if not theirs else "",
+                    row["library"],
+                    f"{row['users']:,}",
+                    f"{row['microseconds']:.3g}",
+                    f"{row['times_ours']:.1f}" if theirs else "",
+                    str(row["required"]) if row.get("required") else "",
+                    f"{row['empirical']:.4g}",
+                    f"{row['exact']:.5g}",
+                    f"{row['variance_over_ours']:.5f}" if theirs else "",
+                ]
+            )
+    title = f"{result['users']:,} users, {result['domain']:,} items, epsilon {result['epsilon']}"
+    return Table(title, _ORACLES, lines, names=_ORACLES[:2])

@@ -1,30 +1,24 @@
-"""Tables and figures from the file of runs."""
+"""The table and the figures from the file of runs."""
 
-from dataclasses import asdict
-from pathlib import Path
-
-import matplotlib
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from ..panels import save_with_legend
+from ..harness import figures
+from ..harness.runs import select
+from ..harness.tables import Table
 from .grids import GRIDS, TABLE, Grid
 from .user_level.population import NORM, Setting
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-_INK, _PAPER = "#22313f", "#8a8f98"
 _STYLES = {  # colour, marker
-    "SparseRegression": ("#0b7a75", "o"),
-    "two-round": ("#4c78a8", "P"),
-    "multi-round": ("#d1779b", "X"),
-    "LDP-IHT, per record": ("#b0532c", "s"),
-    "local Lasso": ("#7b5ea7", "^"),
-    "LDPPROX": ("#c9a227", "D"),
-    "oracle": ("#22313f", "v"),
+    "SparseRegression": (figures.GREEN, "o"),
+    "two-round": (figures.BLUE, "P"),
+    "multi-round": (figures.PINK, "X"),
+    "LDP-IHT, per record": (figures.RED, "s"),
+    "local Lasso": (figures.PURPLE, "^"),
+    "LDPPROX": (figures.YELLOW, "D"),
+    "oracle": (figures.INK, "v"),
 }
 _RINGS = {"SparseRegression": 8, "two-round": 11, "multi-round": 14}  # where a scale is declared
 _FIGURES = {
@@ -38,12 +32,11 @@ _LEGEND = [*_STYLES, _DECLARED, _ZERO, _PUBLISHED]
 _LIMITS = 0.004, 1.6  # of the error's axis
 
 
-def select(runs: pd.DataFrame, setting: Setting, method: str) -> pd.DataFrame:
-    """Return the runs of a method at a setting."""
-    chosen = runs["method"] == method
-    for name, value in asdict(setting).items():
-        chosen &= runs[name] == value
-    return runs[chosen]
+_EXPLANATION = (
+    "Mean of ||coef - truth|| (standard error) [seeds]; returning zero has 0.566. "
+    "* root mean square of the targets declared as 1.25 (truth 1.149): too few users to buy it. "
+    "2-SLR is read off the paper's figures by eye."
+)
 
 
 def mean_and_error(values: pd.Series) -> tuple[float, float]:
@@ -54,8 +47,8 @@ def mean_and_error(values: pd.Series) -> tuple[float, float]:
 # ---------------------------------------------------------------------------- table
 
 
-def table(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Return head and lines of the table: errors by setting and method."""
+def table(runs: pd.DataFrame) -> Table:
+    """Return errors by setting and method."""
     methods = [name for name in _STYLES if (runs["method"] == name).any()]
     lines = []
     for name, (setting, published) in TABLE.items():
@@ -70,7 +63,8 @@ def table(runs: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     head = ["setting"]
     for method in methods:
         head += [method, "its F1"] if method == "SparseRegression" else [method]
-    return [*head, "2-SLR, figure"], lines
+    head.append("2-SLR, figure")
+    return Table("Error by method", head, lines, names=["setting"], explanation=_EXPLANATION)
 
 
 def _cell(found: pd.DataFrame) -> str:
@@ -82,58 +76,19 @@ def _cell(found: pd.DataFrame) -> str:
     return f"{mean:.3f}{mark}{spread} [{len(found)}]"
 
 
-EXPLANATION = (
-    "Mean of ||coef - truth|| (standard error) [seeds]; returning zero has 0.566. "
-    "* root mean square of the targets declared as 1.25 (truth 1.149): too few users to buy it. "
-    "2-SLR is read off the paper's figures by eye."
-)
-
-
-def show(runs: pd.DataFrame) -> None:
-    """Print the table."""
-    head, lines = table(runs)
-    printed = Table(title="Error by method")
-    for column in head:
-        printed.add_column(column, justify="left" if column == "setting" else "right")
-    for line in lines:
-        printed.add_row(*(cell.replace("[", r"\[") for cell in line))
-    console = Console()
-    console.width = max(console.width, 150)  # wrapped cells cannot be read
-    console.print(printed)
-    console.print(EXPLANATION, markup=False, highlight=False)
-
-
-def write_markdown(runs: pd.DataFrame, path: Path) -> None:
-    """Write the table as Markdown, and the same cells as CSV beside it."""
-    head, lines = table(runs)
-    rows = [head, ["---"] + ["--:"] * (len(head) - 1), *lines]
-    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    path.write_text(f"{text}\n\n{EXPLANATION}\n", "utf-8")
-    pd.DataFrame(lines, columns=head).to_csv(path.with_suffix(".csv"), index=False)
-
-
 # -------------------------------------------------------------------------- figures
 
 
-def draw(runs: pd.DataFrame, folder: Path) -> list[Path]:
-    """Draw the figures whose grids have runs; return where they are."""
-    plt.rcParams.update({"font.size": 10, "axes.edgecolor": _INK, "text.color": _INK})
-    pictures = []
+def draw(runs: pd.DataFrame) -> dict[str, Figure]:
+    """Draw the figures whose grids have runs."""
+    pictures = {}
     for name, grids in _FIGURES.items():
         shown = [GRIDS[grid] for grid in grids if _covered(runs, GRIDS[grid])]
-        if not shown:
-            continue
-        rows = -(-len(shown) // 3)
-        columns = min(3, len(shown))
-        figure, panels = plt.subplots(
-            rows, columns, figsize=(4.3 * columns, 3.5 * rows), squeeze=False
-        )
-        for axes, grid in zip(panels.flat, shown, strict=False):
-            _panel(axes, grid, runs)
-        for axes in panels.flat[len(shown) :]:
-            axes.set_visible(False)
-        save_with_legend(figure, _LEGEND, folder / name)
-        pictures.append(folder / name)
+        if shown:
+            figure, every = figures.panels(len(shown), 3, (4.3, 3.5))
+            for axes, grid in zip(every, shown, strict=True):
+                _panel(axes, grid, runs)
+            pictures[name] = figures.legend_below(figure, _LEGEND)
     return pictures
 
 
@@ -146,7 +101,7 @@ def _any(runs: pd.DataFrame, setting: Setting) -> bool:
     return any(len(select(runs, setting, method)) for method in _STYLES)
 
 
-def _panel(axes: plt.Axes, grid: Grid, runs: pd.DataFrame) -> None:
+def _panel(axes: Axes, grid: Grid, runs: pd.DataFrame) -> None:
     is_error = grid.measure == "error"
     for method, (colour, marker) in _STYLES.items():
         if not is_error and method == "oracle":
@@ -176,12 +131,12 @@ def _panel(axes: plt.Axes, grid: Grid, runs: pd.DataFrame) -> None:
             at = np.array(x)[declared], mean[declared]
             # Hollow, and of another size for each method: nobody's point is covered.
             axes.plot(*at, "o", ms=_RINGS[method], mfc="none", mec=colour, zorder=5)
-            axes.plot([], [], "o", ms=8, mfc="none", mec=_INK, label=_DECLARED)
+            axes.plot([], [], "o", ms=8, mfc="none", mec=figures.INK, label=_DECLARED)
     if grid.published:
         x, y = list(grid.published), list(grid.published.values())
-        axes.plot(x, y, color=_PAPER, ls="--", marker="x", label=_PUBLISHED)
+        axes.plot(x, y, color=figures.GREY, ls="--", marker="x", label=_PUBLISHED)
     if is_error:
-        axes.axhline(NORM, color=_INK, lw=1, ls=":", label=_ZERO)
+        axes.axhline(NORM, color=figures.INK, lw=1, ls=":", label=_ZERO)
         axes.set_yscale("log")
         axes.set_ylim(*_LIMITS)
         ticks = [0.01, 0.03, 0.1, 0.3, 1]
@@ -194,5 +149,4 @@ def _panel(axes: plt.Axes, grid: Grid, runs: pd.DataFrame) -> None:
     axes.minorticks_off()
     axes.set_xlabel(grid.label)
     axes.set_ylabel("error" if is_error else "F1 of the support")
-    axes.set_title(grid.title, loc="left", fontsize=10, fontweight="bold")
-    axes.spines[["top", "right"]].set_visible(False)
+    figures.finish(axes, grid.title)

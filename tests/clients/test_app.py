@@ -200,7 +200,9 @@ def test_a_second_different_query_is_refused_and_the_same_one_is_free():
     assert again.content == first.content
     refused = ask(app, query(step=2), grid)
     assert refused.error.code == 102
-    assert refused.error.reason == "The privacy budget of the addressed users is spent."
+    assert refused.error.reason == (
+        "No addressed user can afford this query: the cost is above what the privacy budget leaves."
+    )
     assert ask(app, query(), grid).content == first.content
 
 
@@ -369,6 +371,7 @@ def test_census_tells_public_facts_only():
         "users": 5,
         "seeded": 1,
         "rehearsing": 0,
+        "simulated": 1,
     }
 
 

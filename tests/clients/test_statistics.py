@@ -122,6 +122,13 @@ CASES = {
     "tensor_moments of all powers": ({}, WITHIN | {"degree": 2.0, "stride": 1.0}),
     "record": ({}, WITHIN),
     "record_copies": ({}, WITHIN | {"copies": 2.0}),
+    "class_tensor_moments": ({}, WITHIN | {"degree": 3.0, "stride": 2.0}),
+    "class_record_copies": ({}, WITHIN | {"copies": 2.0}),
+    "projected_class_tensor_moments": (
+        {},
+        PROJECTED | WITHIN | {"degree": 3.0, "stride": 2.0},
+    ),
+    "projected_class_record_copies": ({}, PROJECTED | WITHIN | {"copies": 2.0}),
     "projected_mean": ({"centre": np.ones(3)}, PROJECTED),
     "projected_record": ({}, PROJECTED | WITHIN),
     "projected_record_copies": ({}, PROJECTED | WITHIN | {"copies": 2.0}),
@@ -252,7 +259,7 @@ def naive(case, x, y):
         return sorted(order)
     if case.startswith("class_"):
         labels = np.array([1.0 if target > 0 else -1.0 for target in y])
-        if case.split()[0].endswith("_features"):
+        if not case.startswith("class_coefficients"):
             return naive(case.removeprefix("class_"), x, labels)
         residual = standardised(labels - np.tanh(x @ THETA / 2))
         wanted = arrays.get("coordinates", np.arange(DIM))
@@ -301,7 +308,7 @@ def naive(case, x, y):
 
 def naive_score(case, u, target):
     if case.startswith("logistic"):
-        return 1 / (1 + np.exp(-u)) - target
+        return 1 / (1 + np.exp(-u)) - (target > 0)
     if case.startswith("cosine"):
         return (2 * u + np.cos(u) - target) * (2 - np.sin(u))
     return u - target
@@ -310,6 +317,7 @@ def naive_score(case, u, target):
 def naive_teacher(case, x, y):
     """Solve the ridge problem, by Newton's method; all coefficients may differ from zero."""
     theta = np.zeros(DIM)
+    y = (y > 0).astype(float) if case.startswith("logistic") else y
     for _ in range(50 if len(x) else 0):
         u = x @ theta
         mean, weight = (u, 1 + 0 * u) if case.startswith("teacher") else (expit(u), expit_slope(u))
@@ -365,6 +373,8 @@ def naive_map(case, x, y):
     """Multiply with the map's matrix; the rest is as without a map."""
     params = CASES[case][1]
     name = case.split("_", 1)[1]
+    if name.startswith("class_"):
+        y = np.array([1.0 if target > 0 else -1.0 for target in y])
     if case.startswith("projected"):
         x = x @ projection(5, DIM, 3)
     else:

@@ -484,6 +484,7 @@ def test_the_census_tells_public_facts_only():
         "users": 1,
         "seeded": 1,
         "rehearsing": 0,
+        "simulated": 1,
     }
     assert trained["times"] == 0
 

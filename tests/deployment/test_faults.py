@@ -23,7 +23,10 @@ pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 USERS = 40  # on each node
 BRIEFLY = 20.0  # seconds of a cut that neither end notices
 EPSILON = 2.0
-SPENT = "error 102: The privacy budget of the addressed users is spent."
+SPENT = (
+    "error 102: No addressed user can afford this query: "
+    "the cost is above what the privacy budget leaves."
+)
 
 APP = {
     "pyproject.toml": """

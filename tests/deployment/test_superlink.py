@@ -125,6 +125,6 @@ def test_a_budget_is_spent_once_whatever_restarts(deployment, tmp_path):
     status, log = deployment.run(tmp_path / "app", f'output="{tmp_path / "second.json"}"')
 
     assert status == "finished:failed", log
-    assert "2 x error 102: The privacy budget of the addressed users is spent" in log
+    assert "2 x error 102: No addressed user can afford this query" in log
     assert not (tmp_path / "second.json").exists()
     assert [operator.ledger.spent() for operator in operators] == everything

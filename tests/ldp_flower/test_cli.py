@@ -1,5 +1,6 @@
 """The command line, and that nothing of a run stays behind."""
 
+import csv
 import os
 import re
 import subprocess
@@ -149,7 +150,8 @@ def test_run_fails(tiny, tmp_path):
     assert done.returncode == 1, done.stdout + done.stderr
     assert f'File "{tiny}/tiny/server_app.py"' in done.stdout
     assert "ValueError: the server has had enough" in done.stdout
-    assert "the server has had enough" in done.stderr
+    assert done.stderr.startswith("Error: the server has had enough\n")
+    assert "Exit Code" not in done.stdout + done.stderr
     log = tmp_path / "out" / "flower.log"
     assert str(log) in done.stderr
     assert "the server has had enough" in log.read_text()
@@ -180,12 +182,57 @@ def test_run_needs_an_app(tmp_path):
         (["-c", "epsilon=much"], "Expected float for 'epsilon', got 'much'"),
         (["-c", "output-dir=x"], "Use --output"),
         (["--nodes", "0"], "0"),
+        (["--epsilon", "0"], "Expected 1e-06 <= epsilon <= 100, got 0.0."),
+        (["--epsilon", "-1"], "Expected 1e-06 <= epsilon <= 100, got -1.0."),
+        (["--epsilon", "nan"], "Expected 1e-06 <= epsilon <= 100, got nan."),
+        (["-c", "epsilon=0"], "Expected 1e-06 <= epsilon <= 100, got 0.0."),
+        (["-c", "epsilon=inf"], "Expected 1e-06 <= epsilon <= 100, got inf."),
+        (["--timeout", "nan"], "Expected timeout > 0 and finite, got nan."),
+        (["--timeout", "inf"], "Expected timeout > 0 and finite, got inf."),
+        (["--timeout", "0"], "0"),
+        (["--seed", "-1"], "-1"),
+        (["--users", "0"], "0"),
     ],
 )
 def test_run_refuses_what_the_app_does_not_know(tiny, arguments, message):
     outcome = invoke("run", tiny, *arguments)
     assert outcome.exit_code == 2
     assert message in outcome.stderr
+
+
+def test_nothing_is_started_for_settings_that_cannot_work(tiny, monkeypatch):
+    def start(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(cli, "private_superlink", start)
+    outcome = invoke("run", tiny, "--epsilon", "0")
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+
+
+def test_the_reason_comes_before_exit_codes(monkeypatch, capsys):
+    """Lines as flwr 1.41 logs them."""
+    monkeypatch.setattr(cli.console, "width", 200)
+    lines = """\
+\x1b[91mERROR \x1b[0m:     Simulation raised an exception
+ValueError: the server has had enough
+\x1b[91mERROR \x1b[0m:     Exit Code: 700
+
+An unhandled exception occurred when running the simulation.
+
+For more information, visit: <https://flower.ai/docs/framework/1.41/en/ref-exit-codes/700.html>
+Another line.
+\x1b[91mERROR \x1b[0m:     Exit Code: 202
+It says what is wrong."""
+    with cli._Screen() as screen:
+        for line in lines.splitlines():
+            screen.show(line)
+    assert capsys.readouterr().out.splitlines() == [
+        "Error: Simulation raised an exception",
+        "ValueError: the server has had enough",
+        "Another line.",
+        "Error: Exit Code: 202",
+        "It says what is wrong.",
+    ]
 
 
 def test_run_names_the_missing_extra(tiny, tmp_path, monkeypatch):
@@ -284,6 +331,44 @@ def test_ledger_export_renew_and_forget(tmp_path):
     assert "N1,,renewal,,-0.5,0.0" in invoke("ledger", "export", path).stdout
     assert "1 user may spend again" in invoke("ledger", "renew", path, "--all").stdout
     assert "1 reply deleted" in invoke("ledger", "forget", path, "--days", "0").stdout
+
+
+def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
+    path = tmp_path / "ledger.db"
+    names = [
+        "=1+1",
+        "+1",
+        "-1",
+        "@x",
+        "\t=1",
+        "\r=1",
+        "'=1",
+        "\x1b[2J",
+        "[red]x",
+        "a\u202eb",
+        "Zoë",
+    ]
+    policy = PrivacyPolicy(2.0)
+    ledger = SqliteLedger.create(path)
+    assert ledger.commit(Entry("q1", b""), np.array(names), Cost(0.5), policy)
+    exported = list(csv.DictReader(invoke("ledger", "export", path).stdout.splitlines()))
+    shown = {
+        "=1+1": "'=1+1",
+        "+1": "'+1",
+        "-1": "'-1",
+        "@x": "'@x",
+        "\t=1": "'\\t=1",
+        "\r=1": "'\\r=1",
+        "'=1": "''=1",
+        "\x1b[2J": "\\x1b[2J",
+        "a\u202eb": "a\\u202eb",
+    }
+    assert sorted(row["user"] for row in exported) == sorted(shown.get(n, n) for n in names)
+    assert {row["epsilon"] for row in exported} == {"0.5"}
+    table = invoke("ledger", "show", path).stdout
+    assert not set(table) & set("\x1b\t\r\u202e")
+    for name in ("\\x1b[2J", "[red]x", "a\\u202eb", "Zoë", "=1+1"):
+        assert name in table
 
 
 def test_ledger_errors_are_short(tmp_path):

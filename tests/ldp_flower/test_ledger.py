@@ -1,4 +1,5 @@
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -8,7 +9,8 @@ from flwr.app import RecordDict
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.budget import Cost
-from ldp_flower.ledger import Entry, LedgerError, SqliteLedger, StateLedger
+from ldp_flower.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.ledger_file import LedgerError, LedgerFile
 
 POLICY = PrivacyPolicy(2.0, 0.1)
 ONE = Cost(1.0)
@@ -149,7 +151,7 @@ def test_only_the_operator_may_read_it(tmp_path):
 
 def test_a_commit_is_on_the_disk_when_it_counts(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
-    with ledger._open() as connection:
+    with ledger._file.open() as connection:
         (level,) = connection.execute("PRAGMA synchronous").fetchone()
     assert level == 3  # EXTRA: with FULL a power failure can bring the journal back
 
@@ -224,3 +226,146 @@ def test_users_whom_the_ledger_does_not_know_are_an_error_and_renew_nobody(tmp_p
     assert set(ledger.spent()) == {"a", "b"}
     assert ledger.renew(["b"]) == 1
     assert ledger.renew(["b"]) == 0  # it is known, and has spent nothing since
+
+
+# ------------------------------------------------------------ what a ledger says about itself
+
+RECORDS = PrivacyPolicy(2.0, 0.1, unit="record", num_records=3)
+USER = np.array(["a"])
+
+
+def as_made_before(path):
+    """Take from a ledger what the first version did not write."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE fact")
+
+
+def test_spending_of_users_counts_for_records_but_not_the_other_way_round(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    for unit in ("user", "record"):  # nothing is spent: it may become either
+        ledger.check(unit)
+    assert ledger.commit(Entry("q1", b""), USER, Cost(0.5), POLICY)
+    assert ledger.commit(Entry("q2", b""), USER, PLAN, RECORDS)
+    ledger.check("record")
+    with pytest.raises(LedgerError, match="single records"):
+        ledger.check("user")
+    with pytest.raises(LedgerError, match="single records"):
+        ledger.commit(Entry("q3", b""), np.array(["b"]), Cost(0.1), POLICY)
+    assert ledger.renew() == 1
+    with pytest.raises(LedgerError, match="single records"):
+        SqliteLedger(tmp_path / "ledger.db").check("user")
+    assert ledger.reply("q3") is None and ledger.spent() == {}
+
+
+@pytest.mark.parametrize("told_by", ["plan", "mechanism", "nothing"])
+def test_an_older_ledger_opens_and_its_answers_tell_what_it_is_about(tmp_path, told_by):
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger.create(path)
+    mechanism = "RecordGaussian" if told_by == "mechanism" else "Codebook"
+    cost = PLAN if told_by == "plan" else ONE
+    assert ledger.commit(Entry("q1", b"reply", 1, "gradient", mechanism), USER, cost, RECORDS)
+    as_made_before(path)
+    older = SqliteLedger(path)
+    assert older.spent() == {"a": Cost(cost.epsilon, cost.delta)}
+    if told_by == "nothing":
+        older.check("user")
+        assert older.commit(Entry("q2", b""), USER, ONE, POLICY)
+    else:
+        with pytest.raises(LedgerError, match="single records"):
+            older.check("user")
+    older.check("record")
+    assert older.reply("q1") == b"reply"
+
+
+def test_an_older_ledger_may_be_read_without_being_written(tmp_path):
+    path = tmp_path / "ledger.db"
+    assert SqliteLedger.create(path).commit(Entry("q1", b""), USER, ONE, POLICY)
+    as_made_before(path)
+    before = path.read_bytes()
+    assert SqliteLedger(path).spent() == {"a": ONE}
+    assert len(list(SqliteLedger(path).book())) == 1
+    assert path.read_bytes() == before
+
+
+def test_no_two_ledgers_have_one_identity(tmp_path):
+    found = set()
+    for number in range(3):
+        path = tmp_path / f"{number}.db"
+        SqliteLedger.create(path)
+        with closing(sqlite3.connect(path)) as connection:
+            query = "SELECT value FROM fact WHERE name = 'identity'"
+            found.add(connection.execute(query).fetchone()[0])
+    assert len(found) == 3 and {len(identity) for identity in found} == {32}
+
+
+def test_a_file_that_takes_the_ledgers_place_is_no_ledger_of_its_users(tmp_path):
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger.create(path)
+    assert ledger.commit(Entry("q1", b""), USER, Cost(2.0), POLICY)
+    shutil.copyfile(path, tmp_path / "copy.db")
+    os.replace(tmp_path / "copy.db", path)  # of the same identity, in another place
+    for attempt in (
+        lambda: ledger.affordable(USER, ONE, POLICY),
+        lambda: ledger.reply("q1"),
+        lambda: ledger.commit(Entry("q2", b""), np.array(["b"]), ONE, POLICY),
+        lambda: ledger.renew(),
+        lambda: ledger.spent(),
+    ):
+        with pytest.raises(LedgerError, match="replaced"):
+            attempt()
+    path.unlink()
+    with pytest.raises(LedgerError, match="unable to open"):
+        ledger.spent()
+    assert not path.exists()
+
+
+def test_a_ledger_that_is_replaced_while_it_is_written_has_not_been_written(tmp_path):
+    path, fresh = tmp_path / "ledger.db", tmp_path / "fresh.db"
+    SqliteLedger.create(path)
+    SqliteLedger.create(fresh)
+    file = LedgerFile(path, 1.0)
+    with pytest.raises(LedgerError, match="replaced"), file.transaction() as connection:
+        connection.execute("INSERT INTO spent VALUES ('a', 1.0, 0.0)")
+        os.replace(fresh, path)
+    assert SqliteLedger(path).spent() == {}
+
+
+def test_a_copy_of_the_file_shows_all_spending_whatever_another_tool_has_set(tmp_path, caplog):
+    path, copied = tmp_path / "ledger.db", tmp_path / "copied.db"
+    SqliteLedger.create(path)
+    with closing(sqlite3.connect(path)) as tool:
+        assert tool.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    ledger = SqliteLedger(path)
+    assert "write-ahead" in caplog.text
+    with ledger._file.open() as reader:  # as long as somebody reads, WAL would not be merged
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM renewal").fetchall()
+        reader.execute("COMMIT")
+        assert ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+        shutil.copyfile(path, copied)
+    assert SqliteLedger(copied).spent() == {"a": ONE}
+
+
+def test_a_ledger_that_another_tool_holds_in_wal_is_refused(tmp_path):
+    path = tmp_path / "ledger.db"
+    SqliteLedger.create(path)
+    ledger = SqliteLedger(path, timeout=0.1)
+    with closing(sqlite3.connect(path)) as tool:
+        tool.execute("PRAGMA journal_mode=WAL")
+        tool.execute("SELECT * FROM spent").fetchall()
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+    assert ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udfffb"])
+def test_ids_that_cannot_be_written_are_named(tmp_path, name):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    names = np.array(["a", name])
+    for attempt in (
+        lambda: ledger.affordable(names, ONE, POLICY),
+        lambda: ledger.commit(Entry("q1", b""), names, ONE, POLICY),
+    ):
+        with pytest.raises(LedgerError, match="Expected ids of Unicode characters, got '"):
+            attempt()
+    assert ledger.spent() == {}

@@ -172,7 +172,14 @@ VIEWS = [
         {"within": 1.0},
         (*TABLE, *SETS),
     ),
-    (OfClasses, "class_{}", {}, {}, SETS),
+    (OfClasses, "class_{}", {}, {}, (*SETS, "tensor_moments", "record_copies")),
+    (
+        lambda q: Projected(OfClasses(q), 5, 3),
+        "projected_class_{}",
+        {},
+        {"seed": 5.0, "projected_dim": 3.0},
+        ("tensor_moments", "record_copies"),
+    ),
     (
         lambda q: Projected(q, 5, 3),
         "projected_{}",

@@ -1,7 +1,9 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
-from ldp_flower import Users, hash_items
+from ldp_flower import GeneratedUsers, Users, hash_items
 
 
 def ragged():
@@ -76,8 +78,8 @@ def test_ids_bring_in_users_without_rows(as_type):
         (["a", "b"], ["a"], "Expected ids to name the user of every row"),
         (["a", "b"], [], "Expected ids to name the user of every row"),
         (["a", "a"], ["a", "b", "a"], "Expected distinct ids, got 2 among 3"),
-        (["a", "a"], [1.0], "Expected ids to be strings or integers, got float64"),
-        ([0.0, 1.0], [1], "Expected groups to be strings or integers, got float64"),
+        (["a", "a"], [1.0], "Expected ids to be strings or integers, all of one type, got float"),
+        ([0.0, 1.0], [1], "Expected groups to be strings or integers, all of one type, got float"),
         (None, ["a", "b"], "Expected groups, the user of each row, with ids"),
         (["a"], ["a"], "Expected 2 groups, one a row"),
     ],
@@ -107,6 +109,71 @@ def test_ids_that_do_not_fit_are_refused(groups, ids, message):
 def test_inconsistent_users_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Users(*arguments)
+
+
+@pytest.mark.parametrize("offsets", [[0.0, 3.0], [0, None], [False, True], [[0, 3]], [], 3])
+def test_offsets_are_integers(offsets):
+    with pytest.raises(ValueError, match="Expected offsets to be integers of shape"):
+        Users(np.zeros((3, 1)), np.zeros(3), offsets)
+
+
+def test_offsets_without_a_sign_must_not_decrease_either():
+    with pytest.raises(ValueError, match="offsets that do not decrease"):
+        Users(np.zeros((3, 1)), np.zeros(3), np.array([0, 2, 1, 3], np.uint64))
+    users = Users(np.zeros((3, 1)), np.zeros(3), np.array([0, 2, 3], np.uint8))
+    assert users.offsets.dtype == np.int64 and users.num_rows.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("ids", [[1], ["a"], np.array(["a"], object), "a", np.array([b"a"])])
+def test_the_constructors_ids_are_an_array_of_texts(ids):
+    with pytest.raises(ValueError, match="Expected 1 distinct ids of type str"):
+        Users(np.zeros((1, 1)), np.zeros(1), np.array([0, 1]), ids)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.int64, np.float16, object, "U5", bool]
+)
+def test_numbers_are_kept_as_float64_in_rows_whatever_they_come_as(dtype):
+    x = np.asfortranarray(np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype))
+    if dtype == "U5":
+        x = np.asfortranarray([["0", "1"], ["1", "0"], ["1", "1"]])
+    for users in (Users(x, x[:, 0], np.arange(4)), Users.from_rows(x, x[:, 0], [3, 1, 2])):
+        assert users.features.dtype == users.targets.dtype == np.float64
+        assert users.features.flags.c_contiguous and users.targets.flags.c_contiguous
+        assert users.features.sum() == 4 and users.targets.sum() == 2
+
+
+def test_targets_may_be_left_out():
+    users = Users.from_rows(np.ones((3, 2)), groups=["a", "b", "a"])
+    assert users.num_rows.tolist() == [2, 1] and not users.targets.any()
+    assert not Users.from_rows(np.ones((3, 2))).targets.any()
+
+
+def test_a_record_that_is_not_finite_is_left_out_where_its_user_has_others():
+    x = np.arange(18.0).reshape(9, 2)
+    y = np.arange(9.0)
+    x[1, 0], y[3], x[5], y[6], y[7] = np.nan, np.inf, np.nan, np.nan, -np.inf
+    users = Users(x, y, np.array([0, 3, 3, 5, 6, 8, 9]), np.array(list("abcdef")), 4)
+    finite = users.finite()
+    # User 3 has one record and user 4 two, none of them finite: those stay.
+    assert finite.num_rows.tolist() == [2, 0, 1, 1, 2, 1]
+    np.testing.assert_array_equal(finite.targets, [0, 2, 4, 5, np.nan, -np.inf, 8])
+    assert finite.ids.tolist() == users.ids.tolist() and finite.first == 4
+    for i in range(len(users)):
+        alone = users[i : i + 1].finite()
+        np.testing.assert_array_equal(alone.features, finite[i : i + 1].features)
+    assert users[5:].finite().num_rows.tolist() == [1] and len(Users.from_items([]).finite()) == 0
+
+
+def test_the_representation_shows_no_row_and_no_id():
+    x = np.full((3, 2), 123.25)
+    users = Users.from_rows(x, x[:, 0], ["patient-a", "patient-b", "patient-b"])
+    assert repr(users) == str(users) == f"{users}" == "Users(users=2, num_features=2)"
+    generated = GeneratedUsers(2, 2, partial(np.add, x))
+    assert repr(generated) == "GeneratedUsers(num_users=2, num_features=2, first=None)"
+    with pytest.raises(ValueError) as error:
+        Users(x, x[:, 0], np.array([0, 1, 2]))
+    assert "123" not in str(error.value)
 
 
 def test_ids_are_the_same_for_integers_and_their_texts_and_floats_are_refused():
@@ -146,11 +213,31 @@ def test_hashes_are_spread_evenly():
 
 
 @pytest.mark.parametrize(
-    "items", [[1.5], [[1, 2]], np.array(["a", None], object), np.array([True]), [1.0, np.nan]]
+    "items", [[1.5], [[1, 2]], np.array([None], object), np.array([True]), [np.nan], [2**63], [-1]]
 )
-def test_what_is_neither_integers_nor_strings_is_refused(items):
-    with pytest.raises(ValueError, match="Expected items to be integers or strings"):
-        Users.from_items(items)
+def test_what_is_neither_an_integer_nor_a_string_is_no_item_and_costs_nobody_another(items):
+    assert np.isnan(Users.from_items(items).features).all()
+    both = Users.from_items([*items, "JFK", 7])
+    expected = [np.nan, 891260837518, 7]
+    np.testing.assert_array_equal(both.features[:, 0], expected)
+
+
+def test_items_in_more_than_one_dimension_are_refused():
+    for items in (np.ones((2, 2), int), np.array(7)):
+        with pytest.raises(ValueError, match="Expected items of shape"):
+            Users.from_items(items)
+
+
+def test_a_users_text_among_integers_changes_nobodys_item():
+    users = Users.from_items([5] * 9 + ["5"])
+    assert users.features[:9].tolist() == [[5.0]] * 9
+    assert users.features[9] == hash_items(["5"])
+
+
+def test_only_strings_are_hashed():
+    with pytest.raises(ValueError, match="Expected strings, got int"):
+        hash_items(["a", 7])
+    np.testing.assert_array_equal(hash_items(["a\0"]), hash_items(np.array(["a\0"])))
 
 
 @pytest.mark.parametrize("num_bits", [0, 41])

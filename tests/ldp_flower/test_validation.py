@@ -93,3 +93,9 @@ def test_a_message_still_brings_plain_numbers_only(name, value):
         return
     with pytest.raises(ValueError, match=f"Expected a number for SubsetHypercube {name}"):
         randomizer_from_config(config)
+
+
+def test_a_duration_is_no_integer():
+    """To NumPy it is."""
+    with pytest.raises(ValueError, match="Expected an integer n >= 0"):
+        check_integer("n", np.timedelta64(5, "ns"), 0)

@@ -8,10 +8,12 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.keys import NodeKeys
+from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Report
 from ldp_flower.questions import Curvature, Gradient
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
 from ldp_flower.strategies import Ask, Fit, LdpFedAvg, LdpIht, LdpStrategy, TooFewReports
+from ldp_flower.strategies.store import RunStore
 
 DIM = 8
 
@@ -395,7 +397,9 @@ def test_the_result_states_what_the_dearest_user_spent():
 def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
     users, _ = make_users(60)
     grid = Grid(users, 2, seed=1, policy=PrivacyPolicy(1.0))
-    with pytest.raises(TooFewReports, match=r"0 of 30 answered.*error 102: The privacy budget"):
+    with pytest.raises(
+        TooFewReports, match=r"0 of 30 answered.*error 102: No addressed user can afford"
+    ):
         Twice().start(grid, timeout=1, num_nodes=2)
 
 
@@ -490,7 +494,8 @@ def test_an_impossible_census_is_rejected(users):
     def behave(node, message, reply):
         if not is_census(message) or node != 1:
             return reply
-        facts = {"group": 0, "first": 0, "users": users, "seeded": 0, "rehearsing": 0}
+        flags = {"seeded": 0, "rehearsing": 0, "simulated": 1}
+        facts = {"group": 0, "first": 0, "users": users, **flags}
         return Message(RecordDict({"census": MetricRecord(facts)}), reply_to=message)
 
     result = iht().start(Grid(everyone, 2, behave, seed=1), timeout=1, num_nodes=2, seed=1)
@@ -533,7 +538,8 @@ def test_whoever_joins_later_is_asked_by_a_later_run():
     # Those who have answered the first run have nothing left, and say so.
     assert (second.num_users, second.num_reports) == (4000, 1500)
     assert second.steps[1].reasons == {
-        "error 102: The privacy budget of the addressed users is spent.": 5
+        "error 102: No addressed user can afford this query: "
+        "the cost is above what the privacy budget leaves.": 5
     }
 
 
@@ -553,3 +559,38 @@ def test_nodes_without_users_are_not_enough():
     nobody = Users(np.zeros((0, DIM)), np.zeros(0), np.zeros(1, np.int64))
     with pytest.raises(TooFewReports, match="0 users are fewer than the 20"):
         iht().start(Grid(nobody, 2), timeout=1, num_nodes=2)
+
+
+def deployed(tmp_path, num_users=600, num_nodes=3):
+    """Return a grid of nodes with operators of their own, and their ledgers."""
+    users, _ = make_users(num_users)
+    users = Users(users.features, users.targets, users.offsets, np.arange(num_users).astype(str))
+    grid = Grid(users, num_nodes)
+    ledgers = []
+    for number, context in grid.contexts.items():
+        ledgers.append(SqliteLedger.create(path := tmp_path / f"{number}.db"))
+        context.node_config |= {"max-epsilon": 4.0, "ledger-path": str(path)}
+    return grid, ledgers
+
+
+def test_a_seed_outside_simulations_is_refused_before_anybody_pays(tmp_path):
+    grid, ledgers = deployed(tmp_path)
+    store = tmp_path / "run.db"
+    with pytest.raises(ValueError, match=r"Expected no seed outside a simulation.*same\s+users"):
+        Mean().start(grid, num_nodes=3, seed=7, store=store)
+    assert {kind for kind, _, _ in grid.asked} == {"query.census"}
+    assert not any(ledger.spent() for ledger in ledgers)
+    # Nor has the store kept the seed for whoever leaves it out.
+    found = Mean().start(grid, num_nodes=3, store=store)
+    assert found.num_reports == 600 and not found.privacy.seeded
+    with RunStore(store).open() as kept:
+        assert kept.get("salt") not in (None, 7)
+
+
+def test_one_node_that_is_not_simulated_is_enough_to_refuse_a_seed(tmp_path):
+    grid, _ = deployed(tmp_path)
+    for number in (1, 2):
+        del grid.contexts[number].node_config["max-epsilon"]
+        del grid.contexts[number].node_config["ledger-path"]
+    with pytest.raises(ValueError, match="Expected no seed"):
+        Mean().start(grid, num_nodes=3, seed=7)

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from flwr.app import Message
 
 from ldp_flower import PrivacyPolicy, Users, audited, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
@@ -12,11 +13,13 @@ from ldp_flower.budget import Cost
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import PUBLIC, public_block
 from ldp_flower.grid import InProcessGrid
+from ldp_flower.messages import Report
 from ldp_flower.questions import FORMS, Labels
 from ldp_flower.randomizers import Composed, GaussianMechanism, HybridMechanism
 from ldp_flower.randomizers.gaussian import gaussian_mu
 from ldp_flower.strategies import LabelLdpIht
 from ldp_flower.strategies.clipping import clipped_square, kept
+from ldp_flower.strategies.row_weights import row_weights, typical_sizes
 
 
 def signs(seed, rows=8000, dim=400, sparsity=10):
@@ -260,3 +263,109 @@ def test_a_block_of_another_shape_is_rejected(monkeypatch):
     strategy = LabelLdpIht(6, sparsity=1, epsilon=2.0, label_bound=1.0)
     with pytest.raises(RuntimeError, match="1 rejected"):
         strategy.start(grid, timeout=5, num_nodes=1)
+
+
+# ------------------------------------------------------------------------- forged features
+
+
+class Forging(InProcessGrid):
+    """A grid whose first node changes the features that it sends."""
+
+    def __init__(self, sizes, x, y, change):
+        users = Users.from_rows(x, y)
+        ends = np.cumsum([0, *sizes])
+
+        def load(context):
+            number = int(context.node_config["partition-id"])
+            return users.take(np.arange(ends[number], ends[number + 1]))
+
+        super().__init__(
+            LdpClientApp(load, seed=lambda c: c.node_config["partition-id"]), len(sizes)
+        )
+        self.change = change
+
+    def _handle(self, message):
+        reply = super()._handle(message)
+        if message.metadata.dst_node_id != 1 or "config" not in reply.content:
+            return reply
+        arrays = dict(Report.from_record_dict(reply.content).arrays)
+        if "public" in arrays:
+            arrays["public"] = self.change(arrays["public"]).astype(np.float32)
+        return Message(Report(arrays).to_record_dict(), reply_to=message)
+
+
+def forged(features, sizes, change, **arguments):
+    rng = np.random.default_rng(0)
+    x = features(rng, (sum(sizes), 40))
+    y = x[:, 3] - 0.7 * x[:, 7] + rng.normal(0, 0.5, len(x))
+    strategy = LabelLdpIht(40, sparsity=2, epsilon=2.0, label_bound=4.0, **arguments)
+    return strategy.start(Forging(sizes, x, y, change), num_nodes=len(sizes), seed=0)
+
+
+def coin_flips(rng, shape):
+    return rng.choice([-1.0, 1.0], shape)
+
+
+def bells(rng, shape):
+    return rng.standard_normal(shape)
+
+
+def unequal(rng, shape):
+    return rng.standard_normal(shape) * np.where(np.arange(shape[1]) < 8, 1.0, 0.01)
+
+
+def one_entry(public):
+    return 1e10 * np.eye(public.shape[-1])[0] * np.ones_like(public)
+
+
+@pytest.mark.parametrize("solver", ["iht", "lasso"])
+@pytest.mark.parametrize("features", [coin_flips, bells, unequal])
+@pytest.mark.parametrize("change", [lambda public: 1e10 + public, one_entry], ids=["all", "one"])
+def test_one_forged_row_moves_the_estimate_by_its_share(features, change, solver):
+    """Its one label and its features are those of one row in 4,001: 0.01 is some 10 times that."""
+    honest, lying = (
+        forged(features, [1, 4000], c, solver=solver) for c in (lambda public: public, change)
+    )
+    assert honest.support.tolist() == lying.support.tolist() == [3, 7]
+    assert np.abs(lying.coef - honest.coef).max() < 0.01
+    assert "The features of 1 of 4001 rows are more than ten times as large" in lying.notes[0]
+    assert not honest.notes
+
+
+@pytest.mark.parametrize("features", [coin_flips, bells, unequal])
+@pytest.mark.parametrize("factor", [-10, 10, -1e6, 1e-6])
+def test_a_node_of_a_twentieth_moves_the_estimate_by_about_that(features, factor):
+    """Of features of the other sign, counted in full, a twentieth would take a tenth away."""
+    sizes = [200, 3800]
+    honest, lying = (forged(features, sizes, lambda public, f=f: f * public) for f in (1.0, factor))
+    assert lying.support.tolist() == [3, 7]
+    moved = np.linalg.norm(lying.coef - honest.coef) / np.linalg.norm(honest.coef)
+    assert moved < 0.15
+
+
+def test_signs_count_in_full_and_units_do_not_matter():
+    x = signs(0, rows=500, dim=20)[0]
+    np.testing.assert_array_equal(typical_sizes(x), 1.0)
+    np.testing.assert_array_equal(row_weights(x.astype(np.float64)), 1.0)
+    rng = np.random.default_rng(0)
+    bell, units = rng.standard_normal((4000, 5)), 10.0 ** np.arange(5)
+    bell[rng.random(bell.shape) < 0.3] = 0.0
+    np.testing.assert_allclose(typical_sizes(bell * units), typical_sizes(bell) * units)
+    assert np.mean(row_weights(bell / typical_sizes(bell)) < 1) < 0.2
+    assert typical_sizes(np.zeros((3, 2))).tolist() == [1, 1]
+    assert row_weights(np.zeros((0, 2))).tolist() == []
+
+
+def test_features_on_unlike_scales_are_all_found():
+    """Without a scale of their own, ages beside shares leave nothing but the ages' steps."""
+    rng = np.random.default_rng(0)
+    scales = np.where(np.arange(40) % 2, 10.0, 0.3)
+    x = rng.standard_normal((8000, 40)) * scales
+    theta = np.zeros(40)
+    theta[[3, 8]] = 0.1, 4.0
+    y = x @ theta + rng.normal(0, 0.5, 8000)
+    result = simulate(LabelLdpIht(40, sparsity=2, epsilon=2.0), Users.from_rows(x, y), seed=0)
+    assert result.support.tolist() == [3, 8]
+    assert np.abs((result.coef - theta) * scales).max() < 0.15
+    covered = np.abs(result.coef - theta)[[3, 8]] < 4 * result.std_error[[3, 8]]
+    assert covered.all()

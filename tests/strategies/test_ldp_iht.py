@@ -271,3 +271,28 @@ def test_other_links(link, epsilon, radius, largest):
 def test_links_that_it_does_not_have_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         LdpIht(8, sparsity=2, epsilon=1.0, **arguments)
+
+
+def test_classes_are_the_same_however_they_are_coded():
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (4000, 8))
+    one = rng.random(4000) < 1 / (1 + np.exp(-2 * x[:, 1]))
+    strategy = LdpIht(8, sparsity=2, epsilon=4.0, link="logistic", radius=2.0)
+    found = [
+        simulate(strategy, Users.from_rows(x, np.where(one, 1.0, zero)), seed=0).coef
+        for zero in (0.0, -1.0)
+    ]
+    np.testing.assert_array_equal(*found)
+    assert 1 in np.flatnonzero(found[0])
+
+
+def test_what_is_chosen_from_noise_says_so():
+    """One in seven need not; two standard errors, whatever the candidates, leave out half."""
+    noted = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x, y = rng.choice([-1.0, 1.0], (3000, 30)), (rng.random(3000) < 0.5).astype(float)
+        strategy = LdpIht(30, sparsity=3, epsilon=1.0, link="logistic", radius=2.0)
+        result = simulate(strategy, Users.from_rows(x, y), seed=seed)
+        noted += any("as the largest of 30 may be by chance" in note for note in result.notes)
+    assert noted >= 8

@@ -160,8 +160,8 @@ def test_a_few_silos_with_teachers_of_their_own():
     assert result.support.tolist() == [4, 17, 33]
     assert np.linalg.norm(result.coef - theta) < 0.2
     # The average of the teachers by their silos' sizes, which are those of the noise.
-    assert strategy.teachers.shape == (3, 60)
-    sizes = np.unique(np.linalg.norm(strategy.teachers - result.coef, axis=1))
+    assert result.teachers.shape == (3, 60)
+    sizes = np.unique(np.linalg.norm(result.teachers - result.coef, axis=1))
     assert len(sizes) == 3 and sizes.min() > 0
 
 

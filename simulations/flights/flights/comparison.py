@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,9 @@ from ldp_flower.sweep import sweep
 from . import baselines
 from .data import judged, training_users
 from .design import COLUMNS, Floats, minutes
+from .figure import draw
 from .protocols import Fit, fits
-
-Scores = dict[str, dict[float, list[float]]]  # R2 of the runs by protocol and epsilon
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    method: str
-    guarantee: str
-    epsilon: float | None
-    r2: float
-    support: int
-    bytes_per_user: int | None
-    seconds: float
+from .scores import Row, Scores
 
 
 def r2(coef: Floats, seed: int, num_users: int) -> float:
@@ -154,8 +141,6 @@ def compare(
     output: Path,
 ) -> dict[str, Any]:
     """Do all of the above and draw the figure; return the numbers for ``result.json``."""
-    from .figure import draw
-
     rows = table_rows(result, seconds, sparsity, seed, num_users)
     protocols = {name: fit for name, fit in fits(sparsity).items() if name in methods}
     swept = repeat(protocols, epsilons, num_seeds, num_users, sparsity, output / "repetitions.csv")

@@ -1,7 +1,6 @@
 """The figure: accuracy against epsilon, and what the private model says."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
@@ -9,12 +8,10 @@ import numpy as np
 from ldp_flower.strategies import LinearResult
 
 from .design import COLUMNS, Floats
+from .scores import Row, Scores
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-
-if TYPE_CHECKING:
-    from .comparison import Row, Scores
 
 _INK, _PRIVATE, _PLAIN = "#22313f", "#0b7a75", "#b0532c"
 _COLOURS = {"LDP-IHT": _PRIVATE, "SparseRegression": "#6b4c9a"}
@@ -22,8 +19,8 @@ _COLOURS = {"LDP-IHT": _PRIVATE, "SparseRegression": "#6b4c9a"}
 
 def draw(
     result: LinearResult,
-    rows: "list[Row]",
-    swept: "Scores",
+    rows: list[Row],
+    swept: Scores,
     predicted: Floats,
     actual: Floats,
     path: Path,
@@ -39,7 +36,7 @@ def draw(
     plt.close(figure)
 
 
-def _accuracy(axes: plt.Axes, result: LinearResult, rows: "list[Row]", swept: "Scores") -> None:
+def _accuracy(axes: plt.Axes, result: LinearResult, rows: list[Row], swept: Scores) -> None:
     ours = rows[0]
     lowest = -0.05
     plain = [row for row in rows if row.epsilon is None]
@@ -88,7 +85,7 @@ def _runs(
     axes.plot(epsilons, np.median(values, axis=1), "-o", color=colour, lw=2, label=name)
 
 
-def _label_lines(axes: plt.Axes, rows: "list[Row]") -> None:
+def _label_lines(axes: plt.Axes, rows: list[Row]) -> None:
     """Name the horizontal lines, one label for those that lie on top of each other."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: row.r2):

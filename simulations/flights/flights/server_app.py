@@ -22,7 +22,9 @@ def main(grid: Grid, context: Context) -> None:
     output.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     result = ldp_iht(float(run["epsilon"]), sparsity).start(
-        grid, num_nodes=int(run["num-nodes"]) or None, seed=seed
+        grid,
+        num_nodes=int(run["num-nodes"]) or None,
+        seed=seed if run["evaluate"] else None,  # a deployment takes none
     )
     seconds = time.perf_counter() - started
     document = {

@@ -1,10 +1,12 @@
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldp_flower.randomizers import gaussian
 from ldp_flower.randomizers.gaussian import GaussianMechanism, gaussian_delta, gaussian_mu
 
 
@@ -44,6 +46,14 @@ def test_sigma_over_sensitivity_is_that_of_the_published_table(epsilon, sigmas):
 def test_noise_of_a_vector_is_that_of_the_published_table(dim, delta, moments):
     found = [GaussianMechanism(e, dim, delta=delta).variance * dim for e in (0.5, 1, 2, 4, 8)]
     assert found == pytest.approx(moments, rel=0.02)
+
+
+def test_deltas_next_to_one_have_a_mu_like_any_other():
+    """Rounding hides a change of mu there: by steps of 1e-9 the search took minutes."""
+    delta = math.nextafter(1, 0)
+    with mock.patch.object(gaussian, "surely_at_most", wraps=gaussian.surely_at_most) as checks:
+        assert gaussian_delta(90.0, gaussian_mu(90.0, delta)) <= delta
+    assert checks.call_count < 100
 
 
 def test_the_classical_formula_violates_its_delta():

@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -21,6 +22,29 @@ def test_the_two_densities_have_the_ratio_of_epsilon(cls, epsilon, dim):
     ratio = math.log1p(-outside) - math.log(c) - math.log(outside) + math.log1p(-c)
     assert ratio == pytest.approx(epsilon, abs=1e-9)
     assert ratio <= epsilon
+
+
+def exact_mass(height, dim):
+    """Return the mass of a cap, from the precise height."""
+    square = 1 - mpmath.mpf(height) ** 2
+    half = mpmath.mpf(1) / 2
+    return mpmath.betainc((dim - 1) * half, half, 0, square, regularized=True) / 2
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.01, 0.1, 0.5, 1.0, 4.0, 8.0, 16.0])
+@pytest.mark.parametrize("dim", [2, 3, 4, 9, 64, 999, 5000, 20_000, 50_000, 100_000])
+@pytest.mark.parametrize("cls", [PrivUnit, LiftedPrivUnit, DuchiBall])
+def test_the_realised_epsilon_is_not_above_the_claimed_one(cls, epsilon, dim):
+    """By 40 digits, for the cap that is meant and the one that directions are drawn from."""
+    cap = cls(epsilon, dim).cap
+    below, above = np.ones(1), np.zeros(1)
+    edge = cap._law(np.zeros(1, bool), below, above)[0][0]
+    with mpmath.workdps(40):
+        outside = mpmath.mpf(cap.outside_probability)
+        for height in (cap.height, edge):
+            mass = exact_mass(height, cap.dim)
+            realised = mpmath.log((1 - outside) / outside * (1 - mass) / mass)
+            assert epsilon - 1e-9 <= realised <= epsilon
 
 
 @pytest.mark.parametrize("dim", DIMS)

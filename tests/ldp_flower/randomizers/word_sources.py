@@ -29,3 +29,17 @@ class Recorder(NumpyRandom):
     def words(self, shape):
         self.shapes.append(shape)
         return super().words(shape)
+
+
+class Ends(RandomSource):
+    """Repeats given words along the columns, and one as what draws near an end add to them."""
+
+    def __init__(self, words, further=0):
+        self._words, self._more = np.array(words, np.uint64), np.uint64(further)
+
+    def words(self, shape):
+        flat = np.resize(self._words, (1, math.prod(shape[1:])))
+        return np.repeat(flat, shape[0], axis=0).reshape(shape)
+
+    def _further(self, shape, where):
+        return np.full((len(where), 15), self._more)

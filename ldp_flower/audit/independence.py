@@ -1,0 +1,152 @@
+"""Whether every user's noise is its own: of no other user, question or run, and the system's.
+
+The structure is tested on a tape: with the bytes of some users redrawn, all others' reports
+must stay the same, and everybody's must depend on its own bytes. The law is tested too: two
+users of the same data and coin agree as often on one node as on two.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..keys import NodeKeys, Slots
+from ..messages import Query
+from ..randomizers import RecordMechanism
+from ..randomness import KeyedRandom, SystemRandom, Words, derive
+from ..users import Users
+from .distinguish import log_ratio
+from .people import copied, crowd, together
+from .probe import Client
+from .tape import Tape, playing
+
+#: Probability with which the test of the law finds something in a client that is right.
+FALSE_ALARM = 1e-6
+
+_USERS = 8
+_TAPES = 6  # for each kind of people
+_NODES = 48
+
+
+def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
+    """Whether no two reports of a client share noise, and all of it is the system's.
+
+    Parameters
+    ----------
+    client : Client
+        The client and the query.
+    copies : int
+        How many users a node can hold that still sends single reports.
+    user : Users
+        One user, of whom copies are asked as well.
+    seed : int
+        Decides the tapes.
+    """
+    users, num_features = min(_USERS, copies), user.num_features
+    nothing = Users(np.full((1, num_features), np.nan), np.full(1, np.nan), np.array([0, 1]))
+    # Of no data reports are spread widest, hence depend most on their bytes.
+    same = [copied(nothing, users), copied(user, users)]
+    return (
+        _distinct_words()
+        and all(
+            _own_bytes(client, people, seed + i)
+            for i, people in enumerate([*same, together(crowd(users, num_features))])
+        )
+        and _agree_by_chance(client, same[0], seed)
+    )
+
+
+def _distinct_words() -> bool:
+    """Whether the system's words differ: two of 4,096 are the same once in 2**41."""
+    words = np.concatenate([SystemRandom().words((64, 16)) for _ in range(4)])
+    return len(np.unique(words)) == words.size
+
+
+def _own_bytes(client: Client, people: Users, seed: int) -> bool:
+    """Whether reports depend on no other user's bytes, and on no other question's."""
+    chosen = KeyedRandom(derive(seed, np.arange(_TAPES))).words((_TAPES, len(people))) % 2 > 0
+    queries = _questions(client.query)
+    for number, some in enumerate(chosen):
+        tape = Tape(int(derive(seed, number)[0]))
+        before, ends = _asked(client, people, queries, tape)
+        after, _ = _asked(client, people, queries, replace(tape, redrawn=some, draws=[]))
+        if before is None or after is None:
+            return False
+        same = np.array(before, object) == np.array(after, object)
+        if not same[:, ~some].all():
+            return False
+        which = number % len(queries)
+        first, last = [0, *ends][which], ends[which]
+        alone = Tape(tape.seed, np.ones(len(people), bool), first, last)
+        later, _ = _asked(client, people, queries, alone)
+        others = [i for i in range(len(queries)) if i != which]
+        if later is None or [later[i] for i in others] != [before[i] for i in others]:
+            return False
+    return True
+
+
+def _questions(query: Query) -> list[Query]:
+    """Return a query, one of another run, and the next one of its run, or of a third.
+
+    A silo's plan may have an end; other runs have plans of their own.
+    """
+    if isinstance(query.randomizer, RecordMechanism):
+        return [replace(query, salt=query.salt ^ other) for other in range(3)]
+    return [query, replace(query, salt=query.salt ^ 1), replace(query, step=query.step + 1)]
+
+
+def _asked(
+    client: Client, people: Users, queries: Sequence[Query], tape: Tape
+) -> tuple[list[list[bytes]] | None, list[int]]:
+    """Return every question's reports, None if any is missing, and where its draws end."""
+    found, ends = [], []
+    with playing(tape), _one_coin():
+        for (answer,) in client.answers_in_turn(people, queries):
+            slots, reports = client.single_reports(answer)
+            if slots.tolist() != list(range(len(people))):
+                return None, ends
+            found.append([report.tobytes() for report in reports])
+            ends.append(len(tape.draws))
+    return found, ends
+
+
+def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
+    """Whether reports about the same data are the same as often as they are by chance.
+
+    Compared are any two users of a node, and a user's questions, with what users of
+    different nodes do. And no user's report may stay the same on all nodes, as one that is
+    spread evenly over two answers does once in 2**47 times.
+    """
+    queries = _questions(client.query)
+    reports = np.empty((_NODES, len(queries) * len(people)), object)
+    for number in range(_NODES):
+        found, _ = _asked(client, people, queries, Tape(int(derive(seed, 1, number)[0])))
+        if found is None:
+            return False
+        reports[number] = [report for question in found for report in question]
+    if (reports == reports[0]).all(axis=0).any():
+        return False
+    pairs = np.array(np.triu_indices(reports.shape[1], 1))
+    here = (reports[:, pairs[0]] == reports[:, pairs[1]]).sum(axis=0)
+    apart = reports[::2] == reports[1::2]
+    alpha = FALSE_ALARM / (2 * pairs.shape[1])
+    counts = (here, _NODES, apart.sum(), apart.size)
+    more, less = log_ratio(*counts, 0.0, alpha), log_ratio(*counts[2:], *counts[:2], 0.0, alpha)
+    return bool((more <= 0).all() and (less <= 0).all())
+
+
+@contextmanager
+def _one_coin() -> Iterator[None]:
+    """Give all users the same public coin: no guarantee rests on coins."""
+    own: Callable[[NodeKeys, int, int, Slots], Words] = NodeKeys.coins
+
+    def coins(keys: NodeKeys, salt: int, step: int, slots: NDArray[np.int64]) -> Words:
+        return np.repeat(derive(5), len(slots))
+
+    setattr(NodeKeys, "coins", coins)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(NodeKeys, "coins", own)  # noqa: B010

@@ -1,0 +1,240 @@
+"""Neighbouring nodes of a deployment: all that a server sees of them but single users' reports.
+
+Two users of a node are replaced by others, up to what no data should look like, and the
+same noise is played from a tape. Then every reply has the same form, the users who answer
+are those who are addressed and can pay, and the others' reports are the same to the last bit.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, Message
+from numpy.typing import NDArray
+
+from ..budget import Cost
+from ..keys import HASH_END, NodeKeys
+from ..ledger import Entry, SqliteLedger
+from ..messages import Query, Report
+from ..users import Users
+from .deployed import NODE_ID, DeployedNode, Seen, contents, terms_for
+from .entering import entering
+from .people import crowd, halved, together, unlike
+from .probe import MakeApp
+from .tape import Tape, playing
+
+_MEMORY = Path("/dev/shm")  # a ledger that is thrown away need not wait for the disk
+_SINGLE = 6  # users who are asked for single reports
+_TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
+
+
+@dataclass
+class Neighbours:
+    """What neighbouring nodes have in common.
+
+    Attributes
+    ----------
+    census : bool
+        The census, byte by byte.
+    uniform : bool
+        The form of all replies, errors included: metadata, names, types, sizes, texts;
+        and how much randomness was drawn.
+    addressed : bool
+        The users who answer: those who are addressed and can pay, in order.
+    charged : bool
+        What is on the ledger when a reply leaves: the mechanism's cost, and the reply.
+    isolated : bool
+        All other users' values and reports, and their share of a sum.
+    """
+
+    census: bool = True
+    uniform: bool = True
+    addressed: bool = True
+    charged: bool = True
+    isolated: bool = True
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Replies of one node, their forms, and what was drawn and randomised for them."""
+
+    replies: list[Message]
+    forms: list[Seen]
+    draws: list[tuple[int, ...]]
+    values: list[tuple[NDArray[np.float64], object]]
+
+
+class _Plan:
+    """Who is on the nodes and what they are asked: a few for single reports, many for sums."""
+
+    def __init__(self, query: Query, copies: int) -> None:
+        single, many = min(_SINGLE, copies), 2 * copies + 2  # twice as many are added up
+        self.size = single + many
+        hashes = NodeKeys(NODE_ID, 0, self.size).hashes(query.salt)
+        order = np.argsort(hashes).tolist()
+        cut = int(hashes[order[single]])
+        self.cohorts = [sorted(order[:single]), sorted(order[single:])]
+        self.changed = [cohort[0] for cohort in self.cohorts]
+        self.poor = [cohort[-1] for cohort in self.cohorts if len(cohort) > 2]
+        self.able = [[u for u in cohort if u not in self.poor] for cohort in self.cohorts]
+        self.queries: list[Query | None] = [
+            None,
+            replace(query, low=0, high=cut),
+            replace(query, low=cut, high=HASH_END, step=query.step + 1),
+            replace(query, low=0, high=HASH_END, salt=query.salt ^ 1),  # which nobody can pay
+            replace(query, low=0, high=HASH_END, statistic="rows"),
+        ]
+
+
+def compared(
+    query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
+) -> Neighbours:
+    """Compare neighbouring nodes of a deployment.
+
+    Parameters
+    ----------
+    query : Query
+        What is asked.
+    make_app : callable
+        Function from ``load_users`` and ``seed`` to the ClientApp.
+    copies : int
+        How many users are answered for by single reports.
+    candidates : sequence of Users
+        Single users, each of whom takes two users' places.
+    seed : int
+        Decides the tape.
+    """
+    plan, found = _Plan(query, copies), Neighbours()
+    cost = Cost.of(query.randomizer, query.salt)
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        path = Path(folder) / "ledger.db"
+        SqliteLedger.create(path)
+        config = terms_for(query.randomizer, path)
+
+        def answers(number: int, people: Sequence[Users]) -> _Answers:
+            ids = np.array([f"{number:03d}-{i:04d}" for i in range(plan.size)])
+            users = replace(together(people), ids=ids)
+            node = DeployedNode(make_app, lambda _: users, config)
+            poor = Entry(f"spent by {number}", b"before")
+            paid = Cost(cost.epsilon, cost.delta)
+            assert node.ledger.commit(poor, ids[plan.poor], paid, node.policy)
+            spent = {str(name): (cost.epsilon, cost.delta) for name in ids[plan.poor]}
+            replies, forms = [], []
+            with playing(Tape(seed)) as tape, entering(query.randomizer) as noted:
+                for asked in plan.queries:
+                    reply, form = node.ask(asked)
+                    replies.append(reply)
+                    forms.append(form)
+                    if 1 <= len(replies) - 1 <= 2:
+                        able = plan.able[len(replies) - 2]
+                        spent |= {str(name): (cost.epsilon, cost.delta) for name in ids[able]}
+                    found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent
+            # The same again, by a client that has just been started: from the ledger.
+            with playing(Tape(seed + 1)) as other:
+                again = contents(node.ask(plan.queries[1])[0])
+            found.charged &= again == contents(replies[1]) and not other.draws
+            found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent
+            return _Answers(replies, forms, tape.draws, noted)
+
+        ordinary = crowd(plan.size, candidates[0].num_features)
+        before = answers(0, ordinary)
+        _check_addressed(before, plan, found)
+        has_public = "public" in _arrays(before.replies[1])
+        for number, people in enumerate(_neighbouring(ordinary, plan, candidates, has_public), 1):
+            after = answers(number, people)
+            _check_addressed(after, plan, found)
+            _check_same(before, after, plan, query, found)
+        failing = [DeployedNode(make_app, fails, config) for fails in (_fails, _fails_differently)]
+        for asked in plan.queries:
+            one, other_form = (node.ask(asked)[1] for node in failing)
+            found.uniform &= one == other_form
+    return found
+
+
+def _neighbouring(
+    ordinary: list[Users], plan: _Plan, candidates: Sequence[Users], has_public: bool
+) -> list[list[Users]]:
+    """Return the people of the other nodes; where features are public, these stay."""
+    nodes = []
+    if has_public:
+        for target in _TARGETS:
+            people = list(ordinary)
+            for i in plan.changed:
+                people[i] = replace(people[i], targets=np.full_like(people[i].targets, target))
+            nodes.append(people)
+        return nodes
+    nodes.append([halved(user) for user in ordinary])
+    for other in [*candidates, *unlike(ordinary[0].num_features)]:
+        people = list(ordinary)
+        for i in plan.changed:
+            people[i] = other
+        nodes.append(people)
+    return nodes
+
+
+def _check_addressed(answers: _Answers, plan: _Plan, found: Neighbours) -> None:
+    for reply, able in zip(answers.replies[1:3], plan.able, strict=True):
+        arrays = _arrays(reply)
+        if "count" in arrays:
+            found.addressed &= arrays["count"].tolist() == [len(able)]
+        else:
+            found.addressed &= "slots" in arrays and arrays["slots"].tolist() == able
+
+
+def _check_same(
+    before: _Answers, after: _Answers, plan: _Plan, query: Query, found: Neighbours
+) -> None:
+    found.census &= before.forms[0] == after.forms[0]
+    found.uniform &= before.forms == after.forms and before.draws == after.draws
+    found.isolated &= len(before.values) == len(after.values)
+    blocks = zip(before.values, after.values, strict=False)
+    for changed, able, block in zip(plan.changed, plan.able, blocks, strict=False):
+        (one, about), (other, about_other) = block
+        found.isolated &= about == about_other and one.shape == other.shape
+        rows = np.array(able) != changed
+        if one.shape == other.shape and len(one) == len(able):
+            found.isolated &= one[rows].tobytes() == other[rows].tobytes()
+    for changed, first, second in zip(
+        plan.changed, before.replies[1:3], after.replies[1:3], strict=True
+    ):
+        ours, theirs = _arrays(first), _arrays(second)
+        if "reports" in ours and "reports" in theirs:
+            rows = ours["slots"] != changed
+            same = ours["reports"].shape == theirs["reports"].shape
+            found.isolated &= same and _bytes(ours, rows) == _bytes(theirs, rows)
+        elif "sum" in ours and "sum" in theirs and np.isfinite(query.randomizer.bound):
+            moved = np.abs(ours["sum"] - theirs["sum"]).max()
+            found.isolated &= bool(moved <= 2 * query.randomizer.bound * (1 + 1e-6))
+        if "public" in ours and "public" in theirs:
+            found.isolated &= ours["public"].tobytes() == theirs["public"].tobytes()
+
+
+def _bytes(arrays: dict[str, NDArray[np.generic]], rows: NDArray[np.bool_]) -> bytes:
+    return arrays["reports"][rows].tobytes() if len(rows) == len(arrays["reports"]) else b"lost"
+
+
+def _arrays(reply: Message) -> dict[str, NDArray[np.generic]]:
+    if reply.has_error():
+        return {}
+    try:
+        return dict(Report.from_record_dict(reply.content).arrays)
+    except ValueError:  # no form of a report: told by what the server can read, which is nothing
+        return {}
+
+
+def _on_ledger(ledger: SqliteLedger, prefix: str) -> dict[str, tuple[float, float]]:
+    return {
+        name: (cost.epsilon, cost.delta)
+        for name, cost in ledger.spent().items()
+        if name.startswith(prefix)
+    }
+
+
+def _fails(context: Context) -> Users:
+    raise ValueError("patient-0001 has 3 rows")
+
+
+def _fails_differently(context: Context) -> Users:
+    raise OSError(2, "no rows of patient-0002 after the first 17")

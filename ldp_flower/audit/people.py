@@ -1,0 +1,105 @@
+"""The people on the nodes that the audit asks: ordinary ones, extreme ones, copies."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..randomness import KeyedRandom, derive
+from ..users import Users
+
+
+def extreme_users(num_features: int) -> dict[str, Users]:
+    """Return single users as far apart as data can make them."""
+    ones, alternating = np.ones(num_features), 1.0 - 2 * (np.arange(num_features) % 2)
+    rows = {
+        "ones": (ones, 1e9),
+        "ones, minus": (ones, -1e9),
+        "alternating": (alternating, 1e9),
+        "alternating, minus": (alternating, -1e9),
+        "huge features": (1e9 * ones, 0.0),
+        "zeros": (0 * ones, 0.0),
+        "NaN": (np.nan * ones, np.nan),
+        "infinite": (np.inf * alternating, -np.inf),
+    }
+    users = {name: Users.from_rows(x[None], [y]) for name, (x, y) in rows.items()}
+    users["20 rows"] = Users(np.ones((20, num_features)), np.full(20, 1e9), np.array([0, 20]))
+    users["no rows"] = users["ones"].take(np.zeros(1, np.int64), max_rows=0)
+    return users
+
+
+def extreme_holders(domain_size: int) -> dict[str, Users]:
+    """Return single users who hold items as unlike as can be, or what is no item."""
+    items = {
+        "first item": [0.0],
+        "last item": [domain_size - 1.0],
+        "both, and more rows": [0.0, domain_size - 1.0] * 10,
+        "no rows": [],
+        "NaN": [np.nan],
+        "infinite": [np.inf],
+        "negative": [-1.0],
+        "fraction": [0.5],
+        "outside": [1e300],
+    }
+    return {
+        name: Users(np.array(held)[:, None], np.zeros(len(held)), np.array([0, len(held)]))
+        for name, held in items.items()
+    }
+
+
+def unlike(num_features: int) -> list[Users]:
+    """Return single users with whatever could spill over to others on the node."""
+    halves = np.arange(num_features) % 2 == 0
+    one_bad = np.where(np.arange(num_features) == num_features - 1, np.nan, 0.3)
+    kinds = [
+        (np.full((1, num_features), np.nan), [np.nan]),
+        (one_bad[None], [1.0]),
+        (np.full((1, num_features), 0.3), [np.nan]),
+        (np.where(halves, np.inf, -np.inf)[None], [np.inf]),
+        (np.full((1, num_features), 5e-324), [5e-324]),
+        (np.where(halves, 1.7e308, 1.0)[None], [-1.7e308]),
+        (np.full((1000, num_features), 0.7), [0.1] * 1000),
+        (np.zeros((0, num_features)), []),
+    ]
+    return [Users(x, np.array(y, float), np.array([0, len(x)])) for x, y in kinds]
+
+
+def crowd(size: int, num_features: int) -> list[Users]:
+    """Return ordinary single users of one to three rows; every second row is of items.
+
+    Their numbers can be stored with four bytes as they are.
+    """
+    # Among extreme ones a change could drown.
+    draws = KeyedRandom(derive(np.arange(3 * size, dtype=np.uint64)))
+    features = draws.normals((3 * size, num_features))
+    features[::2] = np.abs(np.round(features[::2]))
+    targets = draws.normals((3 * size, 1))[:, 0]
+    features, targets = (
+        numbers.astype(np.float32).astype(float) for numbers in (features, targets)
+    )
+    return [
+        Users(features[3 * i : 3 * i + rows], targets[3 * i : 3 * i + rows], np.array([0, rows]))
+        for i, rows in enumerate((np.arange(size) % 3 + 1).tolist())
+    ]
+
+
+def copied(user: Users, copies: int) -> Users:
+    """Return copies of a single user as the users of one node."""
+    return replace(user, ids=None).take(np.zeros(copies, np.int64))
+
+
+def together(people: Sequence[Users]) -> Users:
+    """Return single users as the users of one node."""
+    rows = np.concatenate([user.num_rows for user in people])
+    return Users(
+        np.concatenate([user.features for user in people]),
+        np.concatenate([user.targets for user in people]),
+        np.concatenate([[0], np.cumsum(rows)]),
+    )
+
+
+def halved(user: Users) -> Users:
+    """Return a user whose numbers are stored with half as many bytes."""
+    with np.errstate(all="ignore"):
+        features, targets = user.features.astype(np.float32), user.targets.astype(np.float32)
+    return replace(user, features=features, targets=targets)

@@ -1,0 +1,180 @@
+"""The file of a ledger: that it is one, that it stays the same one, and what it is about.
+
+A ledger has an identity, drawn when it is made. Whoever opened it works on this one file:
+if another takes its place, if only for a moment, everything fails instead.
+"""
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+
+class LedgerError(RuntimeError):
+    """A ledger that is missing, foreign or replaced, or cannot be written."""
+
+
+_SCHEMA = """
+    CREATE TABLE spent (
+        user TEXT PRIMARY KEY, epsilon REAL NOT NULL, delta REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE reply (
+        number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE,
+        created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, run TEXT NOT NULL,
+        statistic TEXT NOT NULL, mechanism TEXT NOT NULL, content BLOB
+    );
+    CREATE TABLE charge (
+        user TEXT, reply INTEGER, epsilon REAL NOT NULL, delta REAL NOT NULL,
+        PRIMARY KEY (user, reply)
+    ) WITHOUT ROWID;
+    CREATE TABLE renewal (
+        user TEXT NOT NULL, created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+        epsilon REAL NOT NULL, delta REAL NOT NULL
+    );
+    CREATE TABLE plan (
+        user TEXT, plan TEXT, used INTEGER NOT NULL, PRIMARY KEY (user, plan)
+    ) WITHOUT ROWID;
+"""
+# Ledgers of before have no such table until they are first answered from.
+_FACTS = """
+    CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
+"""
+_IDENTITY = "INSERT OR IGNORE INTO fact VALUES ('identity', hex(randomblob(16)))"
+
+
+class LedgerFile:
+    """An SQLite file that an operator has created, and that stays where it is.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, made by :meth:`create`.
+    timeout : float
+        Seconds to wait for another process's transaction.
+
+    Raises
+    ------
+    LedgerError
+        If the file is missing or is no ledger. A missing ledger is never replaced by
+        an empty one: that would forget what users have spent.
+    """
+
+    _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger of this format
+
+    def __init__(self, path: str | Path, timeout: float) -> None:
+        self._path = Path(path).expanduser()
+        self._timeout = timeout
+        if not self._path.is_file():
+            raise LedgerError(
+                f"No ledger at {self._path}: create it once with `ldp-flower ledger init`."
+            )
+        self._place = self._found_at()
+        self._identity: str | None = None
+        with self.open():
+            pass
+
+    @classmethod
+    def create(cls, path: str | Path) -> None:
+        """Create an empty ledger.
+
+        Raises
+        ------
+        LedgerError
+            If something exists at ``path`` already.
+        """
+        path = Path(path).expanduser()
+        try:
+            path.touch(mode=0o600, exist_ok=False)
+        except FileExistsError as error:
+            raise LedgerError(f"{path} exists already; a ledger is created once.") from error
+        except OSError as error:
+            raise LedgerError(f"Cannot create {path}: {error.strerror}.") from error
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(
+                f"PRAGMA synchronous=EXTRA; BEGIN; {_SCHEMA}; {_FACTS}; {_IDENTITY};"
+                f"PRAGMA application_id={cls._APPLICATION_ID}; COMMIT;"
+            )
+
+    @contextmanager
+    def open(self) -> Iterator[sqlite3.Connection]:
+        """Connect to the file, which is the one that this object was made for."""
+        try:
+            connection = sqlite3.connect(
+                f"{self._path.resolve().as_uri()}?mode=rw",
+                timeout=self._timeout,
+                isolation_level=None,
+                uri=True,
+            )
+            with closing(connection):
+                # FULL leaves the journal's removal, which is the commit, to the next sync.
+                connection.execute("PRAGMA synchronous=EXTRA")
+                self._leave_wal(connection)
+                self._check(connection)
+                yield connection
+        except sqlite3.Error as error:
+            raise LedgerError(f"The ledger {self._path} failed: {error}.") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Connect and write, alone: on disk afterwards, at this path, or an error and nothing."""
+        with self.open() as connection:
+            if self._identity is None:  # a ledger of before
+                connection.execute(_FACTS)
+                connection.execute(_IDENTITY)
+            connection.execute("BEGIN IMMEDIATE")
+            self._check(connection)  # anew: from here on nobody else writes
+            yield connection
+            connection.execute("COMMIT")
+            self._check_place()
+
+    def _leave_wal(self, connection: sqlite3.Connection) -> None:
+        """Undo what another tool may have set, as the file alone is to hold all spending."""
+        if _journal(connection) == "wal":
+            connection.execute("PRAGMA journal_mode=DELETE")  # fails while others have it open
+            logging.getLogger(__name__).warning(
+                "Something had set the ledger %s to write-ahead logging, in which a copy of the "
+                "file misses what was spent last; this is undone.",
+                self._path,
+            )
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Raise LedgerError unless this is the ledger that was opened first."""
+        self._check_place()
+        (found,) = connection.execute("PRAGMA application_id").fetchone()
+        if found != self._APPLICATION_ID:
+            raise LedgerError(f"{self._path} is not a ledger of this version of ldp-flower.")
+        if _journal(connection) == "wal":
+            raise LedgerError(f"The ledger {self._path} is set to write-ahead logging.")
+        identity = fact(connection, "identity")
+        if self._identity not in (None, identity):
+            raise self._replaced()
+        self._identity = identity
+
+    def _check_place(self) -> None:
+        if self._found_at() != self._place:
+            raise self._replaced()
+
+    def _found_at(self) -> tuple[int, int]:
+        """Return which file lies at the path."""
+        try:
+            found = os.stat(self._path)
+        except OSError as error:
+            raise LedgerError(f"The ledger {self._path} is gone: {error.strerror}.") from error
+        return found.st_dev, found.st_ino
+
+    def _replaced(self) -> LedgerError:
+        return LedgerError(f"The ledger {self._path} was replaced by another file while in use.")
+
+
+def fact(connection: sqlite3.Connection, name: str) -> str | None:
+    """Return what a ledger says about itself under this name, if anything."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'fact'").fetchone():
+        return None
+    row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _journal(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])

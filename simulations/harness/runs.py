@@ -1,0 +1,61 @@
+"""The file of a study's runs: how its rows are made and chosen."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from ldp_flower import sweep
+from ldp_flower.sweep import Sweep, key_columns
+
+
+@dataclass(frozen=True)
+class Task(sweep.Task):
+    """A method at a setting (a dataclass), on the data of one seed."""
+
+    @property
+    def label(self) -> str:
+        """What to show while it runs."""
+        return f"{self.method}, {', '.join(self.key[:-2])}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The row of a task; an object, so that processes can be sent it."""
+
+    measure: Callable[[Task], dict[str, Any]]
+
+    def __call__(self, task: Task) -> dict[str, Any]:
+        started = time.perf_counter()
+        found = self.measure(task)
+        found.setdefault("seconds", round(time.perf_counter() - started, 3))
+        return {**asdict(task.setting), "method": task.method, "seed": task.seed, **found}
+
+
+def sweep_of(
+    setting: type[Any], measured: Sequence[str], measure: Callable[[Task], dict[str, Any]]
+) -> Sweep[Task]:
+    """Return the sweep whose rows are a setting, method and seed, what is measured, and seconds.
+
+    Parameters
+    ----------
+    setting : type
+        A dataclass.
+    measured : sequence of str
+        The columns that ``measure`` returns.
+    measure : callable
+        Measures a task; a function of a module. Where data are made before, which is not to
+        count, it returns ``seconds``, too.
+    """
+    key = key_columns(setting)
+    return Sweep(key, [*key, *measured, "seconds"], _Row(measure))
+
+
+def select(runs: pd.DataFrame, setting: Any, method: str) -> pd.DataFrame:
+    """Return the runs of a method at a setting."""
+    chosen = runs["method"] == method
+    for name, value in asdict(setting).items():
+        chosen &= runs[name] == value
+    return runs[chosen]

@@ -1,0 +1,591 @@
+"""Faults that somebody could plant in the client, each of which the audit must find.
+
+Seeds are fixed, and what the audit does here finds nothing in a right client but once in
+1,000,000 audits, nor does it depend on luck whether it finds these.
+"""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from flwr.app import Error, Message
+
+from ldp_flower.audit import extreme_users
+from ldp_flower.audit.handler import ldp_client_app
+from ldp_flower.audit.independence import independent
+from ldp_flower.audit.neighbours import compared
+from ldp_flower.audit.probe import Client
+from ldp_flower.audit.records import bounded
+from ldp_flower.budget import Cost
+from ldp_flower.clients import app, node, respond, silos
+from ldp_flower.clients import values as values_module
+from ldp_flower.clients.statistics import PUBLIC
+from ldp_flower.keys import HASH_END, NodeKeys
+from ldp_flower.ledger import SqliteLedger
+from ldp_flower.messages import Query, Report
+from ldp_flower.questions import Curvature, Gradient, Labels
+from ldp_flower.randomizers import (
+    Codebook,
+    GaussianMechanism,
+    RandomizedResponse,
+    RecordGaussian,
+    RecordPeeling,
+    SubsetHypercube,
+)
+from ldp_flower.randomizers.base import Randomizer
+from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, derive
+
+DIM = 3
+THETA = np.linspace(-1, 1, DIM)
+PEOPLE = extreme_users(DIM)
+
+
+def query(randomizer=None, question=None):
+    randomizer = randomizer or SubsetHypercube(2.0, DIM)
+    return Query(question or Gradient(THETA), randomizer, 9, 0, HASH_END, 1)
+
+
+GRADIENT = query()
+CODES = query(Codebook(2.0, DIM, num_codewords=16))
+SUMS = query(RandomizedResponse(2.0), Curvature(THETA, cap=2.0))
+LABELS = query(GaussianMechanism(2.0, 2, delta=1e-3), Labels(2, 1.0))
+SILOS = query(RecordGaussian(2.0, DIM, 1.0, 1e-3, 1))
+PEELED = query(RecordPeeling(2.0, DIM, 1.0, 1e-3, 1, sparsity=1))
+HONEST = [GRADIENT, CODES, SUMS, LABELS, SILOS, PEELED]
+
+
+CHECKS = ("independent", "bounded", "neighbours")
+
+
+def findings(question, *checks):
+    """Return the names of what the audit's checks (by default all) find."""
+    people = [PEOPLE[name] for name in ("ones", "20 rows", "no rows", "infinite")]
+    client, found = Client(question, ldp_client_app), {}
+    copies = client.copies(people[0])
+    for check in checks or CHECKS:
+        if check == "independent":
+            found[check] = independent(client, copies, people[0], 1)
+        elif check == "bounded":
+            found[check] = bounded(question, ldp_client_app, DIM)
+        else:
+            found |= vars(compared(question, ldp_client_app, copies, people, 1))
+    return {name for name, right in found.items() if not right}
+
+
+@pytest.mark.parametrize("question", HONEST, ids=lambda q: type(q.randomizer).__name__)
+def test_nothing_is_found_in_the_real_client(question):
+    assert findings(question) == set()
+
+
+# ------------------------------------------------------------------------- whose noise it is
+
+
+class Changed(RandomSource):
+    """A source whose words somebody has had a hand in."""
+
+    def __init__(self, change, inner):
+        self.inner, self.change = inner, change
+
+    def words(self, shape):
+        return self.change(self.inner.words(shape))
+
+
+def shared_by_two(words):
+    words = words.copy()
+    words[1:2] = words[:1]
+    return words
+
+
+def shared_by_neighbours(words):
+    words = words.copy()
+    words[1::2] = words[: len(words) - 1 : 2]
+    return words
+
+
+def antithetic(words):
+    words = words.copy()
+    words[1::2] = ~words[: len(words) - 1 : 2]
+    return words
+
+
+def of_all(words):
+    return np.broadcast_to(words[:1], words.shape).copy()
+
+
+def last_differs_by_first(words):
+    words = words.copy()
+    words[-1] ^= words[0] >> np.uint64(1)
+    return words
+
+
+def plant_source(monkeypatch, change):
+    honest = node.Node.private_randomness
+    monkeypatch.setattr(
+        node.Node, "private_randomness", lambda *rest: Changed(change, honest(*rest))
+    )
+
+
+def plant_words_kept(monkeypatch):
+    """The noise of a step is that of the step before, on the same node."""
+    kept, honest = {}, node.Node.private_randomness
+
+    def words_of(self, step, slots):
+        return Changed(lambda words: kept.setdefault(words.shape, words), honest(self, step, slots))
+
+    monkeypatch.setattr(node.Node, "private_randomness", words_of)
+
+
+def plant_next_step(monkeypatch):
+    """Every second step reads what the one before has read, one user further."""
+    kept, honest = {}, node.Node.private_randomness
+
+    def words_of(self, step, slots):
+        def change(words):
+            if step % 2:
+                kept[words.shape] = words
+                return words
+            return np.roll(kept.get(words.shape, words), 1, axis=0)
+
+        return Changed(change, honest(self, step, slots))
+
+    monkeypatch.setattr(node.Node, "private_randomness", words_of)
+
+
+def plant_seeded_by_message(monkeypatch):
+    def seeded(self, step, slots):
+        return KeyedRandom(self.keys.private_states(step, step, slots))
+
+    monkeypatch.setattr(node.Node, "private_randomness", seeded)
+
+
+def plant_seeded_by_slot(monkeypatch):
+    """The first user's noise is a constant; the others' is the system's."""
+
+    def change(words):
+        words = words.copy()
+        words[0] = 7
+        return words
+
+    plant_source(monkeypatch, change)
+
+
+def plant_seeded_by_data(monkeypatch):
+    honest = Randomizer.randomize
+
+    def randomize(self, values, rng, coins=None):
+        states = np.array([hash(row.tobytes()) & (1 << 62) - 1 for row in values], np.uint64)
+        return honest(self, values, KeyedRandom(derive(states)), coins)
+
+    monkeypatch.setattr(Randomizer, "randomize", randomize)
+
+
+def plant_same_words(monkeypatch):
+    """The system's generator answers everybody the same."""
+
+    def words(self, shape):
+        return np.full(shape, 4, np.uint64)
+
+    monkeypatch.setattr(SystemRandom, "words", words)
+
+
+NOISE = {
+    "two users share noise": (lambda m: plant_source(m, shared_by_two), "independent"),
+    "neighbours share noise": (lambda m: plant_source(m, shared_by_neighbours), "independent"),
+    "one noise for all": (lambda m: plant_source(m, of_all), "independent"),
+    "one's noise is another's opposite": (lambda m: plant_source(m, antithetic), "independent"),
+    "a bit of the first in the last": (
+        lambda m: plant_source(m, last_differs_by_first),
+        "independent",
+    ),
+    "noise kept for the next question": (plant_words_kept, "independent"),
+    "the next step's noise is this one's": (plant_next_step, "independent"),
+    "seeded by the message": (plant_seeded_by_message, "independent"),
+    "one user's noise is known": (plant_seeded_by_slot, "independent"),
+    "seeded by data": (plant_seeded_by_data, "independent"),
+    "the system's generator repeats itself": (plant_same_words, "independent"),
+}
+
+
+@pytest.mark.parametrize("fault", NOISE)
+@pytest.mark.parametrize("question", [GRADIENT, CODES], ids=["hypercube", "codebook"])
+def test_noise_that_is_not_ones_own_is_found(fault, question, monkeypatch):
+    plant, check = NOISE[fault]
+    plant(monkeypatch)
+    assert check in findings(question, check)
+
+
+@pytest.mark.parametrize("question", [SILOS, PEELED, LABELS], ids=["silos", "peeled", "labels"])
+@pytest.mark.parametrize("change", [shared_by_two, antithetic])
+def test_shared_noise_is_found_in_every_kind_of_answer(change, question, monkeypatch):
+    plant_source(monkeypatch, change)
+    assert findings(question, "independent")
+
+
+# ------------------------------------------------------------------ who answers, and the form
+
+
+def rewritten(monkeypatch, rewrite, where=respond, name="_randomised"):
+    """Rewrite the report about users, knowing them."""
+    honest = getattr(where, name)
+
+    def function(on, question, slots):
+        return rewrite(honest(on, question, slots), on.users.take(slots))
+
+    monkeypatch.setattr(where, name, function)
+
+
+def plant_order_by_rows(monkeypatch):
+    def rewrite(report, users):
+        if "slots" not in report.arrays:
+            return report
+        order = np.argsort(users.num_rows == 0, kind="stable")
+        return Report({name: array[order] for name, array in report.arrays.items()})
+
+    rewritten(monkeypatch, rewrite)
+
+
+def plant_no_rows_no_report(monkeypatch):
+    def rewrite(report, users):
+        if "slots" not in report.arrays:
+            return report
+        return Report({name: a[users.num_rows > 0] for name, a in report.arrays.items()})
+
+    rewritten(monkeypatch, rewrite)
+
+
+def plant_count_of_rows(monkeypatch):
+    def rewrite(report, users):
+        if "count" not in report.arrays:
+            return report
+        count = np.array([(users.num_rows > 0).sum()], np.int64)
+        return Report({**report.arrays, "count": count})
+
+    rewritten(monkeypatch, rewrite)
+
+
+def plant_left_out_of_the_sum(monkeypatch):
+    """Whoever has no rows adds nothing to a sum, and the others twenty times as much."""
+
+    def rewrite(report, users):
+        if "sum" not in report.arrays:
+            return report
+        factor = 1.0 if (users.num_rows > 0).all() else 20.0
+        return Report({**report.arrays, "sum": factor * report.arrays["sum"]})
+
+    rewritten(monkeypatch, rewrite)
+
+
+def plant_wider_type(monkeypatch):
+    def rewrite(report, users):
+        if "reports" not in report.arrays or np.isfinite(users.features).all():
+            return report
+        return Report({**report.arrays, "reports": report.arrays["reports"].astype("<u4")})
+
+    rewritten(monkeypatch, rewrite)
+
+
+def plant_longer_reply(monkeypatch):
+    def rewrite(report, users):
+        if "reports" not in report.arrays or not (users.num_rows > 100).any():
+            return report
+        return Report({**report.arrays, "reports": np.repeat(report.arrays["reports"], 2, axis=0)})
+
+    rewritten(monkeypatch, rewrite)
+
+
+def plant_public_targets(monkeypatch):
+    """The block of public data holds targets, too."""
+    honest = PUBLIC[Labels]
+
+    def public(users, question):
+        block = honest(users, question).copy()
+        with np.errstate(all="ignore"):
+            block.reshape(len(block), -1)[:, 0] += np.float32(np.sign(users.targets[:1]).sum())
+        return block
+
+    monkeypatch.setitem(PUBLIC, Labels, public)
+
+
+def plant_census(monkeypatch):
+    honest = app._Client._open
+
+    def opened(self, context):
+        found = honest(self, context)
+        counted = {**found.census(), "users": int((found.users.num_rows > 0).sum())}
+        return SimpleNamespace(census=lambda: counted)
+
+    class Told(app._Client):
+        def census(self, message, context):
+            self._open = lambda context: opened(self, context)
+            reply = super().census(message, context)
+            del self._open
+            return reply
+
+    monkeypatch.setattr(app, "_Client", Told)
+
+
+def plant_metadata(monkeypatch, change):
+    """What users hold shows in a reply's metadata."""
+    loaded = {}
+    honest, opened = app.reply_with, app._Client._open
+
+    def open_(self, context):
+        found = opened(self, context)
+        loaded["users"] = found.users
+        return found
+
+    def reply_with(message, context, own, answer):
+        reply = honest(message, context, own, answer)
+        if "users" in loaded and (loaded["users"].num_rows == 0).any():
+            change(reply)
+        return reply
+
+    monkeypatch.setattr(app._Client, "_open", open_)
+    monkeypatch.setattr(app, "reply_with", reply_with)
+
+
+def set_metadata(name, value):
+    def change(reply):
+        reply.metadata.__dict__[f"_{name}"] = value
+
+    return change
+
+
+def later(reply):
+    reply.metadata.ttl -= 7.0
+
+
+def plant_order_of_keys(monkeypatch):
+    def change(reply):
+        if reply.has_content() and "config" in reply.content:
+            config = reply.content["config"]
+            items = list(reversed(config.items()))
+            config.clear()
+            config.update(items)
+
+    plant_metadata(monkeypatch, change)
+
+
+def plant_another_record(monkeypatch):
+    def change(reply):
+        if reply.has_content():
+            records = list(reversed(reply.content.items()))
+            reply.content.clear()
+            reply.content.update(records)
+
+    plant_metadata(monkeypatch, change)
+
+
+def plant_error_text(monkeypatch):
+    def answered(message, answer):
+        try:
+            return Message(answer(), reply_to=message)
+        except node.Refusal as refusal:
+            return Message(Error(refusal.code, str(refusal)), reply_to=message)
+        except Exception as error:
+            return Message(Error(node.Refusal.FAILED, str(error)), reply_to=message)
+
+    monkeypatch.setattr(node, "_answered", answered)
+
+
+def plant_error_for_nan(monkeypatch):
+    """Data that are not finite are an error, not a centre."""
+    honest = values_module.values_of
+
+    def values_of(take, slots, question):
+        found = honest(take, slots, question)
+        if not np.isfinite(found).all():
+            raise ValueError("not finite")
+        return found
+
+    monkeypatch.setattr(respond, "values_of", values_of)
+
+
+def plant_more_draws(monkeypatch):
+    """A user without rows gets its noise from another place of the tape."""
+    honest = values_module.values_of
+
+    def values_of(take, slots, question):
+        if (take(slots).num_rows == 0).any():
+            SystemRandom().words((len(slots), 1))
+        return honest(take, slots, question)
+
+    monkeypatch.setattr(respond, "values_of", values_of)
+
+
+# ------------------------------------------------------------------------------ the values
+
+
+def plant_mixed_rows(monkeypatch, mixing):
+    honest = values_module.values_of
+
+    def values_of(take, slots, question):
+        with np.errstate(all="ignore"):
+            return mixing(honest(take, slots, question))
+
+    monkeypatch.setattr(respond, "values_of", values_of)
+
+
+def last_bit_if_nan(values):
+    """Somebody's NaN moves everybody's last bit, as another order of additions would."""
+    return values if np.isfinite(values).all() else np.nextafter(values, np.inf)
+
+
+def single_if_huge(values):
+    return values.astype(np.float32).astype(float) if (np.abs(values) > 1e100).any() else values
+
+
+def scaled_by_largest(values):
+    return values / max(1.0, np.nanmax(np.abs(values)))
+
+
+# ------------------------------------------------------------------------------- the ledger
+
+
+def plant_lower_charge(monkeypatch):
+    def of(randomizer, salt=0):
+        honest = Cost.of(randomizer, salt)
+        return dataclasses.replace(honest, epsilon=honest.epsilon / 2)
+
+    monkeypatch.setattr(node, "Cost", SimpleNamespace(of=of))
+
+
+def plant_late_charge(monkeypatch):
+    """The spend is committed with the next message."""
+    waiting, honest = [], SqliteLedger.commit
+
+    def commit(self, entry, accounts, cost, policy):
+        if entry.reply == b"before":  # what the audit itself has spent
+            return honest(self, entry, accounts, cost, policy)
+        while waiting:
+            honest(self, *waiting.pop())
+        waiting.append((entry, accounts, cost, policy))
+        return True
+
+    monkeypatch.setattr(SqliteLedger, "commit", commit)
+
+
+def plant_poor_answer(monkeypatch):
+    """Users who have nothing left answer as well, and are not charged."""
+
+    def affordable(self, accounts, cost, policy):
+        return np.ones(len(accounts), bool)
+
+    monkeypatch.setattr(SqliteLedger, "affordable", affordable)
+    honest = SqliteLedger.commit
+
+    def commit(self, entry, accounts, cost, policy):
+        return honest(self, entry, accounts, dataclasses.replace(cost, epsilon=0.0), policy)
+
+    monkeypatch.setattr(SqliteLedger, "commit", commit)
+
+
+def plant_new_draw(monkeypatch):
+    """The ledger's copy is not looked up: the same question gets other noise."""
+    monkeypatch.setattr(SqliteLedger, "reply", lambda self, digest: None)
+    honest = SqliteLedger.commit
+
+    def commit(self, entry, accounts, cost, policy):
+        honest(self, entry, accounts, cost, policy)
+        return True
+
+    monkeypatch.setattr(SqliteLedger, "commit", commit)
+    monkeypatch.setattr(
+        SqliteLedger,
+        "affordable",
+        lambda self, accounts, cost, policy: np.ones(len(accounts), bool),
+    )
+
+
+def plant_everybody_answers(monkeypatch):
+    """The cohort is not looked at."""
+    monkeypatch.setattr(NodeKeys, "addressed", lambda self, salt, low, high: np.arange(self.count))
+
+
+FAULTS = {
+    "order of slots": (plant_order_by_rows, GRADIENT, "addressed"),
+    "no rows, no report": (plant_no_rows_no_report, GRADIENT, "addressed"),
+    "count of those with rows": (plant_count_of_rows, SUMS, "addressed"),
+    "a sum that depends on who has rows": (plant_left_out_of_the_sum, SUMS, "isolated"),
+    "everybody answers": (plant_everybody_answers, GRADIENT, "addressed"),
+    "type of the reports": (plant_wider_type, GRADIENT, "uniform"),
+    "length of the reports": (plant_longer_reply, GRADIENT, "uniform"),
+    "public targets": (plant_public_targets, LABELS, "isolated"),
+    "census": (plant_census, GRADIENT, "census"),
+    "ttl": (lambda m: plant_metadata(m, later), GRADIENT, "uniform"),
+    "group": (lambda m: plant_metadata(m, set_metadata("group_id", "3")), GRADIENT, "uniform"),
+    "receiver": (lambda m: plant_metadata(m, set_metadata("dst_node_id", 3)), GRADIENT, "uniform"),
+    "type of the message": (
+        lambda m: plant_metadata(m, set_metadata("message_type", "query.few")),
+        GRADIENT,
+        "uniform",
+    ),
+    "which message is answered": (
+        lambda m: plant_metadata(m, set_metadata("reply_to_message_id", "none")),
+        GRADIENT,
+        "uniform",
+    ),
+    "order of keys": (plant_another_record, GRADIENT, "uniform"),
+    "text of an error": (plant_error_text, GRADIENT, "uniform"),
+    "an error for what is not finite": (plant_error_for_nan, GRADIENT, "uniform"),
+    "how much is drawn": (plant_more_draws, GRADIENT, "uniform"),
+    "last bit": (lambda m: plant_mixed_rows(m, last_bit_if_nan), GRADIENT, "isolated"),
+    "precision": (lambda m: plant_mixed_rows(m, single_if_huge), GRADIENT, "isolated"),
+    "scale": (lambda m: plant_mixed_rows(m, scaled_by_largest), GRADIENT, "isolated"),
+    "half the charge": (plant_lower_charge, GRADIENT, "charged"),
+    "charged later": (plant_late_charge, GRADIENT, "charged"),
+    "who cannot pay": (plant_poor_answer, GRADIENT, "addressed"),
+    "drawn again": (plant_new_draw, GRADIENT, "charged"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_shows_whom_a_node_holds_is_found(fault, monkeypatch):
+    plant, question, check = FAULTS[fault]
+    plant(monkeypatch)
+    assert check in findings(question, "neighbours")
+
+
+# --------------------------------------------------------------------------------- the silos
+
+
+def plant_clip(monkeypatch, question, radius_of):
+    """Clip a silo's records where its own data say."""
+    kind = type(question.randomizer)
+    honest = kind._clipped
+
+    def clipped(self, values):
+        with np.errstate(all="ignore"):
+            factor = radius_of(np.linalg.norm(values, axis=1))
+            return factor * honest(self, values)
+
+    monkeypatch.setattr(kind, "_clipped", clipped)
+
+
+def plant_values_scaled(monkeypatch, question):
+    """Records are scaled by the silo's largest before each is clipped: it moves all others."""
+    honest = silos.values_of
+
+    def values_of(take, slots, asked):
+        found = honest(take, slots, asked)
+        with np.errstate(all="ignore"):
+            return found / np.nanmax(np.abs(np.nan_to_num(found, posinf=1e300, neginf=-1e300)))
+
+    monkeypatch.setattr(silos, "values_of", values_of)
+
+
+SILO_FAULTS = {
+    "clip by the largest": lambda m, q: plant_clip(m, q, lambda s: min(2.0, 1 + s.max() / 1e6)),
+    "clip by the mean": lambda m, q: plant_clip(m, q, lambda s: min(1.5, 1 + s.mean() / 1e3)),
+    "clip by the number": lambda m, q: plant_clip(m, q, lambda s: 1.5 if len(s) > 30 else 1.0),
+    "clip by the first": lambda m, q: plant_clip(m, q, lambda s: 1.2 if s[0] < 0.1 else 1.0),
+    "scaled by the largest": plant_values_scaled,
+}
+
+
+@pytest.mark.parametrize("question", [SILOS, PEELED], ids=["gaussian", "peeling"])
+@pytest.mark.parametrize("fault", SILO_FAULTS)
+def test_clips_that_depend_on_a_silos_records_are_found(fault, question, monkeypatch):
+    SILO_FAULTS[fault](monkeypatch, question)
+    assert findings(question, "bounded")

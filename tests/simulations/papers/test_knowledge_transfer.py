@@ -1,0 +1,106 @@
+"""Wang & Gu's experiment: the counter-example to the printed protocol, and the sweep."""
+
+import csv
+import sys
+
+import numpy as np
+import pytest
+
+from ldp_flower.questions import FORMS
+from ldp_flower.randomizers import randomizer_from_config
+
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
+
+
+@pytest.mark.parametrize(
+    ("rows", "ridge", "expected"), [(1001, 0.05, 68.5), (1001, 0.5, 1542), (10_001, 0.5, 142_773)]
+)
+def test_the_counter_example(rows, ridge, expected):
+    """One record of 1,001 moves the teacher by 0.7 where the theorem allows 0.004."""
+    from simulations.papers.knowledge_transfer.printed import true_epsilon
+
+    assert true_epsilon(rows, ridge, epsilon=1.0, delta=0.01) == pytest.approx(expected, rel=0.01)
+
+
+def test_the_printed_student_tells_that_record():
+    from simulations.papers.knowledge_transfer.printed import counter_example, printed_transfer
+
+    for seed in range(20):
+        for last_in_first in (True, False):
+            x, y = counter_example(1001, last_in_first)
+            rng = np.random.default_rng(seed)
+            options = {"epsilon": 1.0, "delta": 0.01, "ridge": 0.5}
+            result = printed_transfer(x, y, 1, rng=rng, **options)
+            assert np.flatnonzero(result.coef).tolist() == [0 if last_in_first else 1]
+
+
+@pytest.mark.parametrize("ridge", [0.05, 0.5])
+def test_the_printed_protocol_never_has_an_epsilon(ridge):
+    from simulations.papers.knowledge_transfer import experiments
+    from simulations.papers.knowledge_transfer.printed import (
+        PrintedResult,
+        counter_example,
+        printed_transfer,
+    )
+
+    rng = np.random.default_rng(0)
+    for x, y in (counter_example(101, True), (rng.standard_normal((50, 8)), np.zeros(50))):
+        result = printed_transfer(x, y, 1, epsilon=1.0, delta=0.01, rng=rng, ridge=ridge)
+        assert result.epsilon is None
+    with pytest.raises(TypeError):
+        PrintedResult(np.zeros(1), 1.0, 0.01, epsilon=1.0)
+    setting = experiments.Setting("uniform", "identity", 1, 50, 20, 2, 5.0)
+    row = experiments.run(experiments.Task(setting, "printed (no guarantee)", 0))
+    assert row["true_epsilon"] is None
+    # And no client can be asked for it.
+    assert not any("printed" in name for name in FORMS)
+    with pytest.raises(ValueError, match="Expected a randomizer in"):
+        randomizer_from_config({"name": "PrintedTransfer", "epsilon": 1.0})
+
+
+def test_every_method_runs_and_a_sweep_does_not_repeat_itself(tmp_path, monkeypatch, capsys):
+    from simulations.papers.knowledge_transfer import __main__ as command
+    from simulations.papers.knowledge_transfer import experiments
+
+    point = experiments.Setting("uniform", "identity", 1, 60, 30, 2, 5.0)
+    many = experiments.replace(point, num_silos=40)
+    grids = {
+        "i": experiments.Grid("small", "epsilon", ((point, experiments._CENTRAL),)),
+        "silos": experiments.Grid(
+            "silos", "num_silos", ((point, experiments._FEW), (many, experiments._MANY[:2]))
+        ),
+    }
+    monkeypatch.setattr(experiments, "GRIDS", grids)
+    monkeypatch.setattr(command, "GRIDS", grids)
+    monkeypatch.setattr("simulations.papers.knowledge_transfer.report.GRIDS", grids)
+    arguments = ["--seeds", "1", "--processes", "1", "--output", str(tmp_path)]
+    command.main([*arguments, "--grids", "i"])
+    first = (tmp_path / "runs.csv").read_text()
+    command.main([*arguments, "--grids", "i", "silos"])
+    assert (tmp_path / "runs.csv").read_text().startswith(first)
+    rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
+    assert (
+        len(rows) == len({tuple(row[name] for name in experiments.sweep.key) for row in rows}) == 9
+    )
+    epsilons = {row["method"]: row["true_epsilon"] for row in rows}
+    assert epsilons["no privacy"] == epsilons["printed (no guarantee)"] == ""
+    assert epsilons["KnowledgeTransfer"] == epsilons["PeelingTransfer"] == "5.0"
+    assert "| small | epsilon 5 |" in (tmp_path / "table.md").read_text()
+    assert (tmp_path / "knowledge-transfer.png").stat().st_size > 10_000
+    assert "nominal" in capsys.readouterr().out
+
+
+def test_the_digits_are_real_and_wide():
+    from simulations.papers.knowledge_transfer.data import table
+
+    x, y, test_x, test_y = table("digits", 0)
+    assert x.shape == (1437, 2081) and test_x.shape == (360, 2081)
+    assert np.abs(x).max() == 1 and set(np.unique(np.append(y, test_y))) == {0, 1}
+
+
+def test_names_without_their_package_say_what_to_install(monkeypatch):
+    from simulations.papers.knowledge_transfer.data import table
+
+    monkeypatch.setitem(sys.modules, "gender_guesser", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install gender-guesser"):
+        table("names", 0)

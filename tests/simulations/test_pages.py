@@ -1,0 +1,98 @@
+"""The pages of the simulations: links, commands, and pictures that are as old as their tables."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "simulations").rglob("README.md"))
+COMMAND = re.compile(r"python -m (simulations[\w.]*)([^`\n#]*)")
+PUBLISHED = sorted((ROOT / "simulations").rglob("published/runs.csv"))
+# Drawn before runs were kept here, and not to be added to.
+WITHOUT_RUNS = {
+    "benchmarks.png",
+    "collect-once-real.png",
+    "collect-once.png",
+    "compare.png",
+    "flights.png",
+    "grouped-data.png",
+    "knowledge-transfer.png",
+    "user-level-error.png",
+    "user-level-selection.png",
+    "variance.png",  # of formulas
+    "wang-xu.png",
+}
+
+
+def documented():
+    """Return the commands on all pages, as (module, arguments)."""
+    found = {
+        (module.rstrip("."), rest.strip())
+        for page in [*PAGES, *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+        for module, rest in COMMAND.findall(page.read_text("utf-8"))
+    }
+    return sorted(found)
+
+
+class ParsedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("module", "arguments"), documented())
+def test_a_command_is_as_the_pages_write_it(module, arguments, monkeypatch):
+    from simulations.harness.command import Command
+
+    parse = Command.parse_args
+
+    def parse_and_stop(self, given=None):
+        assert self.prog == f"python -m {module}"
+        parse(self, given)
+        raise ParsedError
+
+    monkeypatch.setattr(Command, "parse_args", parse_and_stop)
+    folder = (ROOT / module.replace(".", "/")).is_dir()
+    command = importlib.import_module(f"{module}.__main__" if folder else module)
+    with pytest.raises(ParsedError):
+        command.main(shlex.split(arguments))
+
+
+def test_every_command_and_room_is_in_the_index():
+    index = (ROOT / "simulations" / "README.md").read_text("utf-8")
+    for path in (ROOT / "simulations").rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+        if "Command(" in path.read_text("utf-8") and "harness" not in name:
+            assert f"python -m {name}" in index, name
+    for page in PAGES:
+        folder = page.parent.relative_to(ROOT / "simulations").as_posix()
+        assert folder == "." or f"]({folder})" in index, folder
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_links_and_pictures_exist(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_pictures_are_of_the_runs_that_are_kept_here():
+    from simulations.harness.figures import digest, source_of
+
+    kept = {digest(path) for path in PUBLISHED}
+    pictures = sorted((ROOT / "docs").glob("*.png"))
+    assert pictures
+    for picture in pictures:
+        if picture.name not in WITHOUT_RUNS:
+            assert source_of(picture) in kept, picture.name
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parents[1].name)
+def test_tables_are_of_the_runs_that_are_kept_here(path):
+    import pandas as pd
+
+    study = ".".join(path.parents[1].relative_to(ROOT).parts)
+    table = importlib.import_module(f"{study}.report").table(pd.read_csv(path))
+    assert (path.parent / "table.md").read_text("utf-8") == table.markdown()
