@@ -162,7 +162,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, self._powers))
         moments = TensorMoments(self._length(size), self.target_bound, self.degree, self._stride)
-        answer = yield Ask(everyone, self._asked(moments, size), mechanism)
+        answer = yield Ask(everyone, self._viewed(moments, size), mechanism)
         loss = PolynomialLoss.from_moments(answer, size, self._powers)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
@@ -176,7 +176,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         blocks = self.degree + 2
         mechanism = self.noise(blocks * size, math.sqrt(blocks))
         copies = RecordCopies(self._length(size), self.target_bound, self.degree + 1)
-        answers = yield Ask(everyone, self._asked(copies, size), mechanism)
+        answers = yield Ask(everyone, self._viewed(copies, size), mechanism)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
         polynomial = truncated(link / self.target_bound, reach, self.degree)
@@ -193,7 +193,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         coef = sigm(gradients, lambda w: project_on_ball(w, reach), steps, np.zeros(size))
         return self._of_features(coef, np.full(size, np.nan), link, size)
 
-    def _asked(self, question: Question, size: int) -> Question:
+    def _viewed(self, question: Question, size: int) -> Question:
         """Return the question about ``size`` features and, for the logistic model, classes."""
         return self._mapped(OfClasses(question) if self.link == "logistic" else question, size)
 

@@ -6,7 +6,7 @@ default is optional, and does not cross the wire unless it is given.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum, auto
 from functools import cache
@@ -115,8 +115,7 @@ def integer_expected(name: str, high: int, value: float) -> MessageError:
     return MessageError(f"Expected an integer {name} of at most {high}, got {value}.")
 
 
-@cache
-def slots(kind: type[Any]) -> tuple[Slot, ...]:
+def _slots(kind: type[Any]) -> tuple[Slot, ...]:
     """Return the fields of a question that cross the wire beside its name."""
     hints = get_type_hints(kind, include_extras=True)
     found = []
@@ -132,6 +131,9 @@ def slots(kind: type[Any]) -> tuple[Slot, ...]:
         scalar = plain if plain in (float, int, bool) else np.ndarray
         found.append(Slot(own.name, wire, scalar, per, own.default is MISSING))
     return tuple(found)
+
+
+slots: Callable[[type["Question"]], tuple[Slot, ...]] = cache(_slots)
 
 
 @dataclass(frozen=True, eq=False)
