@@ -8,7 +8,7 @@ from ldp_flower.randomizers import RecordMechanism, Summary
 
 from .node import Refusal
 from .silos import of_silos
-from .statistics import STATISTICS, Statistic
+from .statistics import knows
 from .values import CHUNK, UsersNode, public_of, values_of
 
 
@@ -24,43 +24,40 @@ def respond(node: UsersNode, query: Query) -> Report:
     Refusal
         If the query is malformed or forbidden, or no addressed user can afford it.
     """
-    statistic = _checked(node, query)
+    _check(node, query)
     by_record = isinstance(query.randomizer, RecordMechanism)
-    if by_record and statistic.public is not None:
+    if by_record and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
     reports = of_silos if by_record else _randomised
     # A loader may have made NumPy raise where data are small, or huge.
     with np.errstate(all="ignore"):
-        return node.answer_once(query, lambda slots: reports(node, query, statistic, slots))
+        return node.answer_once(query, lambda slots: reports(node, query, slots))
 
 
-def _checked(node: UsersNode, query: Query) -> Statistic:
-    if query.statistic not in STATISTICS:
-        raise Refusal(Refusal.MALFORMED, f"Unknown statistic {query.statistic!r}.")
-    statistic = STATISTICS[query.statistic]
+def _check(node: UsersNode, query: Query) -> None:
+    question = query.question
+    if not knows(question):
+        raise Refusal(Refusal.MALFORMED, f"Unknown statistic {question.name!r}.")
     try:
-        statistic.check(node.users.num_features, query.arrays, query.params, query.randomizer.width)
+        question.check(node.users.num_features, query.randomizer.width)
     except MessageError as error:
         raise Refusal.malformed(error) from error
-    if statistic.targets and not node.users.has_targets:
+    if question.about_targets and not node.users.has_targets:
         raise Refusal(Refusal.MALFORMED, "The node's users have no targets; see Users.from_rows.")
     node.terms.check(query.randomizer)
-    if statistic.public is not None and not node.terms.policy.features_public:
+    if question.features_public and not node.terms.policy.features_public:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")
-    return statistic
 
 
-def _randomised(
-    node: UsersNode, query: Query, statistic: Statistic, slots: NDArray[np.int64]
-) -> Report:
+def _randomised(node: UsersNode, query: Query, slots: NDArray[np.int64]) -> Report:
     """Return single reports, or their sums where those are shorter: post-processing.
 
-    With single reports goes what the statistic needs of the users' public data.
+    With single reports goes what the question needs of the users' public data.
     """
     randomizer = query.randomizer
     # A public block tells rows apart, so reports that go with it are not added up.
     summarised = (
-        statistic.public is None
+        not query.question.features_public
         and randomizer.summable
         and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
@@ -69,16 +66,15 @@ def _randomised(
     for start in range(0, len(slots), CHUNK):
         chunk = slots[start : start + CHUNK]
         coins = node.keys.coins(query.salt, query.step, chunk)
-        values = node.shown(values_of(node.take, chunk, query, statistic))
+        values = node.shown(values_of(node.take, chunk, query))
         randomness = node.private_randomness(query.step, chunk)
         reports = randomizer.randomize(values, randomness, coins)
         if summarised:
             summary += randomizer.summarize(reports, coins)
         else:
             parts.append(reports)
-        if statistic.public is not None:
-            features = node.users.num_features
-            block = public_of(node.take, chunk, query, statistic.public, features)
+        if query.question.features_public:
+            block = public_of(node.take, chunk, query, node.users.num_features)
             blocks.append(np.zeros_like(block) if node.terms.rehearsal else block)
     if summarised:
         return Report.of_summary(summary)

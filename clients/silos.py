@@ -15,24 +15,23 @@ from ldp_flower.messages import Query, Report
 from ldp_flower.randomizers import RecordMechanism
 from ldp_flower.users import Users
 
-from .statistics import Statistic
 from .values import CHUNK, UsersNode, values_of
 
 
-def of_silos(node: UsersNode, query: Query, statistic: Statistic, slots: Slots) -> Report:
+def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
     """Return the report of each silo about the sum over its records."""
     mechanism = query.randomizer
     assert isinstance(mechanism, RecordMechanism)
     totals = np.zeros((len(slots), mechanism.width))
     counts = np.zeros(len(slots))
-    centre = query.arrays.get("centre", 0.0)
+    centre = query.question.record_centre
     for i in range(len(slots)):
         records = _records(node, slots[i : i + 1])
         # In simulation a silo need not declare how many records it has.
         counts[i] = max(node.terms.policy.num_records or len(records), 1)
         for start in range(0, len(records), CHUNK):
             chunk = np.arange(start, min(start + CHUNK, len(records)))
-            values = node.shown(values_of(records.take, chunk, query, statistic))
+            values = node.shown(values_of(records.take, chunk, query))
             totals[i] += mechanism.total(values)
     randomness = node.private_randomness(query.step, slots)
     return Report.of_reports(slots, mechanism.report(totals, counts, randomness, centre))

@@ -11,10 +11,11 @@ from ldp_flower.keys import NodeKeys, Slots
 from ldp_flower.ledger import NODE, StateLedger, texts
 from ldp_flower.messages import MessageError, Query, Report
 from ldp_flower.parameters import Floats, Parameters, flattened, parameters_of
+from ldp_flower.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.randomizers.ball import directions
-from ldp_flower.randomness import derive
-from ldp_flower.rotation import padded, rotate_twice
-from ldp_flower.training import CLIPPED, NORMALISED, PUBLIC, digest, taken_apart
+from ldp_flower.randomness import Words, derive
+from ldp_flower.rotation import rotate_twice
+from ldp_flower.training import PUBLIC, digest, taken_apart
 
 from .node import Node, Refusal, Seed, Terms, check_own, operators_ledger
 from .received import Received, with_own_metadata
@@ -127,7 +128,7 @@ class LdpUpdateMod:
             if query is None:
                 return RecordDict({"census": MetricRecord({**node.census()})})
             name, sent = _model(content)
-            _check(query, flattened(sent))
+            question = _checked(query, flattened(sent))
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node.terms.check(query.randomizer)
@@ -140,7 +141,7 @@ class LdpUpdateMod:
             reply = _reply(inner, context, call_next)
             if not node.terms.rehearsal:
                 public.update(_metrics(reply, self._public(received)))
-            return _report(node, query, _update(reply, name, sent), slots)
+            return _report(node, query, question, _update(reply, name, sent), slots)
 
         answer = node.answer_once(query, randomised, kind, digest(content)).to_record_dict()
         if public:
@@ -184,22 +185,15 @@ def _model(content: RecordDict) -> tuple[str, Parameters]:
         raise MessageError("Expected a model of NumPy arrays.") from error
 
 
-def _check(query: Query, model: Floats) -> None:
-    """Raise MessageError unless the query can be asked about an update of this model."""
-    if query.statistic not in (NORMALISED, CLIPPED):
-        raise MessageError(f"Unknown statistic {query.statistic!r}.")
-    required = {"radius"} if query.statistic == CLIPPED else set()
-    if set(query.params) - {"rotated"} != required:
-        raise MessageError(f"Expected the numbers {sorted(required)}, got {sorted(query.params)}.")
-    if any(value <= 0 for value in query.params.values()):
-        raise MessageError("Expected positive numbers.")
+def _checked(query: Query, model: Floats) -> UpdateQuestion:
+    """Return the question; raise MessageError unless it can be asked about this model's update."""
+    question = query.question
+    if not isinstance(question, UpdateQuestion):
+        raise MessageError(f"Unknown statistic {question.name!r}.")
     if not len(model) or not np.isfinite(model).all():
         raise MessageError("Expected a model of finite parameters.")
-    width = padded(len(model)) if "rotated" in query.params else len(model)
-    if query.randomizer.width != width:
-        raise MessageError(
-            f"Expected a randomizer of {width} coordinates, got {query.randomizer.width}."
-        )
+    question.check(len(model), query.randomizer.width)
+    return question
 
 
 def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDict | None:
@@ -254,24 +248,25 @@ def _update(reply: RecordDict | None, name: str, sent: Parameters) -> Floats:
     return update
 
 
-def _value(update: Floats, query: Query) -> Floats:
-    """Return what the query asks about an update; one that is not finite counts as 0."""
+def _value(update: Floats, question: UpdateQuestion, rotation: Words) -> Floats:
+    """Return what is asked about an update; one that is not finite counts as 0."""
     unit, length = directions(update[None])
     if not length[0] > 0:  # nor is NaN: neither has a direction
         value = np.zeros_like(update)
-    elif query.statistic == NORMALISED:
-        value = unit[0]
+    elif isinstance(question, ClippedUpdate):
+        value = unit[0] * np.minimum(length[0], question.radius)
     else:
-        value = unit[0] * np.minimum(length[0], query.params["radius"])
-    if "rotated" in query.params:
-        value = rotate_twice(value, derive(query.salt, query.step))
-    return value
+        value = unit[0]
+    return rotate_twice(value, rotation) if question.rotated else value
 
 
-def _report(node: Node, query: Query, update: Floats, slots: Slots) -> Report:
+def _report(
+    node: Node, query: Query, question: UpdateQuestion, update: Floats, slots: Slots
+) -> Report:
+    rotation = derive(query.salt, query.step)
     coins = node.keys.coins(query.salt, query.step, slots)
     randomness = node.private_randomness(query.step, slots)
     # Whole: training may have made NumPy raise where data are small, or huge.
     with np.errstate(all="ignore"):
-        shown = node.shown(_value(update, query)[None])
+        shown = node.shown(_value(update, question, rotation)[None])
         return Report.of_reports(slots, query.randomizer.randomize(shown, randomness, coins))

@@ -14,8 +14,7 @@ from ldp_flower.messages import Query
 from ldp_flower.users import Users
 
 from .node import Node
-from .statistics import Statistic
-from .statistics.statistic import Public
+from .statistics import compute, public_block
 
 # Users are taken in runs of this many. Their number is public; their rows are not,
 # and must not decide in which order reports are added up.
@@ -39,9 +38,7 @@ class UsersNode(Node):
         return self.users.take(slots, self.terms.policy.max_rows)
 
 
-def values_of(
-    take: Callable[[Slots], Users], slots: Slots, query: Query, statistic: Statistic
-) -> NDArray[np.float64]:
+def values_of(take: Callable[[Slots], Users], slots: Slots, query: Query) -> NDArray[np.float64]:
     """Return the users' values; whatever goes wrong with data stays on this side.
 
     A value that cannot be computed becomes NaN, which the randomizer takes for the
@@ -50,16 +47,19 @@ def values_of(
     """
     logger = logging.getLogger(__name__)
 
-    def compute(some: Slots) -> NDArray[np.float64]:
+    def computed(some: Slots) -> NDArray[np.float64]:
         users = take(some)
         # Rows of a public block all stay: they must not tell which targets are finite.
-        finite = users.finite() if statistic.public is None else users
+        finite = users if query.question.features_public else users.finite()
         if lost := len(users.targets) - len(finite.targets):
             logger.warning("Records that are not finite and are left out: %d.", lost)
-        return statistic.compute(finite, query.arrays, query.params)
+        return compute(finite, query.question)
 
     values = _together_or_apart(
-        compute, slots, lambda: np.full((1, query.randomizer.width), np.nan), query.statistic
+        computed,
+        slots,
+        lambda: np.full((1, query.randomizer.width), np.nan),
+        query.statistic,
     )
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning("%d users have data that are not finite and report a centre.", bad)
@@ -67,14 +67,14 @@ def values_of(
 
 
 def public_of(
-    take: Callable[[Slots], Users], slots: Slots, query: Query, public: Public, num_features: int
+    take: Callable[[Slots], Users], slots: Slots, query: Query, num_features: int
 ) -> NDArray[np.float32]:
     """Return the users' public block; a user whose rows cannot be had has none."""
     nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
     return _together_or_apart(
-        lambda some: public(take(some), query.params),
+        lambda some: public_block(take(some), query.question),
         slots,
-        lambda: public(nobody, query.params),
+        lambda: public_block(nobody, query.question),
         query.statistic,
     )
 

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,14 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from .keys import HASH_END
+from .questions import Arrays, Question, question_from_wire
+from .questions import MessageError as MessageError
 from .randomizers import Randomizer, Summary, randomizer_from_config
 
 FORMAT_VERSION = 1
 
 QUERY = "report"
 CENSUS = "census"
-
-Arrays = Mapping[str, NDArray[Any]]
 
 # Of a flat array of bytes, as numpy.save writes it, of 128 bytes.
 _HEADER = re.compile(
@@ -35,10 +35,6 @@ _HEADER = re.compile(
 )
 
 _DTYPES = {"<f8", "<f4", "|u1", "<u2", "<u4", "<i8"}
-
-
-class MessageError(ValueError):
-    """A message that is not what this version of the format allows."""
 
 
 def pack(arrays: Arrays) -> tuple[str, bytes]:
@@ -120,8 +116,8 @@ class Query:
 
     Attributes
     ----------
-    statistic : str
-        Name of the statistic that the client computes for each user.
+    question : Question
+        What the client computes for each user.
     randomizer : Randomizer
         The mechanism that turns each user's value into a report.
     salt : int
@@ -130,20 +126,14 @@ class Query:
         Users whose hash lies in ``[low, high)`` are addressed.
     step : int
         Number of the question in its run, from 1.
-    arrays : mapping of str to ndarray
-        Public arrays that the statistic needs; finite.
-    params : mapping of str to float
-        Public numbers that the statistic needs; finite.
     """
 
-    statistic: str
+    question: Question
     randomizer: Randomizer
     salt: int
     low: int
     high: int
     step: int
-    arrays: Arrays = field(default_factory=dict)
-    params: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, limit in (("salt", HASH_END - 1), ("low", HASH_END), ("high", HASH_END)):
@@ -152,25 +142,25 @@ class Query:
                 raise MessageError(f"Expected 0 <= {name} <= {limit}, got {value!r}.")
         if type(self.step) is not int or not 1 <= self.step < 1 << 32:
             raise MessageError(f"Expected 1 <= step < 2**32, got {self.step!r}.")
-        for name, number in self.params.items():
-            if type(number) is not float or not math.isfinite(number):
-                raise MessageError(f"Expected a finite float for {name!r}, got {number!r}.")
-        for name, array in self.arrays.items():
-            if not np.isfinite(array).all():
-                raise MessageError(f"Expected finite numbers in array {name!r}.")
+
+    @property
+    def statistic(self) -> str:
+        """What the wire and the ledger call the question."""
+        return self.question.name
 
     def to_config(self) -> dict[str, Any]:
         """Return all but the arrays as plain values for a Flower ConfigRecord."""
+        statistic, _, params = self.question.to_wire()
         return (
-            {"statistic": self.statistic, "salt": self.salt, "step": self.step}
+            {"statistic": statistic, "salt": self.salt, "step": self.step}
             | {"low": self.low, "high": self.high}
-            | {f"param.{name}": number for name, number in self.params.items()}
+            | {f"param.{name}": number for name, number in params.items()}
             | {f"randomizer.{name}": v for name, v in self.randomizer.to_config().items()}
         )
 
     def to_record_dict(self) -> RecordDict:
         """Encode for a Flower message."""
-        return _to_record_dict(self.to_config(), self.arrays)
+        return _to_record_dict(self.to_config(), self.question.to_wire()[1])
 
     @classmethod
     def from_record_dict(cls, content: RecordDict) -> "Query":
@@ -201,13 +191,12 @@ class Query:
         own = sections[""]
         if set(own) != {"statistic", "salt", "low", "high", "step"}:
             raise MessageError(f"Unknown or missing fields in a query: {sorted(own)}.")
-        if not isinstance(own["statistic"], str):
-            raise MessageError("Expected the name of a statistic.")
+        question = question_from_wire(own.pop("statistic"), arrays, sections["param"])
         try:
             randomizer = randomizer_from_config(sections["randomizer"])
         except (ValueError, TypeError, OverflowError) as error:
             raise MessageError(f"Refused randomizer: {error}") from error
-        return cls(**own, randomizer=randomizer, arrays=arrays, params=sections["param"])
+        return cls(question, randomizer, **own)
 
     @property
     def summary(self) -> tuple[str, str]:
@@ -220,7 +209,7 @@ class Query:
         The id of the run and of the message are no part of it: the same question
         asked again is the same question.
         """
-        layout, payload = pack(self.arrays)
+        layout, payload = pack(self.question.to_wire()[1])
         described = json.dumps([self.to_config(), layout, *map(str, about)], sort_keys=True)
         return hashlib.sha256(described.encode() + b"\0" + payload).hexdigest()
 

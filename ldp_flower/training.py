@@ -18,10 +18,6 @@ RIDER = "ldp-flower"
 #: Name of the record of a reply that holds metrics declared public, if there are any.
 PUBLIC = "public-metrics"
 
-#: What a client can be asked about its update: a unit vector in its direction, or the
-#: update shortened to the length ``radius``.
-NORMALISED, CLIPPED = "normalised_update", "clipped_update"
-
 
 def with_query(content: RecordDict, query: Query) -> RecordDict:
     """Return an app's records together with a query, whose arrays stay behind."""

@@ -139,7 +139,9 @@ class LdpStrategy(Strategy, Generic[R]):
         """Return the messages of the protocol's current question."""
         ask = self._current_ask()
         messages = self._exchange.messages(server_round, ask, self._population)
-        logger.info("[STEP %d] %s: asking %d users", server_round, ask.statistic, ask.cohort.size)
+        logger.info(
+            "[STEP %d] %s: asking %d users", server_round, ask.question.name, ask.cohort.size
+        )
         return messages
 
     def aggregate_train(

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import check_integer, check_positive
 
@@ -139,8 +140,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         return self._bounded(self._lasso(self._matrix(size), answer), answer)
 
     def _question(self, everyone: Cohort, size: int, mechanism: Randomizer) -> Ask:
-        statistic, params = self._mapped("mean", size)
-        return Ask(everyone, statistic, mechanism, {"centre": np.zeros(size)}, params)
+        return Ask(everyone, self._mapped(Mean(np.zeros(size)), size), mechanism)
 
     def _threshold(self, answer: Estimate) -> float:
         return _noise(answer) * math.sqrt(2 * math.log(max(self.dim, 2)))

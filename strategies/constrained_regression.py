@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ldp_flower.moments import num_moments
+from ldp_flower.questions import Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 
 from .base import Protocol
@@ -114,25 +115,19 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, [2]))
-        weights = {"product_weight": PRODUCT_WEIGHT, "square_weight": SQUARE_WEIGHT}
-        statistic, params = self._bounded("second_moments", size)
-        answer = yield Ask(everyone, statistic, mechanism, {}, params | weights)
-        found = LeastSquares.from_moments(answer, size, (PRODUCT_WEIGHT, SQUARE_WEIGHT))
+        weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)
+        moments = SecondMoments(self._length(size), self.target_bound, *weights)
+        answer = yield Ask(everyone, self._mapped(moments, size), mechanism)
+        found = LeastSquares.from_moments(answer, size, weights)
         return self._solved(found, size)
 
     def _as_printed(self, everyone: Cohort) -> Protocol:
         wanted = math.ceil(self.epsilon * math.sqrt(self.num_users * math.log(max(self.dim, 2))))
         size = self.projected_dim or min(self.dim, wanted, MAX_REPORT - 1)
         mechanism = self.noise(size + 1, math.sqrt(2))
-        statistic, params = self._bounded("record", size)
-        answers = yield Ask(everyone, statistic, mechanism, {}, params)
+        record = Record(self._length(size), self.target_bound)
+        answers = yield Ask(everyone, self._mapped(record, size), mechanism)
         return self._solved(LeastSquares.from_records(answers, mechanism), size)
-
-    def _bounded(self, statistic: str, size: int) -> tuple[str, dict[str, float]]:
-        """Return the statistic of ``size`` features and its numbers, bounds among them."""
-        statistic, params = self._mapped(statistic, size)
-        bounds = {"feature_bound": self._length(size), "target_bound": self.target_bound}
-        return statistic, params | bounds
 
     def _solved(self, found: LeastSquares, size: int) -> Fit:
         """Minimise the quadratic loss in the l1 ball, in the clients' units."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.questions import Question, Rotated, RotatedBins
 from ldp_flower.randomizers import (
     Estimate,
     HadamardResponse,
@@ -20,7 +21,6 @@ from ldp_flower.rotation import padded, rotate_back
 
 from .exchange import Ask
 from .population import Cohort
-from .question import Question
 
 Floats = NDArray[np.float64]
 
@@ -131,10 +131,8 @@ class CoordinateMean:
         number = self.number(half)
         answer = yield Ask(
             answering,
-            f"rotated_{question.statistic}",
+            Rotated(question, signs, midpoints),
             SampledCoordinate(number, self.order),
-            {**question.arrays, "signs": signs, "midpoints": midpoints},
-            question.params,
         )
         # Where nobody was asked the midpoint is all there is; it is right to half the range.
         errors = np.where(np.isfinite(answer.std_error), answer.std_error, half)
@@ -148,10 +146,8 @@ class CoordinateMean:
         histogram = HadamardResponse(self.epsilon, self.num_bins)
         answer = yield Ask(
             cohort,
-            f"rotated_{question.statistic}_bins",
+            RotatedBins(question, signs, self.reach, self.num_bins),
             SampledCoordinate(histogram, self.order),
-            {**question.arrays, "signs": signs},
-            {**question.params, "bound": self.reach, "num_bins": float(self.num_bins)},
         )
         fullest = np.argmax(answer.mean.reshape(self.order, -1), axis=1)
         return np.asarray(((fullest + 0.5) * 2 / self.num_bins - 1) * self.reach)

@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.links import LINKS
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.validation import check_positive
 
 from .base import Protocol
+from .exchange import Ask
 from .result import Fit
 from .silo_regression import SiloRegression
 from .thresholding import keep_largest, project_on_ball
@@ -141,11 +143,16 @@ class DpIht(SiloRegression):
         theta = before = np.zeros(self.dim)
         covariance, curvature = np.zeros((2, 2)), self._usual_curvature()
         everyone, step_size = self.everyone(), self.step_size
-        params = {"row_bound": self.row_bound, "residual_bound": self.residual_bound}
         for number in range(self.num_steps):
             momentum = number / (number + 3)
             ahead = theta + momentum * (theta - before)
-            gradient = yield self.ask(everyone, self.randomizer(), ahead, params)
+            question = Gradient(
+                ahead,
+                row_bound=self.row_bound,
+                residual_bound=self.residual_bound,
+                link=self.link,
+            )
+            gradient = yield Ask(everyone, question, self.randomizer())
             moved = ahead - step_size * (gradient.mean + self.ridge * ahead)
             wide = self.sparsity * (_WIDER if number + 1 < _AT_FIRST * self.num_steps else 1)
             moved = project_on_ball(keep_largest(moved, wide), self.radius)

@@ -5,7 +5,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from flwr.app import Message, MetricRecord, RecordDict
@@ -13,7 +13,8 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ldp_flower.keys import NodeKeys, Slots
-from ldp_flower.messages import CENSUS, QUERY, Arrays, MessageError, Query, Report
+from ldp_flower.messages import CENSUS, QUERY, MessageError, Query, Report
+from ldp_flower.questions import Question
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
 from ldp_flower.training import PUBLIC, census, with_query
@@ -36,18 +37,14 @@ class Ask:
     ----------
     cohort : Cohort
         Whom to ask.
-    statistic : str
+    question : Question
         What each user computes.
     randomizer : Randomizer
         How each user's value becomes a report.
-    arrays : mapping of str to ndarray
-        Public arrays that the statistic needs.
-    params : mapping of str to float
-        Public numbers that the statistic needs.
     content : RecordDict, optional
         Records of an app's own that the question rides on, instead of arrays.
     public : tuple of int, optional
-        Shape of each user's public data, which the statistic sends beside the reports:
+        Shape of each user's public data, which the question has sent beside the reports:
         then the answer is :class:`Answers`, whatever the randomizer.
     min_reports : int, optional
         Fewest reports with which the run goes on; by default the strategy's. Fewer will do
@@ -55,10 +52,8 @@ class Ask:
     """
 
     cohort: Cohort
-    statistic: str
+    question: Question
     randomizer: Randomizer
-    arrays: Arrays = field(default_factory=dict)
-    params: dict[str, float] = field(default_factory=dict)
     content: RecordDict | None = None
     public: tuple[int, ...] | None = None
     min_reports: int | None = None
@@ -236,16 +231,7 @@ class Exchange:
     def messages(self, step: int, ask: Ask, population: Population) -> list[Message]:
         """Return the messages to the nodes that have not answered this step yet."""
         cohort = ask.cohort
-        query = Query(
-            ask.statistic,
-            ask.randomizer,
-            population.salt,
-            cohort.low,
-            cohort.high,
-            step,
-            ask.arrays,
-            {name: float(number) for name, number in ask.params.items()},
-        )
+        query = Query(ask.question, ask.randomizer, population.salt, cohort.low, cohort.high, step)
         own = ask.content
         content = query.to_record_dict() if own is None else with_query(own, query)
         kind = self._rides_on or f"query.{QUERY}"
@@ -288,7 +274,7 @@ class Exchange:
         answer = _together(ask, parts)
         return answer, Step(
             number,
-            ask.statistic,
+            ask.question.name,
             type(randomizer).__name__,
             randomizer.report_bytes,
             ask.cohort.size,

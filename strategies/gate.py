@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import Estimate
 
 from .base import LdpStrategy
@@ -204,8 +205,8 @@ def _level(
 
     A user's mean residual is minus the gradient of its loss in the intercept.
     """
-    arrays = {"theta": coef, "coordinates": np.zeros(1, np.int64)}
-    answer = yield Ask(cohort, "gradient", number_randomizer(epsilon, radius), arrays)
+    question = Gradient(coef, np.zeros(1, np.int64))
+    answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
     return Number(float(coef[0] - answer.mean[0]), float(answer.std_error[0]))
 
 

@@ -3,19 +3,20 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ldp_flower.questions import Curvature, Gradient, GradientNorm, RootCurvature
 from ldp_flower.randomizers import Estimate
 
 from .base import LdpStrategy
 from .exchange import Ask
 from .norms import buy_norm, norm_askers
 from .population import Cohort
-from .question import Question
 from .result import Fit
 from .squared_errors import number_randomizer
 from .standardisation import Mechanism
@@ -74,7 +75,7 @@ class GradientRounds:
         notes = []
         bound = self.gradient_bound
         if bound is None:
-            question = Question("gradient_norm", {"theta": theta})
+            question = partial(GradientNorm, theta)
             (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
             prior = math.sqrt(self.dim) / 2
             bound = (yield from buy_norm(cohort, self.epsilon, question, prior)).value
@@ -90,7 +91,7 @@ class GradientRounds:
             num_probers = max(round(share * size), least)
             (answerers,) = self.strategy.cohorts([size - num_probers])
             randomizer = self.mechanism(self.dim, bound)
-            same_theta.append((yield Ask(answerers, "gradient", randomizer, {"theta": theta})))
+            same_theta.append((yield Ask(answerers, Gradient(theta), randomizer)))
             gradient = _pooled(same_theta)
             noise = math.sqrt(randomizer.variance / gradient.count)
             descent = self._without_noise(gradient.mean, noise)
@@ -124,7 +125,7 @@ class GradientRounds:
 
     def _buy_cap(self, cohort: Cohort, direction: Floats) -> Generator[Ask, Estimate, float]:
         """Ask for users' typical curvature, to cut off squares well above what it surely is."""
-        question = Question("root_curvature", {"direction": direction})
+        question = partial(RootCurvature, direction)
         root = yield from buy_norm(cohort, self.epsilon, question, 2.0)
         return _CAP * max(1.0, (root.value * math.exp(-root.log_error)) ** 2)
 
@@ -136,8 +137,7 @@ class GradientRounds:
         The fewer answer, the smaller the step; if nobody does, there is none.
         """
         randomizer = number_randomizer(self.epsilon, 1.0)
-        arrays, params = {"direction": direction}, {"cap": cap}
-        answer = yield Ask(cohort, "curvature", randomizer, arrays, params, min_reports=0)
+        answer = yield Ask(cohort, Curvature(direction, cap), randomizer, min_reports=0)
         curvature = cap / 2 * float(1 + answer.mean[0] + answer.std_error[0])
         longest = _LONGEST_STEP if self.sparsity is None else 1.0
         return min(longest, 1 / max(curvature, 0.5))

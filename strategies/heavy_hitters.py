@@ -6,6 +6,7 @@ from typing import get_args
 import numpy as np
 from scipy.stats import binom
 
+from ldp_flower.questions import FrequentItems
 from ldp_flower.randomizers import (
     Estimate,
     FrequencyOracle,
@@ -144,8 +145,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         """Ask everybody once and read the answers."""
         mechanism = self.randomizer(self.num_users)
         cohorts = self.cohorts([self.num_users])
-        params = {"set_size": float(self.set_size), "domain_size": float(self.domain_size)}
-        answer = yield Ask(cohorts[0], "frequent_items", mechanism, params=params)
+        question = FrequentItems(self.set_size, self.domain_size)
+        answer = yield Ask(cohorts[0], question, mechanism)
         if isinstance(mechanism, FrequencyOracle):
             return self._counted(mechanism, answer)
         return self._descended(mechanism, answer)

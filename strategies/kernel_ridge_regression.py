@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.moments import num_moments
 from ldp_flower.public_maps import frequencies
+from ldp_flower.questions import Fourier, Question, Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 
 from .base import Protocol
@@ -19,6 +20,7 @@ from .population import Cohort
 Floats = NDArray[np.float64]
 
 _MOST_FEATURES = largest_dim([2]) // 2 * 2
+_LENGTH = 1.0  # of Fourier features
 
 
 class KernelRidgeRegression(CollectOnce[KernelResult]):
@@ -109,27 +111,21 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
 
     def _by_moments(self, everyone: Cohort) -> Protocol:
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)
-        params = {"product_weight": weights[0], "square_weight": weights[1]}
         mechanism = self.randomizer(num_moments(self.num_features, [2]))
-        params |= self._params()
-        answer = yield Ask(everyone, "fourier_second_moments", mechanism, {}, params)
+        moments = SecondMoments(_LENGTH, self.target_bound, *weights)
+        answer = yield Ask(everyone, self._mapped(moments), mechanism)
         found = LeastSquares.from_moments(answer, self.num_features, weights)
         return self._solved(found, 0.0)
 
     def _as_printed(self, everyone: Cohort) -> Protocol:
         mechanism = self.noise(self.num_features + 1, math.sqrt(2))
-        answers = yield Ask(everyone, "fourier_record", mechanism, {}, self._params())
+        record = Record(_LENGTH, self.target_bound)
+        answers = yield Ask(everyone, self._mapped(record), mechanism)
         found = LeastSquares.from_records(answers, mechanism)
         return self._solved(found, math.sqrt(self.num_features * found.square_variance))
 
-    def _params(self) -> dict[str, float]:
-        return {
-            "seed": self._seed,
-            "num_features": self.num_features,
-            "length_scale": self.length_scale,
-            "feature_bound": 1.0,  # the length of Fourier features
-            "target_bound": self.target_bound,
-        }
+    def _mapped(self, question: Question) -> Question:
+        return Fourier(question, self._seed, self.num_features, self.length_scale)
 
     def _solved(self, found: LeastSquares, penalty: float) -> KernelFit:
         found = found.with_ridge(penalty)

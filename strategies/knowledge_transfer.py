@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.iht import iht
+from ldp_flower.questions import Teacher
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
 from ldp_flower.synthetic import synthetic_features
 from ldp_flower.validation import check_choice, check_integer, check_positive
@@ -17,7 +18,6 @@ from .thresholding import keep_above, keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
 
-_STATISTICS = {"identity": "teacher", "logistic": "logistic_teacher"}
 _LEAST_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (
     "No coefficient clears the noise: zero is returned. More silos, a larger epsilon or a "
@@ -110,7 +110,7 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
         check_integer("dim", dim, 1)
         check_integer("sparsity", sparsity, 1, dim)
         check_positive("radius", radius)
-        check_choice("link", link, _STATISTICS)
+        check_choice("link", link, Teacher.links)
         if ridge != 0:
             check_positive("ridge", ridge)
         check_integer("num_waves", num_waves, 1)
@@ -146,10 +146,7 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
         for left in range(self.num_waves, 0, -1):
             (cohort,) = self.cohorts([self._population.remaining // left])
             mechanism = self.randomizer(bound)
-            statistic = _STATISTICS[self.link]
-            answer: Estimate = yield Ask(
-                cohort, statistic, mechanism, {"centre": student}, self._params()
-            )
+            answer: Estimate = yield Ask(cohort, self._teacher(student), mechanism)
             known = student if features is None else features @ student
             gained = 1 / float(np.mean(answer.std_error**2))
             pooled = (precision * pooled + gained * (known + answer.mean)) / (precision + gained)
@@ -161,13 +158,16 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
         notes = [] if student.any() else [_NOTHING]
         return Fit(student, np.where(student != 0, noise, 0.0), notes)
 
-    def _params(self) -> dict[str, float]:
-        params = {"sparsity": self.sparsity, "radius": self.radius}
-        if self.ridge:
-            params["ridge"] = self.ridge
-        if self.num_answers:
-            params |= {"num_answers": self.num_answers, "synthetic_seed": self.synthetic_seed}
-        return params
+    def _teacher(self, student: Floats) -> Teacher:
+        return Teacher(
+            student,
+            self.sparsity,
+            self.radius,
+            self.ridge or None,
+            self.num_answers,
+            self.synthetic_seed if self.num_answers else None,
+            self.link,
+        )
 
     @property
     def _cutoff(self) -> float:

@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from sklearn.linear_model import Lasso
 
 from ldp_flower.iht import iht
+from ldp_flower.questions import Labels
 from ldp_flower.randomizers import (
     Composed,
     Estimate,
@@ -183,9 +184,9 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
             bound = self._bound_over_scale() * scale
         (cohort,) = self.cohorts([self._population.remaining])
         randomizer = self.randomizer(bound)
-        params = {"labels_per_user": float(self.labels_per_user), "label_bound": bound}
+        question = Labels(self.labels_per_user, bound)
         shape = (self.labels_per_user, self.dim)
-        answers: Answers = yield Ask(cohort, "labels", randomizer, {}, params, public=shape)
+        answers: Answers = yield Ask(cohort, question, randomizer, public=shape)
         x = answers.public.reshape(-1, self.dim).astype(np.float64)
         y = randomizer.debias(answers.reports, answers.coins).ravel()
         rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user with fewer labels has zeros

@@ -6,6 +6,7 @@ from collections.abc import Generator
 import numpy as np
 from scipy.special import gammainc
 
+from ldp_flower.questions import TargetScaleBin
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
 from .exchange import Ask
@@ -37,8 +38,7 @@ def buy_label_scale(
     give it finer than the octaves.
     """
     oracle = SubsetSelection(epsilon, _NUM_BINS)
-    params = {"smallest": _SMALLEST, "per_octave": 1.0, "num_bins": float(_NUM_BINS)}
-    answer = yield Ask(cohort, "target_scale", oracle, {}, params)
+    answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _NUM_BINS), oracle)
     own, other = float(oracle.own), float(oracle.other)
     chosen = answer.mean * (own - other) + other
     logs = math.log(_SMALLEST) + np.linspace(0, _NUM_BINS * math.log(2), _POINTS)

@@ -209,9 +209,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             cohort = cohorts[(number - 1) % len(cohorts)]
             answer = yield Ask(
                 cohort,
-                reporting.statistic,
+                reporting.question,
                 reporting.randomizer,
-                params=reporting.params,
                 content=self._message(number),
             )
             update = reporting.read(answer, self._population.salt, number)

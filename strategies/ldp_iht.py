@@ -6,6 +6,7 @@ import numpy as np
 
 from ldp_flower import Schema
 from ldp_flower.links import LINKS
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
@@ -197,15 +198,19 @@ class LdpIht(LdpStrategy[LinearResult]):
         theta, variance = np.zeros(self.dim), np.zeros(self.dim)
         error = self._radius
         cohorts = self.cohorts(sizes)
-        statistic = "gradient" if self.link == "identity" else f"{self.link}_gradient"
         for cohort in cohorts:
             last = refit and cohort is cohorts[-1]
             wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self.dim)
             bound = self._residual_bound(error, bool(theta.any()))
             randomizer = self.randomizer(len(wanted), bound)
-            arrays = {"theta": theta} | ({} if len(wanted) == self.dim else {"coordinates": wanted})
-            params = {"residual_bound": bound, "feature_bound": 1.0}
-            gradient = yield Ask(cohort, statistic, randomizer, arrays, params)
+            question = Gradient(
+                theta,
+                None if len(wanted) == self.dim else wanted,
+                feature_bound=1.0,
+                residual_bound=bound,
+                link=self.link,
+            )
+            gradient = yield Ask(cohort, question, randomizer)
             noise = math.sqrt(randomizer.variance / gradient.count)
             theta, variance = theta.copy(), (1 - step_size * self._curvature) ** 2 * variance
             theta[wanted] -= step_size * gradient.mean

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer
 
 from .coordinate_mean import CoordinateMean
 from .exchange import Ask
-from .question import Question
 from .selected_regression import SelectedRegression
 from .thresholding import project_on_ball
 
@@ -137,7 +137,7 @@ class MultiRoundRegression(SelectedRegression):
         size = len(selected)
         theta = np.zeros(self.dim)
         theta[selected] = scale * point
-        question = Question("gradient", {"theta": theta, "coordinates": selected})
+        question = Gradient(theta, selected)
         spread = math.sqrt(size / self.samples_per_user)
         if self.method == "paper":
             estimator = CoordinateMean(
@@ -150,5 +150,5 @@ class MultiRoundRegression(SelectedRegression):
             radius = self._quantile(size) * math.hypot(error, spread)
             mechanism = self.randomizer(size, scale * radius)
             (cohort,) = self.cohorts([num_users])
-            found = yield Ask(cohort, question.statistic, mechanism, question.arrays)
+            found = yield Ask(cohort, question, mechanism)
         return Estimate(found.mean / scale, found.std_error / scale, found.count)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
@@ -124,9 +125,8 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
         """Ask everybody for the gradient at zero, solve, threshold."""
         (everyone,) = self.cohorts([self.num_users])
         randomizer = self.randomizer()
-        params = {"feature_bound": 1.0, "residual_bound": self.target_scale}
-        arrays = {"theta": np.zeros(self.dim)}
-        answer = yield Ask(everyone, "gradient", randomizer, arrays, params)
+        question = Gradient(np.zeros(self.dim), feature_bound=1.0, residual_bound=self.target_scale)
+        answer = yield Ask(everyone, question, randomizer)
         inverse = np.linalg.inv(self.covariance) / kept(1.0)
         coef = keep_largest(-inverse @ answer.mean, self.sparsity)
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)

@@ -1,18 +1,18 @@
 """The typical norm of users' vectors, bought from a small cohort."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ldp_flower.questions import Question
 from ldp_flower.randomizers import Estimate
 
 from .base import LdpStrategy
 from .exchange import Ask
 from .population import Cohort
-from .question import Question
 from .squared_errors import number_randomizer
 
 _LOG_RANGE = math.log(16)  # a norm lies within this factor of its prior
@@ -37,16 +37,14 @@ def norm_askers(strategy: LdpStrategy[Any], epsilon: float) -> int:
 
 
 def buy_norm(
-    cohort: Cohort, epsilon: float, question: Question, prior: float
+    cohort: Cohort, epsilon: float, question: Callable[[float, float], Question], prior: float
 ) -> Generator[Ask, Estimate, Norm]:
     """Ask a cohort for the typical norm of its users' vectors.
 
-    ``question`` names the statistic, log(norm / ``centre``) / ``log_range``, and its arrays;
-    ``prior`` is the norm that is expected, and what is returned if nobody answers.
+    ``question`` asks for log(norm / prior) / log_range, given these two; ``prior`` is the norm
+    that is expected, and what is returned if nobody answers.
     """
     randomizer = number_randomizer(epsilon, 1.0)
-    params = {**question.params, "centre": prior, "log_range": _LOG_RANGE}
-    ask = Ask(cohort, question.statistic, randomizer, question.arrays, params, min_reports=0)
-    answer = yield ask
+    answer = yield Ask(cohort, question(prior, _LOG_RANGE), randomizer, min_reports=0)
     log = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1))
     return Norm(prior * math.exp(log), _LOG_RANGE * float(answer.std_error[0]))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.links import LINKS
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.validation import check_positive
 
@@ -150,10 +151,14 @@ class PeelingDpIht(SiloRegression):
         theta, noise = np.zeros(self.dim), 0.0
         step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
         for bound in self.residual_bounds():
-            params = {"feature_bound": self.feature_bound, "residual_bound": bound}
-            centre = -theta / step_size
-            randomizer = self.randomizer(bound)
-            moved = yield self.ask(cohort, randomizer, theta, params, centre)
+            question = Gradient(
+                theta,
+                centre=-theta / step_size,
+                feature_bound=self.feature_bound,
+                residual_bound=bound,
+                link=self.link,
+            )
+            moved = yield Ask(cohort, question, self.randomizer(bound))
             theta = project_on_ball(
                 keep_largest(-step_size * moved.mean, self.sparsity), self.radius
             )

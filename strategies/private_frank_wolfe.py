@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_positive
 
 from .base import Protocol
+from .exchange import Ask
 from .result import Fit
 from .silo_regression import SiloRegression
 from .thresholding import keep_largest
@@ -112,9 +114,14 @@ class PrivateFrankWolfe(SiloRegression):
         """Move towards the named vertices, by ever smaller steps."""
         theta = np.zeros(self.dim)
         everyone, randomizer = self.everyone(), self.randomizer()
-        params = {"feature_bound": self.feature_bound, "residual_bound": self._residual_bound}
         for number in range(self.num_steps):
-            uphill = yield self.ask(everyone, randomizer, theta, params)
+            question = Gradient(
+                theta,
+                feature_bound=self.feature_bound,
+                residual_bound=self._residual_bound,
+                link=self.link,
+            )
+            uphill = yield Ask(everyone, question, randomizer)
             theta = theta + 2 / (number + 3) * (-self.l1_radius * uphill.mean - theta)
         theta = keep_largest(theta, self.sparsity)
         return Fit(theta, np.where(theta != 0, np.nan, 0.0))

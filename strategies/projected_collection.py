@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.public_maps import projection, reach
+from ldp_flower.questions import Projected, Question
 from ldp_flower.validation import check_positive
 
 from .collect_once import CollectOnce
@@ -48,11 +49,9 @@ class ProjectedCollection(CollectOnce[R]):
         self.feature_bound = feature_bound
         self.projected_dim = projected_dim
 
-    def _mapped(self, statistic: str, size: int) -> tuple[str, dict[str, float]]:
-        """Return the statistic of ``size`` features, projected if these are fewer, and its map."""
-        if size == self.dim:
-            return statistic, {}
-        return f"projected_{statistic}", {"seed": float(self._seed), "projected_dim": float(size)}
+    def _mapped(self, question: Question, size: int) -> Question:
+        """Return a question about ``size`` features: of projected ones, if these are fewer."""
+        return question if size == self.dim else Projected(question, self._seed, size)
 
     def _length(self, size: int) -> float:
         """Return the bound on the length of a row after its projection to ``size`` dimensions."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
+from ldp_flower.questions import SELECTORS
 from ldp_flower.randomizers import (
     Codebook,
     Estimate,
@@ -22,7 +23,6 @@ from .base import LdpStrategy, Protocol
 from .exchange import Ask
 from .population import Cohort
 from .result import Fit, LinearResult
-from .selectors import SELECTORS
 from .set_vote import best_vote, typical_score
 from .target_scale import buy_target_scale, scale_cohorts
 from .thresholding import keep_above, keep_largest
@@ -143,12 +143,11 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         The paper's users name one variable each, and ``sparsity`` of them are kept. Other
         users name a set; kept are half as many more, if the votes speak for them.
         """
-        statistic, params = SELECTORS[self.selector]
         paper = self.method == "paper"
         oracle = SubsetSelection(self.epsilon, self.dim)
         if not paper:
             oracle = best_vote(self.epsilon, self.dim, typical_score(self.samples_per_user))
-        answer = yield Ask(cohort, statistic, oracle, {}, {"set_size": oracle.set_size, **params})
+        answer = yield Ask(cohort, SELECTORS[self.selector](oracle.set_size), oracle)
         noise = math.sqrt(oracle.variance_at(oracle.set_size / self.dim) / answer.count)
         order = np.argsort(-answer.mean, kind="stable")
         votes = (answer.mean[order] - oracle.set_size / self.dim) / noise

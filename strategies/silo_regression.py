@@ -2,19 +2,12 @@
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ldp_flower.links import LINKS
-from ldp_flower.randomizers import RecordMechanism
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
 
 from .base import LdpStrategy
-from .exchange import Ask
 from .population import Cohort
 from .result import LinearResult
-
-Floats = NDArray[np.float64]
 
 _LINKS = ("identity", "logistic")
 
@@ -74,21 +67,6 @@ class SiloRegression(LdpStrategy[LinearResult]):
         """Return all silos as one cohort."""
         (cohort,) = self.cohorts([self._population.remaining])
         return cohort
-
-    def ask(
-        self,
-        cohort: Cohort,
-        randomizer: RecordMechanism,
-        theta: Floats,
-        params: dict[str, float],
-        centre: Floats | None = None,
-        coordinates: NDArray[np.int64] | None = None,
-    ) -> Ask:
-        """Return the question for the mean gradient at ``theta``, in some coordinates."""
-        statistic = "gradient" if self.link == "identity" else f"{self.link}_gradient"
-        optional = {"centre": centre, "coordinates": coordinates}
-        given = {name: array for name, array in optional.items() if array is not None}
-        return Ask(cohort, statistic, randomizer, {"theta": theta, **given}, params)
 
     def _score_bound(self, wanted: float | None, name: str) -> float:
         """Return the bound on scores: the wanted one, or the link's own."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.moments import MAX_DEGREE, num_moments, tensor_powers
+from ldp_flower.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.validation import check_integer, check_positive
 
 from .base import Protocol
@@ -160,9 +161,8 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, self._powers))
-        statistic, bounds = self._bounded("tensor_moments", size)
-        params = {"degree": float(self.degree), "stride": float(self._stride)}
-        answer = yield Ask(everyone, statistic, mechanism, {}, bounds | params)
+        moments = TensorMoments(self._length(size), self.target_bound, self.degree, self._stride)
+        answer = yield Ask(everyone, self._viewed(moments, size), mechanism)
         loss = PolynomialLoss.from_moments(answer, size, self._powers)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
@@ -175,9 +175,8 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         size = self.projected_dim or self.dim
         blocks = self.degree + 2
         mechanism = self.noise(blocks * size, math.sqrt(blocks))
-        statistic, params = self._bounded("record_copies", size)
-        params |= {"copies": float(self.degree + 1)}
-        answers = yield Ask(everyone, statistic, mechanism, {}, params)
+        copies = RecordCopies(self._length(size), self.target_bound, self.degree + 1)
+        answers = yield Ask(everyone, self._viewed(copies, size), mechanism)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
         polynomial = truncated(link / self.target_bound, reach, self.degree)
@@ -194,13 +193,9 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         coef = sigm(gradients, lambda w: project_on_ball(w, reach), steps, np.zeros(size))
         return self._of_features(coef, np.full(size, np.nan), link, size)
 
-    def _bounded(self, statistic: str, size: int) -> tuple[str, dict[str, float]]:
-        """Return the statistic of ``size`` features and its numbers, bounds among them."""
-        if self.link == "logistic":
-            statistic = f"class_{statistic}"
-        statistic, params = self._mapped(statistic, size)
-        bounds = {"feature_bound": self._length(size), "target_bound": self.target_bound}
-        return statistic, params | bounds
+    def _viewed(self, question: Question, size: int) -> Question:
+        """Return the question about ``size`` features and, for the logistic model, classes."""
+        return self._mapped(OfClasses(question) if self.link == "logistic" else question, size)
 
     def _of_features(self, coef: Floats, std_error: Floats, link: Floats, size: int) -> GlmFit:
         """Return the fit in the clients' units, for the original features."""

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_positive
 
 from .exchange import Ask
-from .question import Question
 from .set_vote import needed_for_selection
 from .sparse_waves import SparseWaves
 from .spike_and_slab import Posterior
@@ -110,24 +111,18 @@ class SparseMean(SparseWaves):
             scale_cohorts(self, self.epsilon, "scale"),
             self.epsilon,
             self.dim,
-            "distance_scale",
-            {"centre": np.zeros(self.dim)},
+            partial(DistanceBin, np.zeros(self.dim)),
         )
         return replace(bought, variance=0.0)  # reports are in units of the data
 
     def _selection(self, set_size: int) -> Question:
-        return Question("outstanding_features", params={"set_size": set_size})
+        return OutstandingFeatures(set_size)
 
     def _difference(
         self, centre: Floats, rest: float, active: Integers, weights: Floats, scale: TargetScale
     ) -> Question:
         unit = scale.value * math.sqrt(rest)
-        arrays = {
-            "centre": scale.value * centre,
-            "coordinates": active,
-            "weights": weights / unit,
-        }
-        return Question("weighted_mean", arrays)
+        return WeightedMean(scale.value * centre, weights / unit, active)
 
     def _moments(self, num_active: int) -> tuple[float, float]:
         return 1.0, 1.0

@@ -7,6 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Schema
+from ldp_flower.questions import (
+    SELECTORS,
+    ClassCoefficients,
+    OfClasses,
+    Question,
+    ResidualCoefficients,
+)
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
@@ -14,9 +21,7 @@ from .base import Protocol
 from .exchange import Ask
 from .grouped_data import check_table, fit_table
 from .logistic_view import as_logistic, logistic_std_error, logistic_unexplained
-from .question import Question
 from .ridge_shrinkage import ridge_moments
-from .selectors import SELECTORS
 from .set_vote import needed_for_selection, typical_score
 from .sparse_waves import SparseWaves
 from .spike_and_slab import Posterior
@@ -180,19 +185,15 @@ class SparseRegression(SparseWaves):
         return (yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user))
 
     def _selection(self, set_size: int) -> Question:
-        statistic, params = SELECTORS[self.selector]
-        prefix = "class_" if self._logistic else ""
-        return Question(prefix + statistic, params={"set_size": set_size, **params})
+        question = SELECTORS[self.selector](set_size)
+        return OfClasses(question) if self._logistic else question
 
     def _difference(
         self, centre: Floats, rest: float, active: Integers, weights: Floats, scale: TargetScale
     ) -> Question:
-        theta = as_logistic(centre) if self._logistic else centre
-        return Question(
-            "class_coefficients" if self._logistic else "residual_coefficients",
-            {"theta": theta, "coordinates": active, "weights": weights},
-            {"ridge": _RIDGE},
-        )
+        if self._logistic:
+            return ClassCoefficients(as_logistic(centre), weights, _RIDGE, active)
+        return ResidualCoefficients(centre, weights, _RIDGE, active)
 
     def _moments(self, num_active: int) -> tuple[float, float]:
         return ridge_moments(num_active / self.samples_per_user, _RIDGE)

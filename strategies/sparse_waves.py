@@ -3,18 +3,19 @@
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, gammaln
 
+from ldp_flower.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer
 from ldp_flower.validation import check_integer
 
 from .base import LdpStrategy, Protocol
 from .exchange import Ask
 from .population import Cohort
-from .question import Question
 from .set_vote import Vote, best_vote, enough_voters
 from .sparse_result import SparseFit, SparseResult
 from .spike_and_slab import Evidence, Posterior, posterior
@@ -145,8 +146,7 @@ class SparseWaves(LdpStrategy[SparseResult]):
 
     def _vote(self, cohort: Cohort) -> Generator[Ask, Estimate, Vote]:
         oracle = best_vote(self.epsilon, self.dim, self._score)
-        question = self._selection(oracle.set_size)
-        answer = yield Ask(cohort, question.statistic, oracle, question.arrays, question.params)
+        answer = yield Ask(cohort, self._selection(oracle.set_size), oracle)
         counts = np.rint(oracle.support(answer))
         own, other = float(oracle.own), float(oracle.other)
         return Vote(counts, answer.count, own, other, oracle.set_size, self._rows)
@@ -185,11 +185,12 @@ class SparseWaves(LdpStrategy[SparseResult]):
         scale_weight = 0.0
         if scale.variance:
             scale_weight = math.sqrt(_SCALE_ENERGY * energy / scale.spread)
-            question.params.update(scale=scale.value, scale_weight=scale_weight)
+            assert isinstance(question, ResidualCoefficients)  # the only ones with a scale
+            question = replace(question, scale=scale.value, scale_weight=scale_weight)
             energy *= 1 + _SCALE_ENERGY
         dim = len(active) + (scale_weight > 0)
         mechanism = self.randomizer(dim, _CLIP * math.sqrt(energy))
-        answer = yield Ask(cohort, question.statistic, mechanism, question.arrays, question.params)
+        answer = yield Ask(cohort, question, mechanism)
         unit = math.sqrt(rest) / (factor * kept * weights)
         variance = (mechanism.variance + shares * noise) / answer.count * unit**2
         evidence.add(active, centre[active] + unit * answer.mean[: len(active)], variance)

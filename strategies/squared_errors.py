@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.questions import SquaredErrors
 from ldp_flower.randomizers import Codebook, Estimate, RandomizedResponse, Randomizer
 
 from .exchange import Ask
@@ -55,13 +56,5 @@ def ask_squared_errors(
     The loss is a user's mean squared residual, the baseline its mean squared deviation from
     the centre. Clients clip the sum to ``offset`` plus and minus the randomizer's radius.
     """
-    numbers = {
-        "centre": centre,
-        "loss_weight": weights[0],
-        "baseline_weight": weights[1],
-        "offset": offset,
-    }
-    arrays = {name: np.array([number]) for name, number in numbers.items()}
-    arrays["theta"] = coef
-    answer = yield Ask(cohort, "squared_errors", randomizer, arrays)
+    answer = yield Ask(cohort, SquaredErrors(coef, centre, *weights, offset), randomizer)
     return Told(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))

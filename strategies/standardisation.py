@@ -3,19 +3,20 @@
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Schema
+from ldp_flower.questions import ColumnLogSizes, ColumnMeanNorm, ColumnMeans, Standardised
 from ldp_flower.randomizers import Estimate, Randomizer
 
 from .base import LdpStrategy
 from .exchange import Ask
 from .norms import buy_norm, norm_askers
 from .population import Cohort
-from .question import Question
 from .result import Fit
 from .thresholding import shrink
 
@@ -51,12 +52,8 @@ class Standardisation:
 
     def applied(self, ask: Ask) -> Ask:
         """Return the same question about standardised columns."""
-        return replace(
-            ask,
-            statistic=f"standardised_{ask.statistic}",
-            arrays={**ask.arrays, "means": self.means, "scales": self.scales},
-            params=ask.params | ({"within": 1.0} if self.within else {}),
-        )
+        question = Standardised(ask.question, self.means, self.scales, self.within)
+        return replace(ask, question=question)
 
     def restored(self, fit: AnyFit) -> AnyFit:
         """Return a fit of standardised columns in units of the schema's features.
@@ -168,10 +165,8 @@ class _Buyer:
         """Multiply scales by users' typical sizes, drawn to what all columns have in common."""
         centre, spread, reach = prior
         mechanism = self.mechanism(len(columns), spread * math.sqrt(len(columns)))
-        arrays, params = {"coordinates": columns}, {"centre": centre, "log_range": reach}
-        cohort = self._cohort(mechanism, share)
-        ask = Ask(cohort, "column_log_sizes", mechanism, arrays, params)
-        answer = yield known.applied(ask)
+        question = ColumnLogSizes(centre, reach, columns)
+        answer = yield known.applied(Ask(self._cohort(mechanism, share), question, mechanism))
         common = answer.mean.mean()
         own = shrink(answer.mean - common, mechanism.variance / answer.count)
         scales = known.scales.copy()
@@ -186,19 +181,17 @@ class _Buyer:
         root = math.sqrt(len(columns))
         first = self.mechanism(len(columns), root)
         centre = np.zeros(len(known.means))
-        arrays = {"centre": centre, "coordinates": columns}
-        ask = Ask(self._cohort(first, _SHARE), "column_means", first, arrays)
+        ask = Ask(self._cohort(first, _SHARE), ColumnMeans(centre, columns), first)
         coarse = yield known.applied(ask)
         coarse_variance = first.variance / coarse.count
         centre = centre.copy()
         centre[columns] = shrink(coarse.mean, coarse_variance)
-        arrays = {"centre": centre, "coordinates": columns}
-        question = Question("column_mean_norm", arrays)
+        question = partial(ColumnMeanNorm, centre, coordinates=columns)
         (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
         asks = buy_norm(cohort, self.epsilon, question, root / 2)
         distance = (yield from through(asks, known)).value
         second = self.mechanism(len(columns), min(_ROOM * distance, root))
-        ask = Ask(self._cohort(second, _LARGER_SHARE), "column_means", second, arrays)
+        ask = Ask(self._cohort(second, _LARGER_SHARE), ColumnMeans(centre, columns), second)
         fine = yield known.applied(ask)
         fine_variance = second.variance / fine.count
         weight = coarse_variance / (coarse_variance + fine_variance)

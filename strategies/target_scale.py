@@ -1,7 +1,7 @@
 """The scale of the targets, bought from a small cohort."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ldp_flower.messages import Arrays
+from ldp_flower.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import Estimate, KRandomizedResponse
 
 from .base import LdpStrategy, TooFewReports
@@ -105,15 +105,14 @@ def buy_target_scale(
     cohorts: Iterable[Cohort],
     epsilon: float,
     samples_per_user: int,
-    statistic: str = "target_scale",
-    arrays: Arrays | None = None,
+    question: Callable[[float, float, int], Question] = TargetScaleBin,
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask one cohort after the other until the scale is all but certain, or three answered.
 
     Each user reports the bin of its own targets' root mean square, by randomised
     response over all bins. With a known spread of users around the common scale, the
-    counts of all bins together give a scale finer than the bins. ``statistic`` and
-    ``arrays`` ask for another size, the root mean square of ``samples_per_user`` numbers.
+    counts of all bins together give a scale finer than the bins. ``question``
+    asks for another size, the root mean square of ``samples_per_user`` numbers, given bins.
 
     Raises
     ------
@@ -121,13 +120,13 @@ def buy_target_scale(
         If nobody answers at all.
     """
     oracle = KRandomizedResponse(epsilon, _NUM_BINS)
-    params = {"smallest": _SMALLEST, "per_octave": _PER_OCTAVE, "num_bins": _NUM_BINS}
+    bins = question(_SMALLEST, _PER_OCTAVE, _NUM_BINS)
     own, other = float(oracle.own), float(oracle.other)
     counts, num_reports = np.zeros(_NUM_BINS), 0
     scale = TargetScale(1.0, math.inf, 0.0)
     for cohort in cohorts:
         # However few answer: how certain the scale is says whether to ask more.
-        answer = yield Ask(cohort, statistic, oracle, arrays or {}, {**params}, min_reports=0)
+        answer = yield Ask(cohort, bins, oracle, min_reports=0)
         counts += oracle.support(answer)
         num_reports += answer.count
         scale = _posterior(counts, num_reports, own, other, samples_per_user)

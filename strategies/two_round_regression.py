@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.questions import ResidualCoefficients
+
 from .coordinate_mean import CoordinateMean
 from .exchange import Ask
-from .question import Question
 from .ridge_shrinkage import ridge_moments
 from .selected_regression import SelectedRegression
 from .thresholding import shrink
@@ -69,9 +70,9 @@ class TwoRoundRegression(SelectedRegression):
             return (yield from self._by_coordinates(selected, notes))
         return (yield from self._by_waves(selected))
 
-    def _question(self, selected: Integers, theta: Floats) -> Question:
-        arrays = {"theta": theta, "coordinates": selected, "weights": np.ones(len(selected))}
-        return Question("residual_coefficients", arrays, {"ridge": _RIDGE[self.method]})
+    def _question(self, selected: Integers, theta: Floats) -> ResidualCoefficients:
+        ridge = _RIDGE[self.method]
+        return ResidualCoefficients(theta, np.ones(len(selected)), ridge, selected)
 
     def _by_coordinates(
         self, selected: Integers, notes: list[str]
@@ -102,10 +103,7 @@ class TwoRoundRegression(SelectedRegression):
             mechanism = self.randomizer(size, self._quantile(size) * math.sqrt(length))
             theta = np.zeros(self.dim)
             theta[selected] = centre
-            question = self._question(selected, theta)
-            answer = yield Ask(
-                cohort, question.statistic, mechanism, question.arrays, question.params
-            )
+            answer = yield Ask(cohort, self._question(selected, theta), mechanism)
             unit = math.sqrt(residual) / factor
             weight = answer.count / (unit**2 * (mechanism.variance + noise / rows))
             total += weight * (centre + unit * answer.mean)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.links import LINKS
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
 from ldp_flower.validation import check_positive
 
@@ -154,7 +155,7 @@ class TwoStageRegression(SiloRegression):
         step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
         for bound in self._residual_bounds():
             randomizer = self.randomizer(len(chosen), bound)
-            gradient = yield self._question(everyone, randomizer, theta, bound, chosen)
+            gradient = yield Ask(everyone, self._gradient(theta, bound, chosen), randomizer)
             theta[chosen] -= step_size * gradient.mean
             theta = project_on_ball(theta, self.radius)
             noise = step_size * float(gradient.std_error[0])
@@ -167,9 +168,8 @@ class TwoStageRegression(SiloRegression):
             rest = np.setdiff1d(np.arange(self.dim), chosen)
             how_many = -(-(self.sparsity - len(chosen)) // left)
             mechanism = self.choice(len(rest), how_many)
-            votes = yield self._question(
-                everyone, mechanism, np.zeros(self.dim), self._choice_bound, rest
-            )
+            question = self._gradient(np.zeros(self.dim), self._choice_bound, rest)
+            votes = yield Ask(everyone, question, mechanism)
             # A report may name both signs of one feature, which then cancel.
             found = np.flatnonzero(keep_largest(votes.mean, how_many))
             chosen = np.sort(np.append(chosen, rest[found]))
@@ -186,13 +186,11 @@ class TwoStageRegression(SiloRegression):
         floor = min(_FLOOR * self.noise_scale, self._first_bound)
         return [max(self._first_bound * _SHRINKAGE**t, floor) for t in range(self.num_steps)]
 
-    def _question(
-        self,
-        cohort: Cohort,
-        mechanism: RecordVertices | ConcentratedGaussian,
-        theta: Floats,
-        bound: float,
-        coordinates: Integers,
-    ) -> Ask:
-        params = {"feature_bound": self.feature_bound, "residual_bound": bound}
-        return self.ask(cohort, mechanism, theta, params, coordinates=coordinates)
+    def _gradient(self, theta: Floats, bound: float, coordinates: Integers) -> Gradient:
+        return Gradient(
+            theta,
+            coordinates,
+            feature_bound=self.feature_bound,
+            residual_bound=bound,
+            link=self.link,
+        )

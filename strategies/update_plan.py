@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
+from ldp_flower.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer, SubsetHypercube
 from ldp_flower.randomness import derive
 from ldp_flower.rotation import padded, rotate_twice_back
-from ldp_flower.training import CLIPPED, NORMALISED
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ LONGEST_PATH = 100.0
 _NET_PATH = 30.0
 # Half the box of a rotated coordinate, in standard deviations of what is expected there. A
 # short one clips, which all updates of one length suffer alike; others do not.
-_BOX = {NORMALISED: 1.0, CLIPPED: 2.0}
+_BOX: dict[type[UpdateQuestion], float] = {NormalisedUpdate: 1.0, ClippedUpdate: 2.0}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Reporting:
     ----------
     dim : int
         Number of parameters.
-    statistic : str
+    question : UpdateQuestion
         What of its update a client reports.
     radius : float
         Largest length of what is reported.
@@ -45,7 +45,7 @@ class Reporting:
     """
 
     dim: int
-    statistic: str
+    question: UpdateQuestion
     radius: float
     randomizer: Randomizer
 
@@ -54,23 +54,21 @@ class Reporting:
         cls, mechanism: str, epsilon: float, dim: int, clip: float | None, num_codewords: int | None
     ) -> "Reporting":
         """Return the mechanism of this name for updates of unit length, or of at most ``clip``."""
-        statistic, radius = (NORMALISED, 1.0) if clip is None else (CLIPPED, clip)
+        rotated, radius = mechanism == "hypercube", clip or 1.0
+        question: UpdateQuestion = NormalisedUpdate(rotated)
+        if clip is not None:
+            question = ClippedUpdate(radius=clip, rotated=rotated)
         randomizer: Randomizer
-        if mechanism == "hypercube":
+        if rotated:
             size = padded(dim)
-            randomizer = SubsetHypercube(epsilon, size, radius * _BOX[statistic] / math.sqrt(size))
+            bound = radius * _BOX[type(question)] / math.sqrt(size)
+            randomizer = SubsetHypercube(epsilon, size, bound)
         elif mechanism == "privunit":
             randomizer = PrivUnit(epsilon, dim, radius)
         else:
             words = num_codewords or (256 if epsilon <= 4 else 1024)
             randomizer = Codebook(epsilon, dim, radius, words)
-        return cls(dim, statistic, radius, randomizer)
-
-    @property
-    def params(self) -> dict[str, float]:
-        """Numbers that the query names."""
-        params = {} if self.statistic == NORMALISED else {"radius": self.radius}
-        return params | ({} if self._box is None else {"rotated": 1.0})
+        return cls(dim, question, radius, randomizer)
 
     @property
     def _box(self) -> SubsetHypercube | None:
@@ -80,7 +78,7 @@ class Reporting:
     @property
     def _shrinkage(self) -> float:
         """Factor by which clipping to the box shortens a normal coordinate's mean."""
-        return 1.0 if self._box is None else float(erf(_BOX[self.statistic] / math.sqrt(2)))
+        return 1.0 if self._box is None else float(erf(_BOX[type(self.question)] / math.sqrt(2)))
 
     @property
     def noise(self) -> float:

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, digamma
 
+from ldp_flower.questions import DistanceBin, Mean
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
@@ -15,7 +17,6 @@ from .base import LdpStrategy, Protocol, TooFewReports
 from .coordinate_mean import CoordinateMean
 from .exchange import Ask
 from .population import Cohort
-from .question import Question
 from .result import Fit, LinearResult
 from .target_scale import buy_target_scale, scale_cohorts
 from .thresholding import shrink
@@ -155,7 +156,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         spread = self.spread or self.bound * root / math.sqrt(self.samples_per_user)
         estimator = CoordinateMean(self.epsilon, self.dim, self.bound * root, spread, self.exact)
         cohorts = self.cohorts(estimator.sizes(self.num_users))
-        question = Question("mean", {"centre": np.zeros(self.dim)})
+        question = Mean(np.zeros(self.dim))
         found = yield from estimator.estimate(cohorts, question, self._population.salt)
         return Fit(found.mean, found.std_error, estimator.doubts(self.num_users))
 
@@ -181,7 +182,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         self, cohort: Cohort, centre: Floats, radius: float
     ) -> Generator[Ask, Estimate, _Wave]:
         mechanism = self.randomizer(radius)
-        answer = yield Ask(cohort, "mean", mechanism, {"centre": centre})
+        answer = yield Ask(cohort, Mean(centre), mechanism)
         noise = mechanism.variance / answer.count
         return _Wave(centre + answer.mean, answer.std_error, noise, answer.count)
 
@@ -202,10 +203,8 @@ class UserLevelMean(LdpStrategy[LinearResult]):
             notes.append(_GUESSED)
             return self.bound / math.sqrt(self.samples_per_user)
         mean, variance, _ = self._combined(waves, 0.0)
-        arrays = {"centre": shrink(mean, variance)}
-        scale = yield from buy_target_scale(
-            cohorts, self.epsilon, self.dim, "distance_scale", arrays
-        )
+        question = partial(DistanceBin, shrink(mean, variance))
+        scale = yield from buy_target_scale(cohorts, self.epsilon, self.dim, question)
         if not scale.is_certain:
             notes.append(_UNCERTAIN)
             return self.bound

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ldp_flower.questions import FORMS, View
+
 ROOT = Path(__file__).parents[1]
 HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
 # Where the two halves may meet: whoever runs both, and the audit, which attacks the
@@ -85,6 +87,30 @@ def test_a_client_process_does_not_start_with_what_few_messages_need():
     code = f"import sys, ldp_flower.clients; print(*{heavy} & set(sys.modules))"
     shown = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert shown.split() == []
+
+
+# What is called as a statistic is and means something else: the unit of privacy, an argument.
+HOMONYMS = {"record", "target_scale"}
+
+
+def names_in(path, names):
+    """Return which of these a module has as a string, or as a piece of one."""
+    constants = (
+        n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)
+    )
+    return {n.value for n in constants if isinstance(n.value, str)} & names
+
+
+def test_statistics_have_names_on_the_wire_only():
+    kinds = {kind for form in FORMS.values() for kind in form.kinds}
+    stems = {kind.stem for kind in kinds} | {
+        kind.suffix for kind in kinds if issubclass(kind, View)
+    }
+    names = {*FORMS, *stems, *(f"_{stem}" for stem in stems)} - {"", "_"}
+    for folder in ("clients", "strategies"):
+        for path in modules(folder):
+            assert names_in(path, names) <= HOMONYMS, path
+    assert names_in(ROOT / "ldp_flower/questions/regression.py", names) >= {"gradient", "teacher"}
 
 
 # -------------------------------------------------------------------------- simulations

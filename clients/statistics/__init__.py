@@ -1,61 +1,110 @@
-"""Statistics: what a query may ask about each user, computed for all users at once.
+"""Statistics: what a question asks about each user, computed for all users at once.
 
-A statistic is a pure function of the users and of the query's public arrays and
-numbers; row i of its result depends on user i's rows alone. It may be wrong about
+A statistic is a pure function of the users and of the question, registered by its class;
+row i of its result depends on user i's rows alone. It may be wrong about
 its own user without harm (the randomizer brings any value into its domain), but
 never mix users: rows are reduced by operations whose result for one user does not
 depend, to the last bit, on which other users are in the batch (see :mod:`.rows` and
-:mod:`ldp_flower.elementwise`). Every one sees float64 only (see :class:`Statistic`).
+:mod:`ldp_flower.elementwise`). Every one sees float64 only (see :func:`compute`).
 """
 
-from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-from .classes import CLASSES
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.questions import (
+    Fourier,
+    OfClasses,
+    Projected,
+    Question,
+    Rotated,
+    RotatedBins,
+    Standardised,
+    View,
+)
+from ldp_flower.users import Users
+
+from .classes import CLASSES, with_labels
 from .evaluation import EVALUATION
 from .items import ITEMS
-from .labels import LABELS
+from .labels import LABELLED_FEATURES, LABELS
 from .mapped import fourier, projected
 from .means import MEANS
 from .moments import MOMENTS
 from .records import RECORDS
+from .registry import Blocks, Statistics, Turns, Views
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
+from .rows import Floats
 from .selection import SELECTION
-from .standardised import STANDARDISED
-from .statistic import Statistic
+from .standardised import standardised
 from .teacher import TEACHERS
 
-_ROTATED = {
-    "mean": MEANS["mean"],
-    "gradient": REGRESSION["gradient"],
-    "residual_coefficients": REGRESSION["residual_coefficients"],
-}
-
-_PROJECTED = {
-    "mean": MEANS["mean"],
-    **MOMENTS,
-    **RECORDS,
-    **{name: CLASSES[name] for name in ("class_tensor_moments", "class_record_copies")},
-}
-_FOURIER = {"second_moments": MOMENTS["second_moments"], "record": RECORDS["record"]}
-
-#: The closed registry: the only statistics that a query can name.
-STATISTICS: Mapping[str, Statistic] = {
+#: All that can be computed of users.
+STATISTICS: Statistics = {
     **REGRESSION,
     **SELECTION,
     **CLASSES,
     **MEANS,
     **MOMENTS,
     **RECORDS,
-    **{f"projected_{name}": projected(statistic) for name, statistic in _PROJECTED.items()},
-    **{f"fourier_{name}": fourier(statistic) for name, statistic in _FOURIER.items()},
-    **{f"rotated_{name}": rotated(statistic) for name, statistic in _ROTATED.items()},
-    **{f"rotated_{name}_bins": rotated_bins(statistic) for name, statistic in _ROTATED.items()},
     **ITEMS,
     **LABELS,
     **TEACHERS,
     **EVALUATION,
-    **STANDARDISED,
 }
+#: What of users leaves as it is; their operator must have declared it public.
+PUBLIC: Blocks = LABELLED_FEATURES
+_VIEWS: Views = {
+    Standardised: standardised,
+    OfClasses: with_labels,
+    Projected: projected,
+    Fourier: fourier,
+}
+_TURNS: Turns = {Rotated: rotated, RotatedBins: rotated_bins}
 
-__all__ = ["STATISTICS", "Statistic"]
+
+def knows(question: Question) -> bool:
+    """Whether there is a statistic for a question."""
+    if isinstance(question, View):
+        return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
+    return type(question) in STATISTICS
+
+
+@np.errstate(all="ignore")
+def compute(users: Users, question: Question) -> Floats:
+    """Return each user's value, shape (users, width).
+
+    Whatever the users hold, a statistic sees rows of float64 that lie one after the other,
+    and so do its values: which type a node keeps is decided by all of its users, and
+    rounding would tell one of another. No number is an error on the way: that would be one
+    user's, and cost all their values.
+    """
+    users, kind = _with_doubles(users), type(question)
+    if not isinstance(question, View):
+        return _doubles(STATISTICS[kind](users, question))
+    if kind in _VIEWS:
+        return compute(_VIEWS[kind](users, question), question.inner)
+    return _doubles(_TURNS[kind](compute(users, question.inner), question))
+
+
+@np.errstate(all="ignore")
+def public_block(users: Users, question: Question) -> NDArray[np.float32]:
+    """Return what of the users leaves as it is beside the reports, the users first."""
+    return PUBLIC[type(question)](_with_doubles(users), question)
+
+
+def _doubles(array: NDArray[Any]) -> Floats:
+    return np.require(array, np.float64, ["C_CONTIGUOUS", "ALIGNED", "ENSUREARRAY"])
+
+
+def _with_doubles(users: Users) -> Users:
+    features, targets = _doubles(users.features), _doubles(users.targets)
+    if features is users.features and targets is users.targets:
+        return users
+    return replace(users, features=features, targets=targets)
+
+
+__all__ = ["PUBLIC", "STATISTICS", "compute", "knows", "public_block"]

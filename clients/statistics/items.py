@@ -1,28 +1,19 @@
 """Statistics of items: which ones a user holds most often."""
 
 import logging
-from collections.abc import Mapping
 
 import numpy as np
 
-from ldp_flower.messages import Arrays
+from ldp_flower.questions import FrequentItems
 from ldp_flower.users import Users
 
+from .registry import Statistics
 from .rows import Floats
-from .statistic import Params, Statistic, set_size
 
 
-def frequent_items(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return each user's most frequent items, shape (users, ``set_size``).
-
-    Items are the first column of the features, integers below ``params["domain_size"]``;
-    what is none (NaN, a fraction, a number out of range) is passed over. They are in
-    order of their frequency among the user's rows, equally frequent ones in order of
-    their numbers. A user with fewer distinct items than ``params["set_size"]`` has
-    the numbers ``domain_size``, ``domain_size + 1``, ... in place of the rest. They stand
-    for no item, and one that is outside the randomizer's domain becomes a random item.
-    """
-    size, end = int(params["set_size"]), params["domain_size"]
+def frequent_items(users: Users, question: FrequentItems) -> Floats:
+    """Compute :class:`FrequentItems`."""
+    size, end = question.set_size, float(question.domain_size)
     items = users.features[:, 0]
     user = np.repeat(np.arange(len(users)), users.num_rows)
     valid = (items >= 0) & (items < end) & (items == np.floor(items))
@@ -51,11 +42,4 @@ def frequent_items(users: Users, arrays: Arrays, params: Params) -> Floats:
     return np.asarray(found, np.float64)
 
 
-ITEMS: Mapping[str, Statistic] = {
-    "frequent_items": Statistic(
-        frequent_items,
-        set_size,
-        params=frozenset({"set_size", "domain_size"}),
-        targets=False,
-    ),
-}
+ITEMS: Statistics = {FrequentItems: frequent_items}

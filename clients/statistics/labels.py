@@ -1,37 +1,33 @@
 """Targets alone, for protocols that protect nothing else: the features are public."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.messages import Arrays
+from ldp_flower.questions import Labels
 from ldp_flower.users import Users
 
+from .registry import Blocks, Statistics
 from .rows import Floats
-from .statistic import Params, Statistic
 
 
-def labels(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return each user's first ``params["labels_per_user"]`` targets, zero where there are fewer.
-
-    They are clipped to ``[-label_bound, label_bound]``; one that is not finite is zero.
-    """
-    bound = params["label_bound"]
-    found = np.zeros((len(users), int(params["labels_per_user"])))
+def labels(users: Users, question: Labels) -> Floats:
+    """Compute :class:`Labels`."""
+    bound = question.label_bound
+    found = np.zeros((len(users), question.labels_per_user))
     rows, places = _places(users, found.shape[1])
     targets = users.targets[rows]
     found[places] = np.where(np.isfinite(targets), np.clip(targets, -bound, bound), 0.0)
     return found
 
 
-def labelled_features(users: Users, params: Params) -> NDArray[np.float32]:
+def labelled_features(users: Users, question: Labels) -> NDArray[np.float32]:
     """Return the rows that the labels belong to, shape (users, labels_per_user, num_features).
 
     They are zero where there are fewer. No target has any part in this.
     """
-    shape = (len(users), int(params["labels_per_user"]), users.num_features)
+    shape = (len(users), question.labels_per_user, users.num_features)
     block = np.zeros(shape, np.float32)
     rows, places = _places(users, shape[1])
     block[places] = users.features[rows]
@@ -45,15 +41,5 @@ def _places(users: Users, most: int) -> tuple[NDArray[np.int64], tuple[NDArray[A
     return users.offsets[places[0]] + places[1], places
 
 
-def _labels_per_user(num_features: int, arrays: Arrays, params: Params) -> int:
-    return int(params["labels_per_user"])
-
-
-LABELS: Mapping[str, Statistic] = {
-    "labels": Statistic(
-        labels,
-        _labels_per_user,
-        params=frozenset({"labels_per_user", "label_bound"}),
-        public=labelled_features,
-    ),
-}
+LABELS: Statistics = {Labels: labels}
+LABELLED_FEATURES: Blocks = {Labels: labelled_features}

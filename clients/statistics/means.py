@@ -1,44 +1,48 @@
 """Means of features, and how far they are from a centre."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from ldp_flower.elementwise import row_dots, row_norms
-from ldp_flower.messages import Arrays
+from ldp_flower.questions import (
+    ColumnLogSizes,
+    ColumnMeanNorm,
+    ColumnMeans,
+    DistanceBin,
+    Mean,
+    OutstandingFeatures,
+    WeightedMean,
+)
 from ldp_flower.users import Users
 
+from .registry import Statistics
 from .rows import Floats, mean_over_rows, sum_over_rows
-from .scale import SCALE_PARAMS, scale_bins
+from .scale import log_ratio, scale_bins
 from .selection import largest
-from .statistic import Params, Statistic, feature_set_size, one, per_coordinate
 
 _BORROWED = 4.0  # rows
 
 
-def mean(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return each user's mean row of features minus ``arrays["centre"]``.
-
-    ``arrays["coordinates"]`` (optional): the coordinates wanted, by default all. Without
-    rows it is not a number, which a randomizer takes for the centre of its domain.
-    """
+def mean(
+    users: Users, question: Mean | WeightedMean | DistanceBin | ColumnMeans | ColumnMeanNorm
+) -> Floats:
+    """Compute :class:`Mean`; the others have it in them."""
     ones = np.ones(len(users.features))
-    means = mean_over_rows(users, ones, users.features) - arrays["centre"]
+    means = mean_over_rows(users, ones, users.features) - question.centre
     means[users.num_rows == 0] = np.nan
-    return means[:, arrays["coordinates"]] if "coordinates" in arrays else means
+    if isinstance(question, DistanceBin) or question.coordinates is None:
+        return means
+    return means[:, question.coordinates]
 
 
-def weighted_mean(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return ``arrays["weights"]`` times :func:`mean`, one weight a wanted coordinate."""
-    return mean(users, arrays, params) * arrays["weights"]
+def weighted_mean(users: Users, question: WeightedMean) -> Floats:
+    """Compute :class:`WeightedMean`."""
+    return mean(users, question) * question.weights
 
 
-def outstanding_features(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return the features whose means stand out most, shape (users, ``set_size``).
-
-    A mean is compared with the root mean square of the user's own rows, which is drawn
-    towards that of all features as if by four more rows.
-    """
+def outstanding_features(users: Users, question: OutstandingFeatures) -> Floats:
+    """Compute :class:`OutstandingFeatures`."""
     squares = np.square(users.features)
     ones = np.ones(len(squares))
     sums = sum_over_rows(users, ones, users.features)
@@ -46,33 +50,45 @@ def outstanding_features(users: Users, arrays: Arrays, params: Params) -> Floats
     rows = np.maximum(users.num_rows, 1)[:, None]
     typical = row_dots(own, np.ones(1))[:, None] / (rows * users.num_features)
     size = np.sqrt((own + _BORROWED * typical) / (rows + _BORROWED))
-    return largest(sums / np.where(size > 0, size, 1.0), int(params["set_size"]))
+    return largest(sums / np.where(size > 0, size, 1.0), question.set_size)
 
 
-def distance_scale(users: Users, arrays: Arrays, params: Params) -> Floats:
-    """Return the bin of the distance of :func:`mean` from 0, shape (users, 1).
-
-    For the bins see :func:`~.scale.scale_bins`.
-    """
-    return scale_bins(row_norms(mean(users, arrays, {})), params)
+def distance_bin(users: Users, question: DistanceBin) -> Floats:
+    """Compute :class:`DistanceBin`."""
+    return scale_bins(row_norms(mean(users, question)), question)
 
 
-MEANS: Mapping[str, Statistic] = {
-    "mean": Statistic(
-        mean, per_coordinate, vectors=frozenset({"centre"}), coordinates=True, targets=False
-    ),
-    "weighted_mean": Statistic(
-        weighted_mean,
-        per_coordinate,
-        vectors=frozenset({"centre"}),
-        weights=frozenset({"weights"}),
-        coordinates=True,
-        targets=False,
-    ),
-    "outstanding_features": Statistic(
-        outstanding_features, feature_set_size, params=frozenset({"set_size"}), targets=False
-    ),
-    "distance_scale": Statistic(
-        distance_scale, one, vectors=frozenset({"centre"}), params=SCALE_PARAMS, targets=False
-    ),
+def _joined(users: Users) -> Users:
+    """Return the same users with the target as their last feature."""
+    return replace(users, features=np.column_stack([users.features, users.targets]))
+
+
+def column_means(users: Users, question: ColumnMeans) -> Floats:
+    """Compute :class:`ColumnMeans`."""
+    return mean(_joined(users), question)
+
+
+def column_mean_norm(users: Users, question: ColumnMeanNorm) -> Floats:
+    """Compute :class:`ColumnMeanNorm`."""
+    return log_ratio(row_norms(mean(_joined(users), question))[:, None], question)
+
+
+def column_log_sizes(users: Users, question: ColumnLogSizes) -> Floats:
+    """Compute :class:`ColumnLogSizes`."""
+    squares = np.square(_joined(users).features)
+    sizes = np.sqrt(mean_over_rows(users, np.ones(len(squares)), squares))
+    if question.coordinates is not None:
+        sizes = sizes[:, question.coordinates]
+    logs = np.clip(log_ratio(sizes, question), -1, 1) * question.log_range
+    return np.where((sizes != 0).any(axis=1, keepdims=True), logs, 0.0)
+
+
+MEANS: Statistics = {
+    Mean: mean,
+    WeightedMean: weighted_mean,
+    OutstandingFeatures: outstanding_features,
+    DistanceBin: distance_bin,
+    ColumnMeans: column_means,
+    ColumnMeanNorm: column_mean_norm,
+    ColumnLogSizes: column_log_sizes,
 }

@@ -18,6 +18,7 @@ from ..budget import Cost
 from ..keys import HASH_END, NodeKeys
 from ..ledger import Entry, SqliteLedger
 from ..messages import Query, Report
+from ..questions import Question
 from ..users import Users
 from .deployed import NODE_ID, DeployedNode, Seen, contents, terms_for
 from .entering import entering
@@ -66,6 +67,12 @@ class _Answers:
     values: list[tuple[NDArray[np.float64], object]]
 
 
+class _Rows(Question):
+    """What no client can be asked for."""
+
+    stem = "rows"
+
+
 class _Plan:
     """Who is on the nodes and what they are asked: a few for single reports, many for sums."""
 
@@ -84,7 +91,7 @@ class _Plan:
             replace(query, low=0, high=cut),
             replace(query, low=cut, high=HASH_END, step=query.step + 1),
             replace(query, low=0, high=HASH_END, salt=query.salt ^ 1),  # which nobody can pay
-            replace(query, low=0, high=HASH_END, statistic="rows"),
+            replace(query, low=0, high=HASH_END, question=_Rows()),
         ]
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from ldp_flower import Users
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import compute
 from ldp_flower.randomizers import Codebook, Estimate, Randomizer
 from ldp_flower.strategies import Cohort, Fit, LdpStrategy
 from ldp_flower.strategies.gate import gate, keep_back
@@ -112,7 +112,7 @@ def by_difference(some: People, coef: Floats, epsilon: float, rng: np.random.Gen
             ask = asks.send(answer)
         except StopIteration as end:
             return np.asarray(end.value.length * coef)
-        values = STATISTICS[ask.statistic].compute(some.users, ask.arrays, ask.params)
+        values = compute(some.users, ask.question)
         asked = recruiter.order[ask.cohort.low : ask.cohort.high]
         answer = reported(ask.randomizer, values[asked], rng)
 

@@ -18,6 +18,7 @@ from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.messages import Query, Report
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 
 NODE_ID = 5
@@ -46,7 +47,7 @@ def hashes(number):
 def query(step, low=0, high=HASH_END, epsilon=1.0):
     """Return a question to the users whose hash lies in ``[low, high)``; by default all."""
     randomizer = SubsetHypercube(epsilon, DIM)
-    return Query("gradient", randomizer, SALT, low, high, step, {"theta": np.zeros(DIM)})
+    return Query(Gradient(np.zeros(DIM)), randomizer, SALT, low, high, step)
 
 
 def ask(app, question, node_config, run_config=None):

@@ -12,6 +12,7 @@ from ldp_flower.clients import LdpClientApp
 from ldp_flower.keys import HASH_END
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query
+from ldp_flower.questions import ResidualCoefficients
 from ldp_flower.randomizers import Codebook
 
 USERS, DIM, ANSWERS, CAP = 100, 32, 21, 100
@@ -25,13 +26,11 @@ def median_seconds(rows, folder, **limits):
     path = folder / f"{rows}-{len(limits)}.db"
     SqliteLedger.create(path)
     node_config = {"max-epsilon": 100.0, "ledger-path": str(path), **limits}
-    arrays = {"theta": np.zeros(DIM), "weights": np.ones(DIM)}
+    question = ResidualCoefficients(np.zeros(DIM), np.ones(DIM), ridge=1.0)
     seconds = []
     for step in range(1, ANSWERS + 1):
         randomizer = Codebook(1.0, DIM, 1.0)
-        query = Query(
-            "residual_coefficients", randomizer, SALT, 0, HASH_END, step, arrays, {"ridge": 1.0}
-        )
+        query = Query(question, randomizer, SALT, 0, HASH_END, step)
         started = time.perf_counter()
         reply = ask(LdpClientApp(lambda _: users), query, node_config)
         seconds.append(time.perf_counter() - started)

@@ -6,15 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from as_sent import AsSent
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, attach
-from ldp_flower.clients.statistics import STATISTICS, Statistic
-from ldp_flower.clients.statistics.statistic import per_coordinate
+from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.messages import Query, Report
+from ldp_flower.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -39,14 +40,12 @@ def ask(app, query, grid=None):
 
 def query(**changes):
     arguments = {
-        "statistic": "gradient",
+        "question": Gradient(np.zeros(DIM), feature_bound=1.0, residual_bound=1.0),
         "randomizer": SubsetHypercube(2.0, DIM),
         "salt": 1,
         "low": 0,
         "high": HASH_END,
         "step": 1,
-        "arrays": {"theta": np.zeros(DIM)},
-        "params": {"residual_bound": 1.0, "feature_bound": 1.0},
     }
     return Query(**arguments | changes)
 
@@ -143,7 +142,7 @@ def _single_reports(users, mechanism, seed):
     keys = NodeKeys(1, 0, len(users))
     node = UsersNode(terms, keys, ledger, slots, 0, users)
     asked = query(randomizer=mechanism)
-    values = values_of(node.take, slots, asked, STATISTICS["gradient"])
+    values = values_of(node.take, slots, asked)
     coins = keys.coins(1, 1, slots)
     return mechanism.randomize(values, node.private_randomness(1, slots), coins).astype(int)
 
@@ -220,9 +219,10 @@ def test_users_over_budget_are_left_out_and_the_rest_answer():
 @pytest.mark.parametrize(
     ("content", "code"),
     [
-        (query(statistic="rows"), 100),
-        (query(arrays={"theta": np.zeros(DIM + 1)}), 100),
-        (query(arrays={"theta": np.zeros(DIM)}, randomizer=SubsetHypercube(2.0, DIM + 1)), 100),
+        (query(question=AsSent("rows")), 100),
+        (query(question=NormalisedUpdate()), 100),
+        (query(question=Gradient(np.zeros(DIM + 1))), 100),
+        (query(randomizer=SubsetHypercube(2.0, DIM + 1)), 100),
         (query(low=5, high=5), 100),
         (RecordDict(), 100),
         (query(randomizer=SubsetHypercube(2.1, DIM)), 101),
@@ -246,7 +246,7 @@ def test_nothing_private_is_computed_for_a_refused_query(monkeypatch):
     monkeypatch.setattr(respond, "_randomised", explode)
     app = app_of(records([1, 1, 1], 1.0, 5), policy=PrivacyPolicy(2.0))
     assert ask(app, query(randomizer=SubsetHypercube(2.1, DIM))).error.code == 101
-    assert ask(app, query(statistic="rows")).error.code == 100
+    assert ask(app, query(question=AsSent("rows"))).error.code == 100
 
 
 def test_a_loader_that_fails_says_nothing(caplog):
@@ -286,7 +286,7 @@ def test_bad_arguments_are_refused_at_construction(construct, arguments, message
     ("changes", "text"),
     [
         (
-            {"arrays": {"theta": np.zeros(16)}},
+            {"question": Gradient(np.zeros(16))},
             f"Expected {DIM} floats in theta, got 16: the node's users have {DIM} features.",
         ),
         (
@@ -312,10 +312,8 @@ def test_the_log_says_why_a_mechanism_is_refused_and_the_reply_does_not(caplog):
 def test_items_outside_the_domain_are_in_the_log_alone(caplog):
     users = Users.from_items(["a", "b", "c"])
     question = query(
-        statistic="frequent_items",
+        question=FrequentItems(set_size=1, domain_size=100),
         randomizer=KRandomizedResponse(1.0, 100),
-        arrays={},
-        params={"set_size": 1.0, "domain_size": 100.0},
     )
     with caplog.at_level(logging.WARNING):
         assert ask(app_of(users), question).has_content()
@@ -327,15 +325,12 @@ def test_items_outside_the_domain_are_in_the_log_alone(caplog):
 
 
 def test_a_statistic_that_fails_on_one_user_costs_the_others_nothing(monkeypatch, caplog):
-    def picky(users, arrays, params):
+    def picky(users, question):
         if (users.targets > 5).any():
             raise ZeroDivisionError("secret 7.25")
         return np.repeat(users.targets[:, None], DIM, axis=1)
 
-    statistic = Statistic(
-        picky, per_coordinate, frozenset({"theta"}), optional_params=frozenset(query().params)
-    )
-    monkeypatch.setitem(STATISTICS, "gradient", statistic)
+    monkeypatch.setitem(STATISTICS, Gradient, picky)
     targets = np.array([1.0, 7.25, 1.0])
     app = app_of(Users.from_rows(np.ones((3, DIM)), targets), seed=0)
     clean = app_of(Users.from_rows(np.ones((3, DIM)), np.array([1.0, 0.0, 1.0])), seed=0)
@@ -355,7 +350,7 @@ def test_the_operators_cap_on_rows_is_kept():
     capped = app_of(Users.from_rows(x, y, [0] * 4), policy=PrivacyPolicy(9.0, max_rows=2), seed=1)
     first = app_of(Users.from_rows(x[:2], y[:2], [0] * 2), policy=PrivacyPolicy(9.0), seed=1)
     mechanism = Codebook(8.0, DIM)
-    sent = query(randomizer=mechanism, params={})
+    sent = query(question=Gradient(np.zeros(DIM)), randomizer=mechanism)
     assert ask(capped, sent).content == ask(first, sent).content
 
 
@@ -397,12 +392,7 @@ def test_attach_leaves_an_existing_app_as_it_is():
 def test_unseeded_reports_differ_from_run_to_run():
     users = records([1, 1, 1], 0.5, 200)
     mechanism = RandomizedResponse(0.1)
-    sent = query(
-        statistic="curvature",
-        randomizer=mechanism,
-        arrays={"direction": np.ones(DIM)},
-        params={"cap": 8.0},
-    )
+    sent = query(question=Curvature(np.ones(DIM), cap=8.0), randomizer=mechanism)
     sums = {
         float(Report.from_record_dict(ask(app_of(users), sent).content).arrays["sum"][0])
         for _ in range(5)

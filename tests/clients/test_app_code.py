@@ -30,6 +30,7 @@ from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
 from ldp_flower.keys import HASH_END
 from ldp_flower.ledger import Entry, SqliteLedger
 from ldp_flower.messages import Query
+from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
 from ldp_flower.training import census, with_query
 
@@ -45,7 +46,7 @@ def record(arrays):
 def training(step=1):
     """Return a question about an update."""
     mechanism = Codebook(1.0, 3, num_codewords=8)
-    asked = Query("normalised_update", mechanism, 1, 0, HASH_END, step)
+    asked = Query(NormalisedUpdate(), mechanism, 1, 0, HASH_END, step)
     return with_query(RecordDict({"arrays": record(MODEL)}), asked)
 
 

@@ -11,11 +11,24 @@ from flwr.app import Message
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import public_block
 from ldp_flower.clients.values import UsersNode, values_of
 from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query, Report
+from ldp_flower.questions import (
+    FORMS,
+    AboutFeatures,
+    CorrelatedFeatures,
+    Curvature,
+    FrequentItems,
+    Gradient,
+    Labels,
+    Mean,
+    Record,
+    Rotated,
+    Standardised,
+)
 from ldp_flower.randomizers import (
     Codebook,
     KRandomizedResponse,
@@ -50,16 +63,13 @@ SCHEMA = Schema({"age": Numeric(0, 100)}, "score", Numeric(-1, 1))
 
 
 def gradient():
-    params = {"residual_bound": 1.0, "feature_bound": 1.0}
-    arrays = {"theta": np.array([0.5, -0.25])}
-    mechanism = SubsetHypercube(2.0, DIM)
-    return Query("gradient", mechanism, SALT, 0, HASH_END, 1, arrays, params)
+    question = Gradient(np.array([0.5, -0.25]), feature_bound=1.0, residual_bound=1.0)
+    return Query(question, SubsetHypercube(2.0, DIM), SALT, 0, HASH_END, 1)
 
 
 def items():
-    params = {"set_size": 1.0, "domain_size": 512.0}
-    mechanism = KRandomizedResponse(2.0, 512)
-    return Query("frequent_items", mechanism, SALT, 0, HASH_END, 1, {}, params)
+    question = FrequentItems(set_size=1, domain_size=512)
+    return Query(question, KRandomizedResponse(2.0, 512), SALT, 0, HASH_END, 1)
 
 
 def rows(cell, place):
@@ -166,25 +176,17 @@ CLEAN = Users(
 
 
 @pytest.mark.parametrize(
-    ("statistic", "randomizer", "arrays", "params"),
+    ("question", "randomizer"),
     [
-        ("gradient", Codebook(2.0, DIM), {"theta": np.ones(DIM)}, {"residual_bound": 1.0}),
-        ("mean", Codebook(2.0, DIM), {"centre": np.zeros(DIM)}, {}),
-        ("correlated_features", KRandomizedResponse(2.0, DIM), {}, {"set_size": 1.0}),
-        ("curvature", RandomizedResponse(2.0), {"direction": np.ones(DIM)}, {"cap": 9.0}),
-        (
-            "record",
-            Codebook(2.0, DIM + 1),
-            {},
-            {"feature_bound": 4.0, "target_bound": 1.0},
-        ),
+        (Gradient(np.ones(DIM), residual_bound=1.0), Codebook(2.0, DIM)),
+        (Mean(np.zeros(DIM)), Codebook(2.0, DIM)),
+        (CorrelatedFeatures(1), KRandomizedResponse(2.0, DIM)),
+        (Curvature(np.ones(DIM), cap=9.0), RandomizedResponse(2.0)),
+        (Record(feature_bound=4.0, target_bound=1.0), Codebook(2.0, DIM + 1)),
     ],
 )
-def test_a_record_that_is_not_finite_costs_its_user_that_record_alone(
-    statistic, randomizer, arrays, params, caplog
-):
-    query = Query(statistic, randomizer, SALT, 0, HASH_END, 1, arrays, params)
-    asked = (np.arange(3), query, STATISTICS[statistic])
+def test_a_record_that_is_not_finite_costs_its_user_that_record_alone(question, randomizer, caplog):
+    asked = (np.arange(3), Query(question, randomizer, SALT, 0, HASH_END, 1))
     with caplog.at_level(logging.WARNING):
         found = values_of(MIXED.take, *asked)[[0, 2]]
     assert "Records that are not finite and are left out: 1." in caplog.text
@@ -193,14 +195,13 @@ def test_a_record_that_is_not_finite_costs_its_user_that_record_alone(
 
 
 def test_public_rows_do_not_tell_which_targets_are_finite():
-    params = {"labels_per_user": 3.0, "label_bound": 1.0}
-    query = Query("labels", LaplaceMechanism(1.0, 3), SALT, 0, HASH_END, 1, {}, params)
-    statistic = STATISTICS["labels"]
+    question = Labels(3, 1.0)
+    query = Query(question, LaplaceMechanism(1.0, 3), SALT, 0, HASH_END, 1)
     x = np.arange(1.0, 9.0).reshape(4, 2)
     users = Users(x, np.array([np.nan, 0.5, -np.inf, 0.25]), np.array([0, 3, 4]))
     finite = Users(x, np.ones(4), users.offsets)
-    np.testing.assert_array_equal(statistic.public(users, params), statistic.public(finite, params))
-    values = values_of(users.take, np.arange(2), query, statistic)
+    np.testing.assert_array_equal(public_block(users, question), public_block(finite, question))
+    values = values_of(users.take, np.arange(2), query)
     np.testing.assert_array_equal(values, [[0, 0.5, 0], [0.25, 0, 0]])
 
 
@@ -216,16 +217,19 @@ def test_what_is_asked_about_targets_that_are_none_is_refused(users):
     mechanism = SubsetHypercube(2.0, width)
     zeros = np.zeros(width)
     about = (mechanism, SALT, 0, HASH_END, 1)
-    refused = reply(Query("gradient", *about, {"theta": zeros}, {}))
+    refused = reply(Query(Gradient(zeros), *about))
     assert refused.error.code == 100
     assert refused.error.reason == "The node's users have no targets; see Users.from_rows."
-    assert reply(Query("mean", *about, {"centre": zeros}, {})).has_content()
+    assert reply(Query(Mean(zeros), *about)).has_content()
     assert not users.take(np.arange(2), 1).has_targets
 
 
 def test_which_statistics_are_about_features_alone():
     """Each of the others moves with the targets, or is asked in regressions only."""
-    assert {name for name, statistic in STATISTICS.items() if not statistic.targets} == {
+    alone = {name for name, form in FORMS.items() if issubclass(form.kinds[-1], AboutFeatures)}
+    assert not Rotated(Mean(np.zeros(2)), np.ones(2), np.zeros(2)).about_targets
+    assert Standardised(Gradient(np.zeros(2)), np.zeros(3), np.ones(3)).about_targets
+    assert alone == {
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
         *("projected_mean", "rotated_mean", "rotated_mean_bins"),
     }

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp, Refusal
-from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.keys import HASH_END
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import FORMAT_VERSION, Report, pack
+from ldp_flower.questions import FORMS, Per, View, question_from_wire
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -109,17 +109,20 @@ def randomizers(draw):
     return config
 
 
-def arrays_for(statistic, draw):
-    """Return arrays that are about what the statistic wants."""
-    wanted = statistic.vectors | statistic.weights | statistic.outputs
+def arrays_for(slots, draw):
+    """Return arrays that are about what the question wants."""
     value = st.sampled_from([0.0, 1.0, -1.0, 1e300, 1e-300])
-    arrays = {name: np.full(DIM, draw(value)) for name in sorted(wanted)}
-    arrays |= {name: np.full(DIM + 1, draw(value)) for name in sorted(statistic.columns)}
-    if statistic.coordinates and draw(st.booleans()):
+    arrays = {
+        slot.wire: np.full(DIM + (slot.per is Per.COLUMN), draw(value))
+        for slot in slots
+        if slot.required and slot.per is not None
+    }
+    if any(slot.per is Per.CHOSEN for slot in slots) and draw(st.booleans()):
         size = draw(st.integers(0, DIM + 1))
         arrays["coordinates"] = np.arange(size, dtype=np.int64) + draw(st.integers(-1, 1))
-        for name in statistic.weights:
-            arrays[name] = arrays[name][:1].repeat(size)
+        for slot in slots:
+            if slot.per in (Per.COORDINATE, Per.INNER):
+                arrays[slot.wire] = arrays[slot.wire][:1].repeat(size)
     while draw(st.integers(0, 5)) == 0:
         name = draw(st.sampled_from([*arrays, "theta", "coordinates", "more"]))
         dtype = draw(st.sampled_from([np.float64, np.float32, np.int64, np.uint8]))
@@ -127,13 +130,18 @@ def arrays_for(statistic, draw):
     return arrays
 
 
-def fitting_arrays(statistic, params):
-    """Return arrays that are all that the statistic wants, and the width of its values."""
-    arrays = {name: np.ones(DIM + 1) for name in statistic.columns}
-    features = statistic.mapped(DIM, params) if statistic.mapped else DIM
-    arrays |= {name: np.ones(features) for name in statistic.vectors | statistic.weights}
-    width = statistic.width(DIM, arrays, params)
-    return arrays | {name: np.ones(width) for name in statistic.outputs}, width
+def fitting_arrays(name, slots, params):
+    """Return arrays that are all that the question wants, and the width of its values."""
+    features = int(params.get("projected_dim", params.get("num_features", DIM)))
+    lengths = dict.fromkeys(Per, features + ("column" in name))
+    lengths |= {Per.ONE: 1, Per.COLUMN: DIM + 1}
+    wanted = [slot for slot in slots if slot.required and slot.per is not None]
+    arrays = {slot.wire: np.ones(lengths[slot.per]) for slot in wanted}
+    question = question_from_wire(name, arrays, params)
+    width = question.width(DIM)
+    inner = question.inner.width(DIM) if isinstance(question, View) else None
+    lengths |= {Per.VALUE: width, Per.INNER: inner}
+    return {slot.wire: np.ones(lengths[slot.per]) for slot in wanted}, width
 
 
 def fitting_randomizer(width, draw):
@@ -156,19 +164,19 @@ def fitting_randomizer(width, draw):
 @st.composite
 def contents(draw):
     """Return what a query message holds."""
-    name = draw(st.sampled_from(sorted(STATISTICS)))
-    statistic = STATISTICS[name]
+    name = draw(st.sampled_from(sorted(FORMS)))
+    slots = FORMS[name].slots
     number = st.sampled_from([1.0, 2.0, 3.0, 0.5, 1e-300, 1e300])
-    chosen = statistic.params | {p for p in statistic.optional_params if draw(st.booleans())}
-    params = {param: draw(number) for param in sorted(chosen)}
+    numbers = sorted((slot for slot in slots if slot.per is None), key=lambda slot: slot.wire)
+    params = {slot.wire: draw(number) for slot in numbers if slot.required or draw(st.booleans())}
     well_formed = draw(st.booleans())
     try:
         if not well_formed:
             raise ValueError
-        arrays, width = fitting_arrays(statistic, params)
+        arrays, width = fitting_arrays(name, slots, params)
         randomizer = fitting_randomizer(width, draw)
-    except ValueError:  # or numbers of which a client could make nothing either
-        arrays, randomizer = arrays_for(statistic, draw), draw(randomizers())
+    except (ValueError, OverflowError):  # or numbers of which a client could make nothing either
+        arrays, randomizer = arrays_for(slots, draw), draw(randomizers())
     config = {"version": FORMAT_VERSION, "statistic": name, "salt": SALT}
     config |= {"step": draw(st.integers(1, 4)), "low": 0, "high": HASH_END}
     config |= {f"param.{param}": value for param, value in params.items()}

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import compute, public_block
 from ldp_flower.clients.values import public_of, values_of
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import Query
+from ldp_flower.questions import FORMS, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
 from ldp_flower.randomness import KeyedRandom, derive
+from ldp_flower.rotation import padded
 
+NAMES = [name for name, form in FORMS.items() if not issubclass(form.kinds[-1], UpdateQuestion)]
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
 SLOW = ("lasso_features", "pursued_features", "teacher")  # fitted user by user
 FEW = [1, 3, 17]
@@ -69,35 +72,44 @@ def numbers(names, dim):
     return {name: (NUMBERS | own)[name] for name in names}
 
 
-def queries(name, dim):
-    """Return arrays and parameters: with coordinates and without, each optional number apart."""
-    statistic = STATISTICS[name]
-    optional = [{one} for one in sorted(statistic.optional_params)]
+def questions(name, dim):
+    """Return questions: with coordinates and without, each optional number apart."""
+    slots = FORMS[name].slots
+    optional = [{slot.wire} for slot in slots if slot.per is None and not slot.required]
     optional = [one for one in optional if not any(one <= pair for pair in TOGETHER)]
-    optional += [pair for pair in TOGETHER if pair <= statistic.optional_params]
+    wires = {slot.wire for slot in slots if slot.per is None}
+    optional += [pair for pair in TOGETHER if pair <= wires]
     options = [set(), *optional, set().union(*optional)] if optional else [set()]
-    for chosen, wanted in product(options, [False, True] if statistic.coordinates else [False]):
+    chosen_too = any(slot.per is Per.CHOSEN for slot in slots)
+    for chosen, wanted in product(options, [False, True] if chosen_too else [False]):
         if name.startswith("rotated_") and "scale" in chosen:
             continue  # refused, see test_statistics.py
-        params = numbers(statistic.params | chosen, dim)
-        mapped = statistic.mapped(dim, params) if statistic.mapped else dim
+        required = {slot.wire for slot in slots if slot.per is None and slot.required}
+        params = numbers(required | chosen, dim)
+        mapped = int(params.get("projected_dim", params.get("num_features", dim)))
+        mapped += "column" in name
         rng, arrays = np.random.default_rng(dim), {}
         if wanted:
             arrays["coordinates"] = rng.permutation(mapped)[: mapped // 2 + 1]
         per_coordinate = len(arrays.get("coordinates", range(mapped)))
-        width = statistic.width(mapped, arrays, params)
-        lengths = (
-            *((each, mapped) for each in sorted(statistic.vectors)),
-            *((each, per_coordinate) for each in sorted(statistic.weights)),
-            *((each, dim + 1) for each in sorted(statistic.columns)),
-            *((each, width) for each in sorted(statistic.outputs)),
-        )
-        for each, length in lengths:
-            values = rng.standard_normal(length)
-            values = np.sign(values) if each == "signs" else values
-            arrays[each] = np.exp(values) if each in ("scales", "weights") else values
-        statistic.check(dim, arrays, params, width)
-        yield arrays, params, width
+        lengths = {
+            Per.FEATURE: mapped,
+            Per.COORDINATE: per_coordinate,
+            Per.INNER: per_coordinate,
+            Per.COLUMN: dim + 1,
+            Per.ONE: 1,
+            Per.VALUE: padded(per_coordinate),
+        }
+        for slot in sorted(slots, key=lambda slot: slot.wire):
+            if slot.per not in lengths or not slot.required:
+                continue
+            values = rng.standard_normal(lengths[slot.per])
+            values = np.sign(values) if slot.wire == "signs" else values
+            arrays[slot.wire] = np.exp(values) if slot.wire in ("scales", "weights") else values
+        question = question_from_wire(name, arrays, params)
+        width = question.width(dim)
+        question.check(dim, width)
+        yield question, width
 
 
 def neighbours(dim):
@@ -130,7 +142,7 @@ def bits(array):
 
 
 def cases(dims):
-    for name in STATISTICS:
+    for name in NAMES:
         for dim in FEW if name.endswith(SLOW) else dims:
             yield pytest.param(name, dim, id=f"{name}-{dim}")
 
@@ -140,16 +152,15 @@ each = pytest.mark.parametrize(("name", "dim"), cases(FEW))
 
 @pytest.mark.parametrize(("name", "dim"), cases(DIMS))
 def test_no_neighbour_moves_a_bit(name, dim):
-    compute = STATISTICS[name].compute
-    for arrays, params, width in queries(name, dim):
+    for question, width in questions(name, dim):
         for rows in (1, 3):
             own = own_rows(dim, rows)
-            alone = compute(group([own]), arrays, params)
+            alone = compute(group([own]), question)
             assert alone.shape == (1, width)
             for kind, (x, y) in neighbours(dim).items():
                 for before, after in AROUND[: 1 if len(y) > 100 else None]:
                     members = [*[(x, y)] * before, own, *[(x, y)] * after]
-                    values = compute(group(members), arrays, params)
+                    values = compute(group(members), question)
                     assert values.dtype == np.float64 and values.flags.c_contiguous
                     assert bits(values[before]) == bits(alone[0]), kind
 
@@ -168,7 +179,7 @@ def of_type(dtype):
     return lambda users: (users.features.astype(dtype), users.targets.astype(dtype))
 
 
-FORMS = {
+LAYOUTS = {
     "float32": of_type(np.float32),
     "longdouble": of_type(np.longdouble),
     "other bytes": of_type(np.dtype(np.float64).newbyteorder()),
@@ -180,17 +191,17 @@ FORMS = {
 
 
 @each
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", LAYOUTS)
 def test_the_type_that_a_node_keeps_moves_no_bit(name, dim, form):
     members = [own_rows(dim, rows) for rows in (2, 1, 0, 3)]
     for these in (members, members[1:2] * 5):
         users = group(these)
-        other = Users(*FORMS[form](users), users.offsets)
-        for arrays, params, _ in queries(name, dim):
-            expected = STATISTICS[name].compute(users, arrays, params)
-            assert bits(STATISTICS[name].compute(other, arrays, params)) == bits(expected)
-            if (public := STATISTICS[name].public) is not None:
-                assert bits(public(other, params)) == bits(public(users, params))
+        other = Users(*LAYOUTS[form](users), users.offsets)
+        for question, _ in questions(name, dim):
+            expected = compute(users, question)
+            assert bits(compute(other, question)) == bits(expected)
+            if question.features_public:
+                assert bits(public_block(other, question)) == bits(public_block(users, question))
 
 
 def taking(users, forbidden):
@@ -209,48 +220,46 @@ def test_a_user_whose_data_fail_moves_no_bit(name, dim):
     """The others are computed one by one then, and their reports must not say so."""
     users = group([own_rows(dim, rows) for rows in (2, 1, 0, 3, 9, 1)])
     slots = np.arange(len(users))
-    statistic = STATISTICS[name]
-    for arrays, params, width in queries(name, dim):
+    for question, width in questions(name, dim):
         mechanism = SampledCoordinate(HybridMechanism(1.0), width)
         if width <= 130 and not name.endswith(("features", "items")):
             mechanism = Codebook(1.0, width, 1.0, 8)
-        query = Query(name, mechanism, 0, 0, HASH_END, 1, arrays, params)
-        together = values_of(users.take, slots, query, statistic)
-        apart = values_of(taking(users, [2, 4]), slots, query, statistic)
+        query = Query(question, mechanism, 0, 0, HASH_END, 1)
+        together = values_of(users.take, slots, query)
+        apart = values_of(taking(users, [2, 4]), slots, query)
         states = derive(1, slots)
         reports = [mechanism.randomize(v, KeyedRandom(states), states) for v in (together, apart)]
         for user in (0, 1, 3, 5):
             assert bits(together[user]) == bits(apart[user])
             assert bits(reports[0][user]) == bits(reports[1][user])
-        if statistic.public is not None:
+        if question.features_public:
             whole, rest = (
-                public_of(take, slots, query, statistic.public, dim)
-                for take in (users.take, taking(users, [2, 4]))
+                public_of(take, slots, query, dim) for take in (users.take, taking(users, [2, 4]))
             )
             np.testing.assert_array_equal(whole[[0, 1, 3, 5]], rest[[0, 1, 3, 5]])
             assert not rest[[2, 4]].any() and rest.shape == whole.shape
 
 
-@pytest.mark.parametrize("name", STATISTICS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("number", [5e-324, 1e-310, 1.7e308, np.inf, np.nan])
 def test_no_number_is_an_error(name, number):
     dim = 3
     users = group([own_rows(dim), (np.full((2, dim), number), np.full(2, number))])
     with np.errstate(all="raise"):
-        for arrays, params, width in queries(name, dim):
-            assert STATISTICS[name].compute(users, arrays, params).shape == (2, width)
-            if (public := STATISTICS[name].public) is not None:
-                public(users, params)
+        for question, width in questions(name, dim):
+            assert compute(users, question).shape == (2, width)
+            if question.features_public:
+                public_block(users, question)
 
 
 @pytest.mark.parametrize("dim", [8193, 20_000])
 @pytest.mark.parametrize("name", ["gradient_norm", "distance_scale", "record", "gradient"])
 def test_long_rows_are_no_exception(name, dim):
     own = own_rows(dim, 1)
-    for arrays, params, _ in queries(name, dim):
-        alone = STATISTICS[name].compute(group([own]), arrays, params)
+    for question, _ in questions(name, dim):
+        alone = compute(group([own]), question)
         for before, after in [(1, 0), (0, 2), (3, 1)]:
             beside = (np.full((1, dim), np.nan), np.zeros(1))
             users = group([*[beside] * before, own, *[beside] * after])
-            values = STATISTICS[name].compute(users, arrays, params)
+            values = compute(users, question)
             assert bits(values[before]) == bits(alone[0])

@@ -20,10 +20,11 @@ from ldp_flower.audit.records import bounded
 from ldp_flower.budget import Cost
 from ldp_flower.clients import app, node, respond, silos
 from ldp_flower.clients import values as values_module
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query, Report
+from ldp_flower.questions import Curvature, Gradient, Labels
 from ldp_flower.randomizers import (
     Codebook,
     GaussianMechanism,
@@ -40,21 +41,15 @@ THETA = np.linspace(-1, 1, DIM)
 PEOPLE = extreme_users(DIM)
 
 
-def query(randomizer=None, statistic="gradient", arrays=None, params=None):
+def query(randomizer=None, question=None):
     randomizer = randomizer or SubsetHypercube(2.0, DIM)
-    arrays = {"theta": THETA} if arrays is None else arrays
-    return Query(statistic, randomizer, 9, 0, HASH_END, 1, arrays, params or {})
+    return Query(question or Gradient(THETA), randomizer, 9, 0, HASH_END, 1)
 
 
 GRADIENT = query()
 CODES = query(Codebook(2.0, DIM, num_codewords=16))
-SUMS = query(RandomizedResponse(2.0), "curvature", {"direction": THETA}, {"cap": 2.0})
-LABELS = query(
-    GaussianMechanism(2.0, 2, delta=1e-3),
-    "labels",
-    {},
-    {"labels_per_user": 2.0, "label_bound": 1.0},
-)
+SUMS = query(RandomizedResponse(2.0), Curvature(THETA, cap=2.0))
+LABELS = query(GaussianMechanism(2.0, 2, delta=1e-3), Labels(2, 1.0))
 SILOS = query(RecordGaussian(2.0, DIM, 1.0, 1e-3, 1))
 PEELED = query(RecordPeeling(2.0, DIM, 1.0, 1e-3, 1, sparsity=1))
 HONEST = [GRADIENT, CODES, SUMS, LABELS, SILOS, PEELED]
@@ -234,8 +229,8 @@ def rewritten(monkeypatch, rewrite, where=respond, name="_randomised"):
     """Rewrite the report about users, knowing them."""
     honest = getattr(where, name)
 
-    def function(on, question, statistic, slots):
-        return rewrite(honest(on, question, statistic, slots), on.users.take(slots))
+    def function(on, question, slots):
+        return rewrite(honest(on, question, slots), on.users.take(slots))
 
     monkeypatch.setattr(where, name, function)
 
@@ -301,15 +296,15 @@ def plant_longer_reply(monkeypatch):
 
 def plant_public_targets(monkeypatch):
     """The block of public data holds targets, too."""
-    honest = STATISTICS["labels"]
+    honest = PUBLIC[Labels]
 
-    def public(users, params):
-        block = honest.public(users, params).copy()
+    def public(users, question):
+        block = honest(users, question).copy()
         with np.errstate(all="ignore"):
             block.reshape(len(block), -1)[:, 0] += np.float32(np.sign(users.targets[:1]).sum())
         return block
 
-    monkeypatch.setitem(STATISTICS, "labels", dataclasses.replace(honest, public=public))
+    monkeypatch.setitem(PUBLIC, Labels, public)
 
 
 def plant_census(monkeypatch):
@@ -398,8 +393,8 @@ def plant_error_for_nan(monkeypatch):
     """Data that are not finite are an error, not a centre."""
     honest = values_module.values_of
 
-    def values_of(take, slots, question, statistic):
-        found = honest(take, slots, question, statistic)
+    def values_of(take, slots, question):
+        found = honest(take, slots, question)
         if not np.isfinite(found).all():
             raise ValueError("not finite")
         return found
@@ -411,10 +406,10 @@ def plant_more_draws(monkeypatch):
     """A user without rows gets its noise from another place of the tape."""
     honest = values_module.values_of
 
-    def values_of(take, slots, question, statistic):
+    def values_of(take, slots, question):
         if (take(slots).num_rows == 0).any():
             SystemRandom().words((len(slots), 1))
-        return honest(take, slots, question, statistic)
+        return honest(take, slots, question)
 
     monkeypatch.setattr(respond, "values_of", values_of)
 
@@ -425,9 +420,9 @@ def plant_more_draws(monkeypatch):
 def plant_mixed_rows(monkeypatch, mixing):
     honest = values_module.values_of
 
-    def values_of(take, slots, question, statistic):
+    def values_of(take, slots, question):
         with np.errstate(all="ignore"):
-            return mixing(honest(take, slots, question, statistic))
+            return mixing(honest(take, slots, question))
 
     monkeypatch.setattr(respond, "values_of", values_of)
 
@@ -572,8 +567,8 @@ def plant_values_scaled(monkeypatch, question):
     """Records are scaled by the silo's largest before each is clipped: it moves all others."""
     honest = silos.values_of
 
-    def values_of(take, slots, asked, statistic):
-        found = honest(take, slots, asked, statistic)
+    def values_of(take, slots, asked):
+        found = honest(take, slots, asked)
         with np.errstate(all="ignore"):
             return found / np.nanmax(np.abs(np.nan_to_num(found, posinf=1e300, neginf=-1e300)))
 

@@ -14,6 +14,7 @@ from ldp_flower.clients import LdpUpdateMod, update_mod
 from ldp_flower.keys import HASH_END
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query
+from ldp_flower.questions import NormalisedUpdate
 from ldp_flower.randomizers import Codebook
 from ldp_flower.training import census, with_query
 
@@ -60,7 +61,7 @@ def forms(tmp_path, names=()):
         for salt in (None, 1, 2):  # two is more than the user can pay
             sent = census()
             if salt is not None:
-                query = Query("normalised_update", CODEBOOK, salt, 0, HASH_END, 1)
+                query = Query(NormalisedUpdate(), CODEBOOK, salt, 0, HASH_END, 1)
                 sent = with_query(RecordDict({"arrays": model}), query)
             asked = InProcessGrid(app, 1).create_message(sent, "train", NODE_ID, "17", 3600.0)
             asked.metadata.__dict__["_message_id"] = "message"

@@ -13,6 +13,7 @@ from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.keys import HASH_END
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query, Report
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling
 
 DIM = 3
@@ -23,8 +24,7 @@ SILOS = Users(RECORDS, RECORDS[:, 0], np.array([0, 30, 40]), np.array(["clinic",
 def query(step=1, epsilon=90.0, steps=3, mechanism=RecordGaussian, **more):
     """Return a question with so little noise that the mean shows."""
     randomizer = mechanism(epsilon, DIM, 10.0, 1e-3, steps, **more)
-    arrays = {"theta": np.zeros(DIM)}
-    return Query("gradient", randomizer, SALT, 0, HASH_END, step, arrays)
+    return Query(Gradient(np.zeros(DIM)), randomizer, SALT, 0, HASH_END, step)
 
 
 @pytest.fixture
@@ -141,8 +141,7 @@ def test_records_that_cannot_be_read_leave_a_report_of_noise(node_config):
 def found(randomizer, seed=1, make_app=None):
     # Rows of 1e9 make every gradient as long as it may be.
     silos = audited.CANDIDATES["silos"](DIM)
-    arrays = {"theta": np.zeros(DIM)}
-    question = Query("gradient", randomizer, SALT, 0, HASH_END, 1, arrays)
+    question = Query(Gradient(np.zeros(DIM)), randomizer, SALT, 0, HASH_END, 1)
     pair = {name: silos[name] for name in ("ones", "ones, minus", "NaN")}
     return audit_handler(question, pair, num_reports=2000, seed=seed, make_app=make_app)
 

@@ -11,9 +11,17 @@ from scipy.linalg import hadamard
 from scipy.special import expit
 
 from ldp_flower import Users
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients import statistics
 from ldp_flower.messages import MessageError
 from ldp_flower.public_maps import frequencies, projection
+from ldp_flower.questions import (
+    FrequentItems,
+    Gradient,
+    SecondMoments,
+    Teacher,
+    TensorMoments,
+    question_from_wire,
+)
 from ldp_flower.synthetic import synthetic_features
 
 DIM = 7
@@ -202,9 +210,12 @@ TEACHER = {"sparsity": 2.0, "radius": 1.0}
 each = pytest.mark.parametrize("case", CASES)
 
 
+def asked(case):
+    return question_from_wire(case.split()[0], *CASES[case])
+
+
 def compute(case, users):
-    arrays, params = CASES[case]
-    return STATISTICS[case.split()[0]].compute(as_items(case, users), arrays, params)
+    return statistics.compute(as_items(case, users), asked(case))
 
 
 def as_items(case, users):
@@ -324,9 +335,8 @@ def expit_slope(u):
 def naive_rotation(case, x, y):
     """Multiply with the matrix; the inner values are those of the plain statistic's test."""
     arrays, params = CASES[case]
-    name = case.split()[0].removeprefix("rotated_").removesuffix("_bins")
     users = Users(x, y, np.array([0, len(x)]))
-    inner = STATISTICS[name].compute(users, arrays, params)[0]
+    inner = statistics.compute(users, asked(case).inner)[0]
     value = np.zeros(4 if len(inner) == 3 else 8)
     value[: len(inner)] = inner * arrays["signs"]
     rotated = hadamard(len(value)) @ value / np.sqrt(len(value))
@@ -574,7 +584,7 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
 )
 def test_queries_that_do_not_fit_are_refused(name, arrays, params, width):
     with pytest.raises(MessageError):
-        STATISTICS[name].check(DIM, arrays, params, width)
+        question_from_wire(name, arrays, params).check(DIM, width)
 
 
 def test_what_is_no_item_is_passed_over():
@@ -583,10 +593,9 @@ def test_what_is_no_item_is_passed_over():
     x = np.concatenate([np.array(row, np.float64) for row in rows])[:, None]
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     users = Users(x, np.zeros(len(x)), offsets)
-    params = {"set_size": 2.0, "domain_size": 2.0**40}
     end = 2.0**40
     expected = [[end, end + 1], [end, end + 1], [7, 0], [end - 1, end], [1, 2]]
-    found = STATISTICS["frequent_items"].compute(users, {}, params)
+    found = statistics.compute(users, FrequentItems(set_size=2, domain_size=2**40))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -604,7 +613,7 @@ def test_wide_rows_do_not_mix_users_either(dim, rows):
     def second(first_rows):
         x = np.concatenate([np.ones((first_rows, dim)), own])
         users = Users(x, np.zeros(len(x)), np.array([0, first_rows, first_rows + 1]))
-        return STATISTICS["gradient"].compute(users, {"theta": theta}, {})[1]
+        return statistics.compute(users, Gradient(theta))[1]
 
     np.testing.assert_array_equal(second(rows), second(3))
 
@@ -615,17 +624,17 @@ def test_moments_are_never_longer_than_their_weights_say(degree):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2000, DIM)) * 10.0 ** rng.integers(-3, 200, (2000, 1))
     users = Users.from_rows(x, rng.standard_normal(2000) * 10)
-    params = {"feature_bound": 1.0, "target_bound": 1.0}
-    name = "second_moments" if degree == 1 else "tensor_moments"
-    params |= WEIGHTS if degree == 1 else {"degree": 3.0, "stride": 2.0}
-    values = STATISTICS[name].compute(users, {}, params)
+    question = TensorMoments(1.0, 1.0, degree=3, stride=2)
+    if degree == 1:
+        question = SecondMoments(1.0, 1.0, **WEIGHTS)
+    values = statistics.compute(users, question)
     lengths = np.linalg.norm(values, axis=1)
     assert lengths.max() <= 1 + 1e-12
     assert lengths.max() > 1 - 1e-12
     opposite = np.zeros((2, DIM))
     opposite[:, 3] = 1.0
     users = Users.from_rows(opposite, np.array([1.0, -1.0]))
-    first, second = STATISTICS[name].compute(users, {}, params)
+    first, second = statistics.compute(users, question)
     share = 0.8 if degree == 1 else 3**-0.5
     assert np.linalg.norm(first - second) == pytest.approx(2 * share)
 
@@ -638,17 +647,17 @@ def test_many_rows_are_packed_a_few_columns_at_a_time(monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5, 64])
-@pytest.mark.parametrize("name", ["teacher", "logistic_teacher"])
-def test_the_teachers_of_wide_rows_do_not_mix_users(name, rows):
+@pytest.mark.parametrize("link", ["identity", "logistic"])
+def test_the_teachers_of_wide_rows_do_not_mix_users(link, rows):
     rng = np.random.default_rng(rows)
     own = rng.standard_normal((37, 501))
-    arrays, params = {"centre": np.zeros(501)}, {"sparsity": 5.0, "radius": 3.0}
+    question = Teacher(np.zeros(501), sparsity=5, radius=3.0, link=link)
 
     def second(first_rows):
         x = np.concatenate([np.ones((first_rows, 501)), own])
         y = (x[:, 7] + x[:, 8] > 0).astype(float)
         users = Users(x, y, np.array([0, first_rows, first_rows + 37]))
-        return STATISTICS[name].compute(users, arrays, params)[1]
+        return statistics.compute(users, question)[1]
 
     assert np.count_nonzero(second(rows)) == 5
     np.testing.assert_array_equal(second(rows), second(3))

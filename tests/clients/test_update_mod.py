@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+from as_sent import AsSent
 from flwr.app import (
     Array,
     ArrayRecord,
@@ -32,6 +33,7 @@ from ldp_flower.keys import HASH_END, NodeKeys
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Query, Report
 from ldp_flower.parameters import flattened, parameters_of
+from ldp_flower.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
 from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
 from ldp_flower.randomness import RandomSource, derive
 from ldp_flower.rotation import rotate_twice
@@ -46,6 +48,7 @@ MODEL = {
 }
 DIM = 5
 CODEBOOK = Codebook(2.0, DIM, num_codewords=8)
+BACKWARDS = AsSent("normalised_update", {}, {"rotated": -1.0})
 
 
 def record(arrays):
@@ -54,7 +57,7 @@ def record(arrays):
 
 def query(**changes):
     arguments = {
-        "statistic": "normalised_update",
+        "question": NormalisedUpdate(),
         "randomizer": CODEBOOK,
         "salt": 1,
         "low": 0,
@@ -316,24 +319,24 @@ def test_the_value_is_the_update_in_the_order_of_names(monkeypatch):
     got = values(behave, query(), monkeypatch)
     np.testing.assert_allclose(got, update / np.linalg.norm(update))
     for radius, expected in ((100.0, update), (2.0, 2 * update / np.linalg.norm(update))):
-        clipped = query(statistic="clipped_update", params={"radius": radius})
+        clipped = query(question=ClippedUpdate(radius=radius))
         np.testing.assert_allclose(values(behave, clipped, monkeypatch), expected)
     box = SubsetHypercube(2.0, 8)
-    rotated = query(randomizer=box, params={"rotated": 1.0}, step=3)
+    rotated = query(randomizer=box, question=NormalisedUpdate(rotated=True), step=3)
     expected = rotate_twice(update / np.linalg.norm(update), derive(1, 3))
     np.testing.assert_allclose(values(behave, rotated, monkeypatch), expected)
 
 
 def test_an_update_that_is_nothing_counts_as_zero(monkeypatch):
     for name in ("zero", "NaN", "infinite", "exception", "counter", "more arrays"):
-        for statistic, params in (
-            ("normalised_update", {}),
-            ("clipped_update", {"radius": 0.5}),
-            ("normalised_update", {"rotated": 1.0}),
+        for question in (
+            NormalisedUpdate(),
+            ClippedUpdate(radius=0.5),
+            NormalisedUpdate(rotated=True),
         ):
-            mechanism = SubsetHypercube(2.0, 8) if "rotated" in params else CODEBOOK
-            question = query(statistic=statistic, params=params, randomizer=mechanism)
-            np.testing.assert_array_equal(values(BEHAVIOURS[name], question, monkeypatch), 0)
+            mechanism = SubsetHypercube(2.0, 8) if question.rotated else CODEBOOK
+            asked = query(question=question, randomizer=mechanism)
+            np.testing.assert_array_equal(values(BEHAVIOURS[name], asked, monkeypatch), 0)
     largest = values(BEHAVIOURS["largest"], query(), monkeypatch)
     assert np.linalg.norm(largest) == pytest.approx(1)
 
@@ -419,12 +422,13 @@ def test_each_train_function_is_a_question_of_its_own():
         (content(model={"batches": np.array(7)}), 100),
         (content(model=MODEL | {"temperature": np.array(np.nan)}), 100),
         (content(model=MODEL | {"more": np.zeros(1)}), 100),
-        (content(query(statistic="gradient")), 100),
-        (content(query(params={"radius": 1.0})), 100),
-        (content(query(params={"rotated": 1.0})), 100),
-        (content(query(params={"rotated": -1.0}, randomizer=SubsetHypercube(2.0, 8))), 100),
-        (content(query(statistic="clipped_update")), 100),
-        (content(query(statistic="clipped_update", params={"radius": 0.0})), 100),
+        (content(query(question=AsSent("gradient"))), 100),
+        (content(query(question=FrequentItems(set_size=DIM, domain_size=40))), 100),
+        (content(query(question=AsSent("normalised_update", {}, {"radius": 1.0}))), 100),
+        (content(query(question=NormalisedUpdate(rotated=True))), 100),
+        (content(query(question=BACKWARDS, randomizer=SubsetHypercube(2.0, 8))), 100),
+        (content(query(question=AsSent("clipped_update"))), 100),
+        (content(query(question=AsSent("clipped_update", {}, {"radius": 0.0}))), 100),
         (content(query(randomizer=Codebook(2.0, DIM + 1))), 100),
         (content(query(low=5, high=5)), 100),
         (content(query(randomizer=Codebook(2.1, DIM))), 101),

@@ -84,6 +84,7 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import ServerApp
 
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.strategies import Ask, Fit, LdpStrategy
 
@@ -99,7 +100,7 @@ class Halves(LdpStrategy):
         half = self.num_users // 2
         for cohort in self.cohorts([half, self.num_users - half]):
             randomizer = SubsetHypercube(self.epsilon, 4)
-            answer = yield Ask(cohort, "gradient", randomizer, {"theta": np.zeros(4)})
+            answer = yield Ask(cohort, Gradient(np.zeros(4)), randomizer)
         return Fit(answer.mean, answer.std_error)
 
 

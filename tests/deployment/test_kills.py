@@ -77,6 +77,7 @@ from flwr.serverapp import ServerApp
 
 from ldp_flower.keys import NodeKeys
 from ldp_flower.messages import Query, Report
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.strategies.roster import wait_for_nodes
 
@@ -94,8 +95,8 @@ def main(grid, context):
 
     def query(node, number):
         place = places[node][number // 2]
-        randomizer, arrays = SubsetHypercube(1.0, 4), {"theta": np.zeros(4)}
-        return Query("gradient", randomizer, SALT, place, place + 1, number + 1, arrays)
+        question = Gradient(np.zeros(4))
+        return Query(question, SubsetHypercube(1.0, 4), SALT, place, place + 1, number + 1)
 
     def question(node):
         return Message(query(node, at[node]).to_record_dict(), node, "query.report")

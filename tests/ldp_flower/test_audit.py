@@ -25,10 +25,10 @@ from ldp_flower.audit import (
 from ldp_flower.audited import AUDITED
 from ldp_flower.catalogue import PROTOCOLS
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.clients.statistics import STATISTICS, Statistic
-from ldp_flower.clients.statistics.statistic import per_coordinate
+from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import Query
+from ldp_flower.questions import FORMS, Form, Gradient, Question
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -95,9 +95,9 @@ COMPOSED = Composed((SubsetHypercube(1.0, 2), KRandomizedResponse(0.7, 5)))
 
 
 def gradient_query(mechanism, bounded=True):
-    params = {"residual_bound": 1.0, "feature_bound": 1.0} if bounded else {}
-    arrays = {"theta": np.zeros(mechanism.width)}
-    return Query("gradient", mechanism, 1, 0, HASH_END, 1, arrays, params)
+    bounds = {"residual_bound": 1.0, "feature_bound": 1.0} if bounded else {}
+    question = Gradient(np.zeros(mechanism.width), **bounds)
+    return Query(question, mechanism, 1, 0, HASH_END, 1)
 
 
 def audited(mechanism, reports=2000, names=("ones", "ones, minus", "NaN", "no rows"), **arguments):
@@ -220,8 +220,12 @@ def test_an_unseeded_audit_works():
     assert audit_handler(gradient_query(mechanism), people, num_reports=800).passed
 
 
+class Rows(Question):
+    stem = "rows"
+
+
 def test_a_client_that_refuses_cannot_be_audited():
-    query = replace(gradient_query(SubsetHypercube(2.0, 3)), statistic="rows")
+    query = replace(gradient_query(SubsetHypercube(2.0, 3)), question=Rows())
     with pytest.raises(RuntimeError, match="Unknown statistic 'rows'"):
         audit_handler(query, extreme_users(3))
     with pytest.raises(ValueError, match="Expected at least 2 candidates, got 0"):
@@ -318,7 +322,11 @@ def test_mechanisms_that_lose_more_than_they_claim_are_caught(
 # ----------------------------------------------------------------- mechanisms for items
 
 
-def first_row(users, arrays, params):
+class FirstRow(Question):
+    stem = "first_row"
+
+
+def first_row(users, question):
     """Return each user's first row of features as its items; a stub of what top-k does."""
     rows = np.full((len(users), users.num_features), np.nan)
     some = users.num_rows > 0
@@ -328,10 +336,11 @@ def first_row(users, arrays, params):
 
 def audited_items(mechanism, values, monkeypatch, reports=1600, first_row=first_row, **arguments):
     monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
-    monkeypatch.setitem(STATISTICS, "first_row", Statistic(first_row, per_coordinate))
+    monkeypatch.setitem(FORMS, FirstRow.stem, Form((FirstRow,)))
+    monkeypatch.setitem(STATISTICS, FirstRow, first_row)
     people = {str(items): Users.from_rows([items], [0.0]) for items in values}
     people["no rows"] = next(iter(people.values())).take(np.zeros(1, np.int64), max_rows=0)
-    query = Query("first_row", mechanism, 1, 0, HASH_END, 1, {}, {})
+    query = Query(FirstRow(), mechanism, 1, 0, HASH_END, 1)
     return audit_handler(query, people, num_reports=reports, seed=1, **arguments)
 
 
@@ -461,17 +470,17 @@ def test_an_item_in_a_neighbours_report_is_caught(monkeypatch):
     assert not found.isolated and not found.passed
 
 
-HONEST_GRADIENT = STATISTICS["gradient"]
+HONEST_GRADIENT = STATISTICS[Gradient]
 
 
-def averaging(users, arrays, params):
+def averaging(users, question):
     """Average over the node's users, so that noise is added to what is not one user's."""
-    values = HONEST_GRADIENT.compute(users, arrays, params)
+    values = HONEST_GRADIENT(users, question)
     return np.tile(values.mean(axis=0), (len(values), 1))
 
 
 def test_noise_added_after_averaging_is_caught(monkeypatch):
-    monkeypatch.setitem(STATISTICS, "gradient", replace(HONEST_GRADIENT, compute=averaging))
+    monkeypatch.setitem(STATISTICS, Gradient, averaging)
     found = audited(SubsetHypercube(2.0, 3), 400)
     assert not found.isolated and not found.passed
     assert found.measured <= found.claimed  # identical users average to themselves

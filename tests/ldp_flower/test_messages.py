@@ -7,31 +7,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldp_flower.messages import MessageError, Query, Report, pack, unpack
+from ldp_flower.questions import question_from_wire
 from ldp_flower.randomizers import Codebook, SubsetHypercube, Summary
 
 
 def query(**changes):
     arguments = {
-        "statistic": "gradient",
         "randomizer": SubsetHypercube(2.0, 3),
         "salt": 2**63 - 1,
         "low": 0,
         "high": 2**63,
         "step": 4,
+    }
+    asked = {
+        "name": "gradient",
         "arrays": {"theta": np.array([0.0, 1.0, -2.0]), "coordinates": np.array([0, 2])},
         "params": {"residual_bound": 0.5},
     }
-    return Query(**arguments | changes)
+    asked |= {key: changes.pop(key) for key in asked if key in changes}
+    return Query(question_from_wire(**asked), **arguments | changes)
 
 
 def test_a_query_survives_the_wire():
     sent = query()
     got = Query.from_record_dict(sent.to_record_dict())
-    assert got.randomizer == sent.randomizer and got.params == sent.params
+    assert got.randomizer == sent.randomizer
+    (_, arrays, params), (_, got_arrays, got_params) = (q.question.to_wire() for q in (sent, got))
+    assert got_params == params == {"residual_bound": 0.5}
     for name in ("statistic", "salt", "low", "high", "step"):
         assert getattr(got, name) == getattr(sent, name)
-    for name, array in sent.arrays.items():
-        np.testing.assert_array_equal(got.arrays[name], array)
+    assert set(got_arrays) == set(arrays) == {"theta", "coordinates"}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(got_arrays[name], array)
     assert got.digest("a") == sent.digest("a")
 
 
@@ -44,7 +51,7 @@ def test_flower_can_encode_every_field():
 @pytest.mark.parametrize(
     "change",
     [
-        {"statistic": "curvature"},
+        {"name": "logistic_gradient"},
         {"randomizer": SubsetHypercube(2.0, 3, 0.5)},
         {"randomizer": Codebook(2.0, 3)},
         {"salt": 1},

@@ -10,6 +10,7 @@ from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.keys import NodeKeys
 from ldp_flower.ledger import SqliteLedger
 from ldp_flower.messages import Report
+from ldp_flower.questions import Curvature, Gradient
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
 from ldp_flower.strategies import Ask, Fit, LdpFedAvg, LdpIht, LdpStrategy, TooFewReports
 from ldp_flower.strategies.store import RunStore
@@ -269,7 +270,7 @@ class Mean(LdpStrategy):
 
     def protocol(self):
         (everyone,) = self.cohorts([self.num_users])
-        answer = yield Ask(everyone, "gradient", self.randomizer, {"theta": np.zeros(DIM)})
+        answer = yield Ask(everyone, Gradient(np.zeros(DIM)), self.randomizer)
         return Fit(answer.mean, answer.std_error)
 
 
@@ -376,10 +377,10 @@ class Twice(LdpStrategy):
 
     def protocol(self):
         one, two = self.cohorts([30, 30])
-        question = {"arrays": {"direction": np.ones(DIM)}, "params": {"cap": 8.0}}
+        question = Curvature(np.ones(DIM), cap=8.0)
         answer = None
         for cohort, epsilon in ((one, 0.5), (one, 0.75), (two, 1.0)):
-            answer = yield Ask(cohort, "curvature", RandomizedResponse(epsilon), **question)
+            answer = yield Ask(cohort, question, RandomizedResponse(epsilon))
         return Fit(np.array(answer.mean), np.array(answer.std_error))
 
 

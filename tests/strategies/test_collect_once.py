@@ -12,10 +12,11 @@ from scipy.optimize import minimize
 
 from ldp_flower import Users, simulate
 from ldp_flower.audit import audit_handler, recorded_queries
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import compute
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import Query
 from ldp_flower.moments import packed_power
+from ldp_flower.questions import Mean, Record, RecordCopies
 from ldp_flower.randomizers import Estimate, GaussianRecord, registry
 from ldp_flower.randomizers.gaussian import gaussian_mu
 from ldp_flower.strategies import (
@@ -270,20 +271,20 @@ def test_the_estimate_does_not_depend_on_the_number_of_nodes(kind, method):
 
 
 @pytest.mark.parametrize(
-    ("statistic", "params", "radius", "differing"),
+    ("question", "radius", "differing"),
     [
-        ("record", {}, np.sqrt(2), np.sqrt(2)),
-        ("record_copies", {"copies": 2.0}, np.sqrt(3), np.sqrt(3)),
+        (Record(1.0, 1.0), np.sqrt(2), np.sqrt(2)),
+        (RecordCopies(1.0, 1.0, copies=2), np.sqrt(3), np.sqrt(3)),
     ],
 )
-def test_records_fill_the_domain_that_noise_is_calibrated_to(statistic, params, radius, differing):
+def test_records_fill_the_domain_that_noise_is_calibrated_to(question, radius, differing):
     """T7: no two users differ by more than the diameter, and some by all of it."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3000, 4)) * 10.0 ** rng.integers(-2, 9, (3000, 1))
     x = np.concatenate([x, [[3.0, 0, 0, 0], [-3.0, 0, 0, 0]]])
-    y = np.append(rng.standard_normal(3000) * 100, [5.0, 5.0 * (-1) ** (statistic == "record")])
-    params = params | {"feature_bound": 1.0, "target_bound": 1.0}
-    values = STATISTICS[statistic].compute(Users.from_rows(x, y), {}, params)
+    last = -5.0 if isinstance(question, Record) else 5.0
+    y = np.append(rng.standard_normal(3000) * 100, [5.0, last])
+    values = compute(Users.from_rows(x, y), question)
     assert np.linalg.norm(values, axis=1).max() <= radius + 1e-12
     assert np.linalg.norm(values[-1] - values[-2]) >= 0.99 * 2 * differing
     pairs = rng.integers(0, len(x), (5000, 2))
@@ -428,8 +429,7 @@ def test_the_handlers_pass_the_audit(kind, method):
 
 def audited(mechanism, monkeypatch):
     monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
-    bounds = {"feature_bound": 1.0, "target_bound": 1.0}
-    query = Query("record", mechanism, 1, 0, HASH_END, 1, {}, bounds)
+    query = Query(Record(1.0, 1.0), mechanism, 1, 0, HASH_END, 1)
     return audit_handler(query, people(), num_reports=3000, seed=1)
 
 
@@ -454,7 +454,7 @@ def test_a_record_that_is_not_shortened_is_caught(monkeypatch):
     """With the mean, which does not bound rows itself: the projected one of the paper is such."""
     mechanism = NotShortened(2.0, 3, 1.0, 1e-2)
     monkeypatch.setitem(registry._REGISTRY, "NotShortened", NotShortened)
-    query = Query("mean", mechanism, 1, 0, HASH_END, 1, {"centre": np.zeros(3)})
+    query = Query(Mean(np.zeros(3)), mechanism, 1, 0, HASH_END, 1)
     found = audit_handler(query, people(), num_reports=3000, seed=1)
     assert found.measured > 2.5 and not found.passed
 

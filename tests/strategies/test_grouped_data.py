@@ -200,11 +200,10 @@ def test_a_report_on_a_table_depends_on_the_user_only_through_the_mechanism():
         *("target_scale", "squared_errors"),
     }
     assert all(query.randomizer.epsilon == 2.0 for query in queries)
-    assert any("within" in query.params for query in queries)
+    assert any(query.question.within for query in queries)
     users = {name: extreme_users(3)[name] for name in ("ones", "ones, minus", "NaN")}
     one_each = {
-        (query.statistic, "within" in query.params, type(query.randomizer)): query
-        for query in queries
+        (query.statistic, query.question.within, type(query.randomizer)): query for query in queries
     }
     for query in one_each.values():
         assert audit_handler(query, users, num_reports=300, seed=0).passed

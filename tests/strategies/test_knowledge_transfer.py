@@ -6,7 +6,8 @@ from scipy.special import expit
 
 from ldp_flower import GeneratedUsers, PrivacyPolicy, Users, audited, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import compute
+from ldp_flower.questions import Teacher
 from ldp_flower.randomizers import Codebook, LiftedPrivUnit
 from ldp_flower.strategies import KnowledgeTransfer
 from ldp_flower.synthetic import synthetic_features
@@ -130,8 +131,7 @@ def test_a_report_depends_on_the_teacher_only_through_the_mechanism():
 def test_teachers_that_are_not_finite_or_too_long_stay_in_the_ball():
     x = np.array([[1e9, 0], [np.nan, 1], [1e-9, 0]])
     users = Users(x, np.array([1.0, 1, 1e9]), np.arange(4))
-    params = {"sparsity": 1.0, "radius": 2.0}
-    found = STATISTICS["teacher"].compute(users, {"centre": np.zeros(2)}, params)
+    found = compute(users, Teacher(np.zeros(2), sparsity=1, radius=2.0))
     assert np.isnan(found[1]).all()
     assert (np.linalg.norm(found[[0, 2]], axis=1) <= 2 * (1 + 1e-12)).all()
 

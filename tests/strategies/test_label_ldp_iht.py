@@ -11,9 +11,10 @@ from ldp_flower import PrivacyPolicy, Users, audited, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.budget import Cost
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.clients.statistics import STATISTICS
+from ldp_flower.clients.statistics import PUBLIC, public_block
 from ldp_flower.grid import InProcessGrid
 from ldp_flower.messages import Report
+from ldp_flower.questions import FORMS, Labels
 from ldp_flower.randomizers import Composed, GaussianMechanism, HybridMechanism
 from ldp_flower.randomizers.gaussian import gaussian_mu
 from ldp_flower.strategies import LabelLdpIht
@@ -134,9 +135,8 @@ def test_bits_need_no_inexact_mechanism():
 
 def test_the_public_block_is_the_features_whatever_the_labels_are():
     users, _ = several(1, users=40)
-    block = STATISTICS["labels"].public
-    params = {"labels_per_user": 3.0, "label_bound": 1.0}
-    found = block(users, params)
+    question = Labels(3, 1.0)
+    found = public_block(users, question)
     for i in range(len(users)):
         rows = users.features[users.offsets[i] : users.offsets[i + 1]][:3]
         expected = np.zeros((3, 30), np.float32)
@@ -144,11 +144,12 @@ def test_the_public_block_is_the_features_whatever_the_labels_are():
         np.testing.assert_array_equal(found[i], expected)
     for other in (np.nan, np.inf, 1e300):
         changed = dataclasses.replace(users, targets=np.full_like(users.targets, other))
-        np.testing.assert_array_equal(block(changed, params), found)
+        np.testing.assert_array_equal(public_block(changed, question), found)
 
 
 def test_no_other_protocol_sends_features():
-    assert [name for name, one in STATISTICS.items() if one.public is not None] == ["labels"]
+    kinds = {kind for form in FORMS.values() for kind in form.kinds}
+    assert [kind for kind in kinds if kind.features_public] == list(PUBLIC) == [Labels]
 
 
 @pytest.mark.parametrize("num_nodes", [7, 200])
@@ -256,9 +257,8 @@ def test_bad_arguments_are_refused_at_construction(arguments, message):
 
 def test_a_block_of_another_shape_is_rejected(monkeypatch):
     x, y, _ = signs(0, rows=200, dim=6, sparsity=2)
-    honest = STATISTICS["labels"]
-    short = dataclasses.replace(honest, public=lambda users, p: honest.public(users, p)[:, :, :5])
-    monkeypatch.setitem(STATISTICS, "labels", short)
+    honest = PUBLIC[Labels]
+    monkeypatch.setitem(PUBLIC, Labels, lambda users, p: honest(users, p)[:, :, :5])
     grid = InProcessGrid(LdpClientApp(lambda context: Users.from_rows(x, y)), 1)
     strategy = LabelLdpIht(6, sparsity=1, epsilon=2.0, label_bound=1.0)
     with pytest.raises(RuntimeError, match="1 rejected"):

@@ -12,6 +12,7 @@ from ldp_flower import Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import Query
+from ldp_flower.questions import Mean, Rotated
 from ldp_flower.randomizers import (
     LaplaceMechanism,
     RandomizedResponse,
@@ -201,15 +202,8 @@ def people(dim):
 def audited(part, monkeypatch):
     """Audit a part as the mean's second round would use it."""
     monkeypatch.setitem(registry._REGISTRY, type(part).__name__, type(part))
-    query = Query(
-        "rotated_mean",
-        SampledCoordinate(part, 2),
-        1,
-        0,
-        HASH_END,
-        1,
-        {"centre": np.zeros(2), "signs": np.array([1.0, 0.0]), "midpoints": np.zeros(2)},
-    )
+    question = Rotated(Mean(np.zeros(2)), np.array([1.0, 0.0]), np.zeros(2))
+    query = Query(question, SampledCoordinate(part, 2), 1, 0, HASH_END, 1)
     return audit_handler(query, people(2), num_reports=600, seed=1)
 
 
@@ -226,7 +220,7 @@ def test_noise_on_unclipped_values_is_caught(monkeypatch):
 def test_users_who_are_left_out_by_their_data_are_missed(monkeypatch):
     mechanism = LeavesOutWhatIsOutside(1.0, 10.0)
     monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
-    query = Query("mean", mechanism, 1, 0, HASH_END, 1, {"centre": np.zeros(1)})
+    query = Query(Mean(np.zeros(1)), mechanism, 1, 0, HASH_END, 1)
     found = audit_handler(query, people(1), num_reports=200, seed=1)
     assert not found.complete and found.measured > 2 and not found.passed
 

@@ -201,7 +201,7 @@ def test_every_handler_keeps_its_promise():
         "residual_coefficients",
     ]
     for query in queries[:3]:
-        dim = len(query.arrays["theta"]) if "theta" in query.arrays else 6
+        dim = len(getattr(query.question, "theta", np.zeros(6)))
         found = audit_handler(query, extreme_users(dim), num_reports=400, seed=1)
         assert found.passed, found
 

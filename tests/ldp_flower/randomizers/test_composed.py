@@ -15,6 +15,7 @@ from ldp_flower import PrivacyPolicy
 from ldp_flower.budget import Cost
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import MessageError, Query
+from ldp_flower.questions import Gradient
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -306,10 +307,13 @@ def test_no_reports(mechanism):
 # ------------------------------------------------------------------------- construction
 
 
+QUESTION = Gradient(np.zeros(3))
+
+
 @each
 def test_it_survives_a_query(mechanism):
     assert randomizer_from_config(mechanism.to_config()) == mechanism
-    query = Query("gradient", mechanism, 1, 0, HASH_END, 1)
+    query = Query(QUESTION, mechanism, 1, 0, HASH_END, 1)
     content = query.to_record_dict()
     content["config"].deflate()
     got = Query.from_record_dict(content)
@@ -318,7 +322,7 @@ def test_it_survives_a_query(mechanism):
 
 def test_the_order_of_the_parts_is_in_the_digest():
     turned = Composed(SMALL.parts[::-1])
-    digests = {Query("gradient", m, 1, 0, HASH_END, 1).digest() for m in (SMALL, turned)}
+    digests = {Query(QUESTION, m, 1, 0, HASH_END, 1).digest() for m in (SMALL, turned)}
     assert len(digests) == 2
 
 
@@ -371,7 +375,7 @@ def test_hostile_configurations_are_refused(change, message):
 
 
 def test_hostile_queries_are_refused():
-    query = Query("gradient", SMALL, 1, 0, HASH_END, 1)
+    query = Query(QUESTION, SMALL, 1, 0, HASH_END, 1)
     for change in ({"randomizer.0/name": "Composed"}, {"randomizer.epsilon": 0.1}):
         content = query.to_record_dict()
         content["config"].update(change)

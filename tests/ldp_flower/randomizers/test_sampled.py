@@ -8,6 +8,7 @@ import pytest
 from ldp_flower.audit import exact_epsilon, extreme_inputs, worst_epsilon
 from ldp_flower.keys import HASH_END
 from ldp_flower.messages import MessageError, Query
+from ldp_flower.questions import Mean, Rotated
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -131,9 +132,12 @@ def test_forged_summaries_are_not_accepted(mechanism):
     assert not mechanism.accepts(Summary(60, honest.sum[1:], honest.sum_of_squares), coins)
 
 
+QUESTION = Rotated(Mean(np.zeros(2)), np.ones(2), np.zeros(2))
+
+
 @each
 def test_it_crosses_the_wire(mechanism):
-    query = Query("rotated_mean", mechanism, 1, 0, HASH_END, 1)
+    query = Query(QUESTION, mechanism, 1, 0, HASH_END, 1)
     assert Query.from_record_dict(query.to_record_dict()).randomizer == mechanism
 
 
@@ -156,7 +160,7 @@ def test_forged_configurations_are_refused(change):
     assert randomizer_from_config(config) == NUMBERS
     with pytest.raises(ValueError, match="Expected"):
         randomizer_from_config(config | change)
-    query = Query("rotated_mean", NUMBERS, 1, 0, HASH_END, 1).to_record_dict()
+    query = Query(QUESTION, NUMBERS, 1, 0, HASH_END, 1).to_record_dict()
     query["config"]["randomizer.dim"] = -3
     with pytest.raises(MessageError):
         Query.from_record_dict(query)

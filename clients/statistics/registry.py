@@ -1,0 +1,21 @@
+"""What the functions of this package are: one for a class of questions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.questions import Question
+from ldp_flower.users import Users
+
+from .rows import Floats
+
+#: From users and a question of this class to values, shape (users, width).
+Statistics = dict[type[Question], Callable[[Users, Any], Floats]]
+#: To a block of what is sent as it is beside the reports, with the users first.
+Blocks = dict[type[Question], Callable[[Users, Any], NDArray[np.float32]]]
+#: To the users that the question inside is about.
+Views = dict[type[Question], Callable[[Users, Any], Users]]
+#: From values of the question inside to values.
+Turns = dict[type[Question], Callable[[Floats, Any], Floats]]

@@ -1,0 +1,286 @@
+"""What a question is: typed fields, what of them crosses the wire, and what they must fit.
+
+A field's annotation says all of it: a float or an integer is a positive number, a bool a
+flag, an array has one number for each of what its :class:`Per` names. A field with a
+default is optional, and does not cross the wire unless it is given.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum, auto
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[Any]]
+Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
+
+_LARGEST_INTEGER = 1 << 53  # that a float holds, as all below
+
+
+class MessageError(ValueError):
+    """A message that is not what this version of the format allows."""
+
+
+class Per(Enum):
+    """What an array has one number for."""
+
+    FEATURE = auto()
+    COORDINATE = auto()  # that is wanted: of those named, by default of the features
+    COLUMN = auto()  # features of the users' rows and, last, the target
+    VALUE = auto()  # coordinate of a user's value
+    INNER = auto()  # coordinate of the value of the question inside this one
+    ONE = auto()  # the array is a number, of either sign
+    CHOSEN = auto()  # the array lists coordinates
+
+
+PerFeature = Annotated[Floats, Per.FEATURE]
+PerCoordinate = Annotated[Floats, Per.COORDINATE]
+PerColumn = Annotated[Floats, Per.COLUMN]
+PerValue = Annotated[Floats, Per.VALUE]
+PerInner = Annotated[Floats, Per.INNER]
+Signed = Annotated[float, Per.ONE]
+Coordinates = Annotated[NDArray[np.int64], Per.CHOSEN]
+Prior = Annotated[float, "centre"]  # what the wire calls it
+
+
+@dataclass(frozen=True)
+class Slot:
+    """How one field of a question crosses the wire.
+
+    Attributes
+    ----------
+    field, wire : str
+        Its name here and there.
+    kind : type
+        ``float``, ``int``, ``bool`` or ``ndarray``.
+    per : Per or None
+        What it is an array for; None: a number.
+    required : bool
+        Whether every such question has it.
+    """
+
+    field: str
+    wire: str
+    kind: type
+    per: Per | None
+    required: bool
+
+    def valid(self, value: Any) -> Any:
+        """Return a field's value in its own type.
+
+        Raises
+        ------
+        MessageError
+            If it is none.
+        """
+        if self.kind is np.ndarray:
+            if not np.isfinite(value).all():
+                raise MessageError(f"Expected finite numbers in array {self.wire!r}.")
+            return value
+        if not math.isfinite(value):
+            raise MessageError(f"Expected a finite float for {self.wire!r}, got {value!r}.")
+        if self.kind is bool:
+            return bool(value)
+        if self.per is None and value <= 0:
+            raise MessageError("Expected positive numbers.")
+        if self.kind is int and (value != int(value) or value > _LARGEST_INTEGER):
+            raise integer_expected(self.wire, _LARGEST_INTEGER, value)
+        return self.kind(value)
+
+    def read(self, arrays: Arrays, params: Mapping[str, object]) -> Any:
+        """Return what an untrusted message has for this field, None if it has nothing."""
+        given: Mapping[str, Any] = params if self.per is None else arrays
+        if self.wire not in given:
+            return None
+        found = given[self.wire]
+        if self.per is None:
+            if type(found) is not float:
+                raise MessageError(f"Expected a finite float for {self.wire!r}, got {found!r}.")
+            if found <= 0:  # a flag, too
+                raise MessageError("Expected positive numbers.")
+        elif self.per is Per.ONE:
+            _check_floats(self.wire, found, 1)
+            return float(found[0])
+        return found
+
+
+def integer_expected(name: str, high: int, value: float) -> MessageError:
+    """Return the error of a number that is no integer up to ``high``."""
+    return MessageError(f"Expected an integer {name} of at most {high}, got {value}.")
+
+
+def _slots(kind: type[Any]) -> tuple[Slot, ...]:
+    """Return the fields of a question that cross the wire beside its name."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for own in fields(kind):
+        hint = hints[own.name]
+        if NoneType in get_args(hint):
+            (hint,) = (option for option in get_args(hint) if option is not NoneType)
+        plain, *marks = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+        if plain is Question or plain is str:  # the inner question, the link: in the name
+            continue
+        per = next((mark for mark in marks if isinstance(mark, Per)), None)
+        wire = next((mark for mark in marks if isinstance(mark, str)), own.name)
+        scalar = plain if plain in (float, int, bool) else np.ndarray
+        found.append(Slot(own.name, wire, scalar, per, own.default is MISSING))
+    return tuple(found)
+
+
+slots: Callable[[type["Question"]], tuple[Slot, ...]] = cache(_slots)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Base class: what each user computes, with its public arguments.
+
+    Subclasses are frozen dataclasses whose fields are these arguments. Their docstrings say
+    what a user computes; :mod:`ldp_flower.clients.statistics` has the functions that do.
+
+    Raises
+    ------
+    MessageError
+        If an argument is not finite, or a number not positive, unless its field is
+        :data:`Signed`.
+    """
+
+    #: What the wire calls it, but for what other fields and the question inside add.
+    stem: ClassVar[str] = ""
+    #: What its name has behind that of the question inside, as ``stem`` is before it.
+    suffix: ClassVar[str] = ""
+    #: The links that it can be asked for, if it has one.
+    links: ClassVar[tuple[str, ...]] = ("identity",)
+    #: Whether the features leave as they are beside the reports.
+    features_public: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for slot in slots(type(self)):
+            if (value := getattr(self, slot.field)) is not None:
+                object.__setattr__(self, slot.field, slot.valid(value))
+        if (link := getattr(self, "link", "identity")) not in self.links:
+            raise MessageError(f"Expected a link in {list(self.links)}, got {link!r}.")
+
+    @property
+    def name(self) -> str:
+        """What the wire, the ledger and a result call it."""
+        link = getattr(self, "link", "identity")
+        return self.stem if link == "identity" else f"{link}_{self.stem}"
+
+    def to_wire(self) -> Wire:
+        """Return the name, the arrays and the numbers that cross the wire."""
+        arrays: dict[str, NDArray[Any]] = {}
+        params: dict[str, float] = {}
+        for slot in slots(type(self)):
+            value = getattr(self, slot.field)
+            if value is None or value is False:
+                continue
+            if slot.per is None:
+                params[slot.wire] = float(value)
+            else:
+                arrays[slot.wire] = np.array([value]) if slot.per is Per.ONE else value
+        return self.name, arrays, params
+
+    def width(self, num_features: int) -> int:
+        """Return the number of coordinates of a user's value, given those of its rows.
+
+        Raises
+        ------
+        MessageError
+            If the question does not fit such rows.
+        """
+        return self.num_wanted(num_features)
+
+    def features(self, num_features: int) -> int:
+        """Return the number of features that it is about, of rows with so many."""
+        return num_features
+
+    def num_wanted(self, num_features: int) -> int:
+        """Return the number of coordinates that are wanted."""
+        chosen = getattr(self, "coordinates", None)
+        return self.features(num_features) if chosen is None else len(chosen)
+
+    @property
+    def about_targets(self) -> bool:
+        """Whether it is about targets, which some users do not have."""
+        return True
+
+    @property
+    def record_centre(self) -> Floats | float:
+        """What a mechanism for silos adds to every record's value."""
+        return 0.0
+
+    def check(self, num_features: int, width: int) -> None:
+        """Raise MessageError unless it can be asked of such rows, for reports of this width."""
+        users_have = f"the node's users have {num_features} features"
+        expected = self.check_arrays(num_features, users_have)
+        if width != expected:
+            raise MessageError(
+                f"Expected a randomizer of {expected} coordinates, got {width}: {users_have}."
+            )
+
+    def check_arrays(self, num_features: int, users_have: str) -> int:
+        """Raise MessageError unless all arrays fit; return the width."""
+        chosen = getattr(self, "coordinates", None)
+        if chosen is not None:
+            _check_coordinates(chosen, self.features(num_features), users_have)
+        expected = self.width(num_features)
+        lengths = {
+            Per.FEATURE: self.features(num_features),
+            Per.COORDINATE: self.num_wanted(num_features),
+            Per.COLUMN: num_features + 1,
+            Per.VALUE: expected,
+        }
+        self.check_lengths(lengths, users_have)
+        return expected
+
+    def check_lengths(self, lengths: Mapping[Per, int], users_have: str) -> None:
+        """Raise MessageError unless the arrays of these kinds have these lengths."""
+        for slot in slots(type(self)):
+            array = getattr(self, slot.field)
+            if slot.per is not None and slot.per in lengths and array is not None:
+                _check_floats(slot.wire, array, lengths[slot.per], f": {users_have}")
+
+
+class AboutFeatures(Question):
+    """Base class: targets play no part."""
+
+    @property
+    def about_targets(self) -> bool:
+        """No."""
+        return False
+
+
+def _check_floats(name: str, array: NDArray[Any], length: int, because: str = "") -> None:
+    if array.ndim != 1 or array.dtype != np.float64:
+        raise MessageError(f"Expected {length} floats in {name}.")
+    if len(array) != length:
+        raise MessageError(f"Expected {length} floats in {name}, got {len(array)}{because}.")
+
+
+def _check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: str) -> None:
+    if coordinates.ndim != 1 or coordinates.dtype != np.int64 or not len(coordinates):
+        raise MessageError("Expected a list of coordinates.")
+    if coordinates.min() < 0 or coordinates.max() >= num_features:
+        raise MessageError(f"Expected coordinates from 0 to {num_features - 1}: {users_have}.")
+    if len(np.unique(coordinates)) != len(coordinates):
+        raise MessageError("Expected distinct coordinates.")
+
+
+def name_of(kinds: Sequence[type[Question]]) -> str:
+    """Return what the wire calls a question, given its class and, before it, those around it."""
+    name = ""
+    for kind in reversed(kinds):
+        name = kind.stem + name + kind.suffix
+    return name
+
+
+def together(**given: object) -> None:
+    """Raise MessageError if some of these are given and others are not."""
+    if len({value is None for value in given.values()}) > 1:
+        raise MessageError(f"Expected {' and '.join(given)} together.")

@@ -1,0 +1,215 @@
+"""Questions about features: their means and sizes, and which of them matter most."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from .base import AboutFeatures, Coordinates, PerCoordinate, PerFeature, Prior, Question
+from .regression import OneNumber
+
+
+@dataclass(frozen=True, eq=False)
+class Mean(AboutFeatures):
+    """A user's mean row of features minus ``centre``, NaN without rows.
+
+    Attributes
+    ----------
+    centre : ndarray, shape (num_features,)
+        What is subtracted.
+    coordinates : ndarray of int64, optional
+        The coordinates wanted, by default all.
+    """
+
+    stem: ClassVar[str] = "mean"
+
+    centre: PerFeature
+    coordinates: Coordinates | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedMean(AboutFeatures):
+    """``weights`` times a user's mean row of features minus ``centre``.
+
+    Attributes
+    ----------
+    centre, coordinates
+        As of :class:`Mean`.
+    weights : ndarray, shape (wanted coordinates,)
+        One a coordinate.
+    """
+
+    stem: ClassVar[str] = "weighted_mean"
+
+    centre: PerFeature
+    weights: PerCoordinate
+    coordinates: Coordinates | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceBin(AboutFeatures, OneNumber):
+    """The bin of the length of a user's mean row minus ``centre``.
+
+    Attributes
+    ----------
+    centre : ndarray, shape (num_features,)
+        What is subtracted.
+    smallest, per_octave, num_bins
+        As of :class:`TargetScaleBin`.
+    """
+
+    stem: ClassVar[str] = "distance_scale"
+
+    centre: PerFeature
+    smallest: float
+    per_octave: float
+    num_bins: int
+
+
+class _OfColumns(Question):
+    """Base class: all columns are features here, the target the last one."""
+
+    def features(self, num_features: int) -> int:
+        """Return one more."""
+        return num_features + 1
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnMeans(_OfColumns):
+    """:class:`Mean` of all columns: the target counts as the last feature."""
+
+    stem: ClassVar[str] = "column_means"
+
+    centre: PerFeature
+    coordinates: Coordinates | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnMeanNorm(_OfColumns):
+    """``log(norm / prior) / log_range`` of a user's :class:`ColumnMeans`, one number.
+
+    Attributes
+    ----------
+    centre : ndarray, shape (num_features + 1,)
+        What is subtracted from means.
+    prior, log_range : float
+        As of :class:`GradientNorm`.
+    coordinates : ndarray of int64, optional
+        The columns wanted, by default all.
+    """
+
+    stem: ClassVar[str] = "column_mean_norm"
+
+    centre: PerFeature
+    prior: Prior
+    log_range: float
+    coordinates: Coordinates | None = None
+
+    def width(self, num_features: int) -> int:
+        """Return 1."""
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnLogSizes(_OfColumns):
+    """The logarithm of each column's root mean square over ``prior``.
+
+    Clipped to ``log_range`` in either direction. Users without rows, or with zeros only,
+    have zeros.
+
+    Attributes
+    ----------
+    prior, log_range : float
+        The size whose logarithm is 0, and where logarithms are clipped.
+    coordinates : ndarray of int64, optional
+        The columns wanted, by default all.
+    """
+
+    stem: ClassVar[str] = "column_log_sizes"
+
+    prior: Prior
+    log_range: float
+    coordinates: Coordinates | None = None
+
+
+class _FeatureSet(Question):
+    """Base class: a user's value is a set of features, by their numbers, -1 for a missing one."""
+
+    set_size: int
+
+    def width(self, num_features: int) -> int:
+        """Return ``set_size`` if there are so many features."""
+        return min(self.set_size, num_features)
+
+
+@dataclass(frozen=True, eq=False)
+class OutstandingFeatures(AboutFeatures, _FeatureSet):
+    """The ``set_size`` features whose means stand out most, shape (users, ``set_size``).
+
+    A mean is compared with the root mean square of the user's own rows, which is drawn
+    towards that of all features as if by four more rows.
+    """
+
+    stem: ClassVar[str] = "outstanding_features"
+
+    set_size: int
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelatedFeatures(_FeatureSet):
+    """The ``set_size`` features with the largest ``|X'y|``, shape (users, ``set_size``).
+
+    With ``ridge`` (optional), those with the largest ridge coefficients, which takes off what
+    is due to correlated features.
+    """
+
+    stem: ClassVar[str] = "correlated_features"
+
+    set_size: int
+    ridge: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LassoFeatures(_FeatureSet):
+    """The ``set_size`` features with the largest Lasso coefficients, shape (users, ``set_size``).
+
+    The penalty is ``penalty`` times the universal ``sqrt(2 log d / m)`` times the root mean
+    square of the targets.
+    """
+
+    stem: ClassVar[str] = "lasso_features"
+
+    set_size: int
+    penalty: float
+
+
+@dataclass(frozen=True, eq=False)
+class PostLassoFeatures(_FeatureSet):
+    """The features with the largest least-squares coefficients of the Lasso's support.
+
+    Shape (users, ``set_size``); ``penalty`` as of :class:`LassoFeatures`.
+    """
+
+    stem: ClassVar[str] = "post_lasso_features"
+
+    set_size: int
+    penalty: float
+
+
+@dataclass(frozen=True, eq=False)
+class PursuedFeatures(_FeatureSet):
+    """The first features of orthogonal matching pursuit, shape (users, ``set_size``)."""
+
+    stem: ClassVar[str] = "pursued_features"
+
+    set_size: int
+
+
+#: How users may rank features for a vote, by name: from a set's size to the question.
+SELECTORS: Mapping[str, Callable[[int], Question]] = {
+    "ridge": partial(CorrelatedFeatures, ridge=3.0),
+    "marginal": CorrelatedFeatures,
+    "lasso": partial(LassoFeatures, penalty=0.6),
+    "post-lasso": partial(PostLassoFeatures, penalty=0.6),
+    "pursuit": PursuedFeatures,
+}
