@@ -6,18 +6,18 @@ import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from ldp_flower.budget import PrivacyPolicy
-from ldp_flower.generated import GeneratedUsers
-from ldp_flower.keys import NodeKeys
-from ldp_flower.ledger import Accounts, StateLedger, texts
-from ldp_flower.messages import CENSUS, QUERY, MessageError, Query
-from ldp_flower.users import Users
+from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
+from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query
+from ldp_flower.guarantee.users import Users
+from ldp_flower.simulation.generated import GeneratedUsers
 
+from .compute import UsersNode
 from .node import Refusal, Seed, Terms, check_own, operators_ledger
 from .received import Received
 from .reply import reply_with
 from .respond import respond
-from .values import UsersNode
 
 LoadUsers = Callable[[Context], Users | GeneratedUsers]
 

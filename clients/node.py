@@ -10,10 +10,10 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
-from ldp_flower.budget import Cost, PrivacyPolicy
-from ldp_flower.keys import NodeKeys, Slots
-from ldp_flower.ledger import Entry, Ledger, SqliteLedger
-from ldp_flower.messages import MessageError, Query, Report
+from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
+from ldp_flower.guarantee.keys import NodeKeys, Slots
+from ldp_flower.guarantee.ledger import Entry, Ledger, SqliteLedger
+from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
 from ldp_flower.validation import is_integer

@@ -12,8 +12,8 @@ from typing import Self
 
 from flwr.app import Context, Message, RecordDict
 
-from ldp_flower.environment import in_simulation
-from ldp_flower.ledger import StateLedger
+from ldp_flower.guarantee.environment import in_simulation
+from ldp_flower.guarantee.ledger import StateLedger
 
 
 @dataclass(frozen=True)

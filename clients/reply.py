@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from flwr.app import Context, Error, Message, RecordDict
 
-from ldp_flower.budget import PrivacyPolicy
-from ldp_flower.ledger_file import LedgerError
+from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.ledger_file import LedgerError
 
 from .node import Refusal
 from .received import Received

@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.messages import MessageError, Query, Report
+from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.randomizers import RecordMechanism, Summary
 
+from .compute import CHUNK, UsersNode, public_of, values_of
 from .node import Refusal
 from .silos import of_silos
 from .statistics import knows
-from .values import CHUNK, UsersNode, public_of, values_of
 
 
 # An overflow is some user's, and must not be an error of all.

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ldp_flower.keys import Slots
-from ldp_flower.messages import Query, Report
+from ldp_flower.guarantee.keys import Slots
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import RecordMechanism
-from ldp_flower.users import Users
 
-from .values import CHUNK, UsersNode, values_of
+from .compute import CHUNK, UsersNode, values_of
 
 
 def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
 
-from ldp_flower.budget import PrivacyPolicy
-from ldp_flower.keys import NodeKeys, Slots
-from ldp_flower.ledger import NODE, StateLedger, texts
-from ldp_flower.messages import MessageError, Query, Report
-from ldp_flower.parameters import Floats, Parameters, flattened, parameters_of
-from ldp_flower.questions import ClippedUpdate, UpdateQuestion
+from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.keys import NodeKeys, Slots
+from ldp_flower.guarantee.ledger import NODE, StateLedger, texts
+from ldp_flower.guarantee.messages import MessageError, Query, Report
+from ldp_flower.guarantee.parameters import Floats, Parameters, flattened, parameters_of
+from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
+from ldp_flower.guarantee.training import PUBLIC, digest, taken_apart
 from ldp_flower.randomizers.ball import directions
 from ldp_flower.randomness import Words, derive
-from ldp_flower.rotation import rotate_twice
-from ldp_flower.training import PUBLIC, digest, taken_apart
+from ldp_flower.values.rotation import rotate_twice
 
 from .node import Node, Refusal, Seed, Terms, check_own, operators_ledger
 from .received import Received, with_own_metadata

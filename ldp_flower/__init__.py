@@ -4,13 +4,13 @@ This package holds what clients and strategies agree on. The private half is
 :mod:`ldp_flower.clients`, the untrusted half :mod:`ldp_flower.strategies`.
 """
 
-from .budget import PrivacyPolicy
-from .generated import GeneratedUsers
-from .grid import InProcessGrid
-from .items import hash_items
+from .guarantee.budget import PrivacyPolicy
+from .guarantee.users import Users
 from .schema import Categories, Numeric, Schema
-from .simulation import simulate
-from .users import Users
+from .simulation.generated import GeneratedUsers
+from .simulation.grid import InProcessGrid
+from .simulation.simulate import simulate
+from .values.items import hash_items
 
 __all__ = [
     "Categories",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from scipy.optimize import brentq
 
-from .randomizers.gaussian import gaussian_delta, surely_at_most
-from .randomizers.zcdp import zcdp_epsilon, zcdp_rho
+from .randomizers.real_valued.gaussian import gaussian_delta, surely_at_most
+from .randomizers.real_valued.zcdp import zcdp_epsilon, zcdp_rho
 from .validation import check_fraction, check_integer, check_positive
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ reports, a simulation that needs the non-private optimum.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .links import LINKS
-from .thresholding import keep_largest, project_on_ball
 from .validation import check_choice, check_integer
+from .values.links import LINKS
+from .values.projections import keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ def iht(
     sparsity : int
         Number of coefficients that may differ from zero.
     link : str (default: "identity")
-        A key of :data:`~.links.LINKS`: which loss.
+        A key of :data:`~.values.links.LINKS`: which loss.
     ridge : float (default: 0.0)
         Weight of half the squared length of the coefficients.
     radius : float (default: infinity)

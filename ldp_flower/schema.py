@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .entries import as_numbers, entries
+from .guarantee.entries import as_numbers, entries
 from .validation import check_positive
 
 Floats = NDArray[np.float64]

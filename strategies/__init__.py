@@ -1,37 +1,37 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
-from .base import LdpStrategy, TooFewReports
-from .constrained_mean import ConstrainedMean
-from .constrained_regression import ConstrainedRegression
-from .dp_iht import DpIht
-from .evaluation_result import Evaluation, EvaluationResult
-from .exchange import Ask
-from .glm_result import GlmFit, GlmResult
-from .heavy_hitters import HeavyHitters
-from .item_result import HeavyHittersResult
-from .kernel_result import KernelFit, KernelResult
-from .kernel_ridge_regression import KernelRidgeRegression
-from .knowledge_transfer import KnowledgeTransfer
-from .label_ldp_iht import LabelLdpIht
-from .ldp_fedavg import LdpFedAvg
-from .ldp_iht import LdpIht
-from .model_result import FedAvgResult, ModelFit
-from .multi_round_regression import MultiRoundRegression
-from .non_interactive_iht import NonInteractiveIht
-from .peeling_dp_iht import PeelingDpIht
-from .peeling_transfer import PeelingTransfer
-from .population import Cohort
-from .private_evaluation import PrivateEvaluation
-from .private_frank_wolfe import PrivateFrankWolfe
-from .result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
-from .smooth_glm import SmoothGlm
-from .sparse_mean import SparseMean
-from .sparse_regression import SparseRegression
-from .sparse_result import SparseResult
-from .transfer_result import TransferFit, TransferResult
-from .two_round_regression import TwoRoundRegression
-from .two_stage_regression import TwoStageRegression
-from .user_level_mean import UserLevelMean
+from .analytics.heavy_hitters import HeavyHitters
+from .analytics.item_result import HeavyHittersResult
+from .collect_once.constrained_mean import ConstrainedMean
+from .collect_once.constrained_regression import ConstrainedRegression
+from .collect_once.glm_result import GlmFit, GlmResult
+from .collect_once.kernel_result import KernelFit, KernelResult
+from .collect_once.kernel_ridge_regression import KernelRidgeRegression
+from .collect_once.smooth_glm import SmoothGlm
+from .iht.label_ldp_iht import LabelLdpIht
+from .iht.ldp_iht import LdpIht
+from .iht.non_interactive_iht import NonInteractiveIht
+from .models.ldp_fedavg import LdpFedAvg
+from .models.model_result import FedAvgResult, ModelFit
+from .runtime.base import LdpStrategy, TooFewReports
+from .runtime.exchange import Ask
+from .runtime.population import Cohort
+from .runtime.result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
+from .silos.dp_iht import DpIht
+from .silos.knowledge_transfer import KnowledgeTransfer
+from .silos.peeling_dp_iht import PeelingDpIht
+from .silos.peeling_transfer import PeelingTransfer
+from .silos.private_frank_wolfe import PrivateFrankWolfe
+from .silos.transfer_result import TransferFit, TransferResult
+from .silos.two_stage_regression import TwoStageRegression
+from .sparse.sparse_mean import SparseMean
+from .sparse.sparse_regression import SparseRegression
+from .sparse.sparse_result import SparseResult
+from .tables.evaluation_result import Evaluation, EvaluationResult
+from .tables.private_evaluation import PrivateEvaluation
+from .user_level.multi_round_regression import MultiRoundRegression
+from .user_level.two_round_regression import TwoRoundRegression
+from .user_level.user_level_mean import UserLevelMean
 
 __all__ = [
     "Ask",

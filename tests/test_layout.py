@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ldp_flower.questions import FORMS, View
+from ldp_flower.guarantee.questions import FORMS, View
 
 ROOT = Path(__file__).parents[1]
 HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
@@ -110,7 +110,10 @@ def test_statistics_have_names_on_the_wire_only():
     for folder in ("clients", "strategies"):
         for path in modules(folder):
             assert names_in(path, names) <= HOMONYMS, path
-    assert names_in(ROOT / "ldp_flower/questions/regression.py", names) >= {"gradient", "teacher"}
+    assert names_in(ROOT / "ldp_flower/guarantee/questions/regression.py", names) >= {
+        "gradient",
+        "teacher",
+    }
 
 
 # -------------------------------------------------------------------------- simulations

@@ -4,8 +4,8 @@ A statistic is a pure function of the users and of the question, registered by i
 row i of its result depends on user i's rows alone. It may be wrong about
 its own user without harm (the randomizer brings any value into its domain), but
 never mix users: rows are reduced by operations whose result for one user does not
-depend, to the last bit, on which other users are in the batch (see :mod:`.rows` and
-:mod:`ldp_flower.elementwise`). Every one sees float64 only (see :func:`compute`).
+depend, to the last bit, on which other users are in the batch (see :mod:`..arithmetic.rows` and
+:mod:`ldp_flower.randomizers.elementwise`). Every one sees float64 only (see :func:`compute`).
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.questions import (
+from ldp_flower.guarantee.questions import (
     Fourier,
     OfClasses,
     Projected,
@@ -24,8 +24,9 @@ from ldp_flower.questions import (
     Standardised,
     View,
 )
-from ldp_flower.users import Users
+from ldp_flower.guarantee.users import Users
 
+from ..arithmetic.rows import Floats
 from .classes import CLASSES, with_labels
 from .evaluation import EVALUATION
 from .items import ITEMS
@@ -37,7 +38,6 @@ from .records import RECORDS
 from .registry import Blocks, Statistics, Turns, Views
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
-from .rows import Floats
 from .selection import SELECTION
 from .standardised import standardised
 from .teacher import TEACHERS

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.elementwise import tanh
-from ldp_flower.questions import ClassCoefficients, OfClasses
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import ClassCoefficients, OfClasses
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.elementwise import tanh
 
+from ..arithmetic.rows import Floats, dot
 from .registry import Statistics
 from .regression import weighted_coefficients
-from .rows import Floats, dot
 
 
 def class_labels(users: Users) -> NDArray[np.float64]:

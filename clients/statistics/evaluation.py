@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ldp_flower.questions import SquaredErrors
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import SquaredErrors
+from ldp_flower.guarantee.users import Users
 
+from ..arithmetic.rows import Floats, dot, mean_over_rows
 from .registry import Statistics
-from .rows import Floats, dot, mean_over_rows
 
 
 def squared_errors(users: Users, question: SquaredErrors) -> Floats:

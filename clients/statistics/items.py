@@ -4,11 +4,11 @@ import logging
 
 import numpy as np
 
-from ldp_flower.questions import FrequentItems
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import FrequentItems
+from ldp_flower.guarantee.users import Users
 
+from ..arithmetic.rows import Floats
 from .registry import Statistics
-from .rows import Floats
 
 
 def frequent_items(users: Users, question: FrequentItems) -> Floats:

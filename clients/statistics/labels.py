@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.questions import Labels
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import Labels
+from ldp_flower.guarantee.users import Users
 
+from ..arithmetic.rows import Floats
 from .registry import Blocks, Statistics
-from .rows import Floats
 
 
 def labels(users: Users, question: Labels) -> Floats:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ldp_flower.public_maps import fourier_features, frequencies, project, projection
-from ldp_flower.questions import Fourier, Projected
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import Fourier, Projected
+from ldp_flower.guarantee.users import Users
+from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection
 
 
 def projected(users: Users, question: Projected) -> Users:

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ldp_flower.elementwise import row_dots, row_norms
-from ldp_flower.questions import (
+from ldp_flower.guarantee.questions import (
     ColumnLogSizes,
     ColumnMeanNorm,
     ColumnMeans,
@@ -14,11 +13,12 @@ from ldp_flower.questions import (
     OutstandingFeatures,
     WeightedMean,
 )
-from ldp_flower.users import Users
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.elementwise import row_dots, row_norms
 
+from ..arithmetic.rows import Floats, mean_over_rows, sum_over_rows
+from ..arithmetic.scale import log_ratio, scale_bins
 from .registry import Statistics
-from .rows import Floats, mean_over_rows, sum_over_rows
-from .scale import log_ratio, scale_bins
 from .selection import largest
 
 _BORROWED = 4.0  # rows

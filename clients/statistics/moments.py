@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ldp_flower.moments import num_monomials, packed_power, tensor_powers, tensor_weight
-from ldp_flower.questions import Record, RecordCopies, SecondMoments, TensorMoments
+from ldp_flower.guarantee.questions import Record, RecordCopies, SecondMoments, TensorMoments
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.ball import directions
-from ldp_flower.users import Users
+from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
+from ..arithmetic.rows import Floats, mean_over_rows
 from .registry import Statistics
-from .rows import Floats, mean_over_rows
 
 _BLOCK_ENTRIES = 1 << 22  # products held in memory at a time
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ldp_flower.questions import Record, RecordCopies
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import Record, RecordCopies
+from ldp_flower.guarantee.users import Users
 
+from ..arithmetic.rows import Floats
 from .moments import bounded_rows
 from .registry import Statistics
-from .rows import Floats
 
 
 def _first_rows(users: Users, question: Record | RecordCopies) -> tuple[Floats, Floats]:

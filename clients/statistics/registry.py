@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.questions import Question
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import Question
+from ldp_flower.guarantee.users import Users
 
-from .rows import Floats
+from ..arithmetic.rows import Floats
 
 #: From users and a question of this class to values, shape (users, width).
 Statistics = dict[type[Question], Callable[[Users, Any], Floats]]

@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.elementwise import log, row_norms
-from ldp_flower.links import LINKS
-from ldp_flower.questions import (
+from ldp_flower.guarantee.questions import (
     ClassCoefficients,
     Curvature,
     Gradient,
@@ -16,12 +14,14 @@ from ldp_flower.questions import (
     RootCurvature,
     TargetScaleBin,
 )
-from ldp_flower.users import Users
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.elementwise import log, row_norms
+from ldp_flower.values.links import LINKS
 
+from ..arithmetic.ridge import ridge_coefficients
+from ..arithmetic.rows import Floats, dot, mean_over_rows, norm_over_rows, shortened
+from ..arithmetic.scale import log_ratio, scale_bins
 from .registry import Statistics
-from .ridge import ridge_coefficients
-from .rows import Floats, dot, mean_over_rows, norm_over_rows, shortened
-from .scale import log_ratio, scale_bins
 
 
 def gradient(users: Users, question: Gradient) -> Floats:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ldp_flower.questions import Rotated, RotatedBins
-from ldp_flower.rotation import rotate
+from ldp_flower.guarantee.questions import Rotated, RotatedBins
+from ldp_flower.values.rotation import rotate
 
-from .rows import Floats
+from ..arithmetic.rows import Floats
 
 
 def rotated(values: Floats, question: Rotated) -> Floats:

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.questions import (
+from ldp_flower.guarantee.questions import (
     CorrelatedFeatures,
     LassoFeatures,
     PostLassoFeatures,
     PursuedFeatures,
 )
-from ldp_flower.users import Users
+from ldp_flower.guarantee.users import Users
 
+from ..arithmetic.ridge import ridge_coefficients
+from ..arithmetic.rows import Floats, sum_over_rows
 from .registry import Statistics
-from .ridge import ridge_coefficients
-from .rows import Floats, sum_over_rows
 
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ldp_flower.questions import Standardised
-from ldp_flower.users import Users
+from ldp_flower.guarantee.questions import Standardised
+from ldp_flower.guarantee.users import Users
 
-from .rows import Floats, mean_over_rows
+from ..arithmetic.rows import Floats, mean_over_rows
 
 _CLIP = 3.0  # standardised numbers lie within this distance of 0
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from ldp_flower.guarantee.questions import Teacher
+from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
-from ldp_flower.questions import Teacher
-from ldp_flower.synthetic import synthetic_features
-from ldp_flower.users import Users
+from ldp_flower.values.synthetic import synthetic_features
 
+from ..arithmetic.rows import Floats
 from .registry import Statistics
-from .rows import Floats
 
 _MOST_STEPS = 300
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 
-from ..budget import Cost, PrivacyPolicy
-from ..grid import InProcessGrid
-from ..ledger import SqliteLedger
-from ..messages import CENSUS, QUERY, Query
+from ..guarantee.budget import Cost, PrivacyPolicy
+from ..guarantee.ledger import SqliteLedger
+from ..guarantee.messages import CENSUS, QUERY, Query
+from ..guarantee.users import Users
 from ..randomizers import Randomizer, RecordMechanism
-from ..users import Users
+from ..simulation.grid import InProcessGrid
 from .probe import MakeApp
 
 NODE_ID = 4711

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ..randomizers import Composed, FrequencyOracle, Randomizer, SampledCoordinate
 from ..randomizers.enumerable import Enumerable, TooManyOutputs
-from ..randomizers.prefix import PrefixTree
+from ..randomizers.items.prefix import PrefixTree
 from ..randomizers.two_level import log
 from ..randomness import Words, derive
 

@@ -29,10 +29,10 @@ import numpy as np
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 
-from ..keys import HASH_END, NodeKeys
-from ..messages import Query
+from ..guarantee.keys import HASH_END, NodeKeys
+from ..guarantee.messages import Query
+from ..guarantee.users import Users
 from ..randomness import derive
-from ..users import Users
 from ..validation import check_fraction, check_integer
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..keys import NodeKeys, Slots
-from ..messages import Query
+from ..guarantee.keys import NodeKeys, Slots
+from ..guarantee.messages import Query
+from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, SystemRandom, Words, derive
-from ..users import Users
 from .distinguish import log_ratio
 from .people import copied, crowd, together
 from .probe import Client

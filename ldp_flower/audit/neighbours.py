@@ -14,12 +14,12 @@ import numpy as np
 from flwr.app import Context, Message
 from numpy.typing import NDArray
 
-from ..budget import Cost
-from ..keys import HASH_END, NodeKeys
-from ..ledger import Entry, SqliteLedger
-from ..messages import Query, Report
-from ..questions import Question
-from ..users import Users
+from ..guarantee.budget import Cost
+from ..guarantee.keys import HASH_END, NodeKeys
+from ..guarantee.ledger import Entry, SqliteLedger
+from ..guarantee.messages import Query, Report
+from ..guarantee.questions import Question
+from ..guarantee.users import Users
 from .deployed import NODE_ID, DeployedNode, Seen, contents, terms_for
 from .entering import entering
 from .people import crowd, halved, together, unlike

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..guarantee.users import Users
 from ..randomness import KeyedRandom, derive
-from ..users import Users
 
 
 def extreme_users(num_features: int) -> dict[str, Users]:

@@ -7,12 +7,12 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from ..grid import InProcessGrid
-from ..keys import NodeKeys, Slots
-from ..messages import QUERY, Query, Report
+from ..guarantee.keys import NodeKeys, Slots
+from ..guarantee.messages import QUERY, Query, Report
+from ..guarantee.users import Users
 from ..randomizers.base import Reports
 from ..randomness import derive
-from ..users import Users
+from ..simulation.grid import InProcessGrid
 from .distinguish import Sample
 from .people import copied
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..messages import Query
+from ..guarantee.messages import Query
+from ..guarantee.users import Users
 from ..randomizers import RecordGaussian, RecordMechanism
-from ..users import Users
 from .entering import Floats, entering
 from .people import crowd, together
 from .probe import Client, MakeApp

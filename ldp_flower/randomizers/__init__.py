@@ -5,30 +5,30 @@ share is in :mod:`.two_level`; what a message may name is in :mod:`.registry`.
 """
 
 from .base import Estimate, Randomizer, Summary
-from .choice import best_frequency_oracle
 from .codebook import Codebook
 from .composed import Composed
-from .concentrated import ConcentratedGaussian
-from .direct import KRandomizedResponse
-from .frequency import FrequencyOracle
-from .gaussian import GaussianMechanism, GaussianRecord
-from .hadamard import HadamardResponse
-from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
-from .peeling import RecordPeeling
-from .pem import PrefixExtending
-from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
-from .records import RecordGaussian, RecordMechanism
+from .items.choice import best_frequency_oracle
+from .items.direct import KRandomizedResponse
+from .items.frequency import FrequencyOracle
+from .items.hadamard import HadamardResponse
+from .items.hashing import OptimizedLocalHashing
+from .items.pem import PrefixExtending
+from .items.subset import SubsetSelection
+from .items.treehist import TreeHist
+from .items.unary import OptimizedUnaryEncoding
+from .real_valued.concentrated import ConcentratedGaussian
+from .real_valued.gaussian import GaussianMechanism, GaussianRecord
+from .real_valued.peeling import RecordPeeling
+from .real_valued.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
+from .real_valued.records import RecordGaussian, RecordMechanism
+from .real_valued.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
+from .real_valued.vertices import RecordVertices
 from .registry import randomizer_from_config
 from .response import RandomizedResponse
 from .sampled import SampledCoordinate
-from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
 from .splitting import split_epsilon
-from .subset import SubsetSelection
-from .treehist import TreeHist
 from .two_level import TwoLevel
-from .unary import OptimizedUnaryEncoding
-from .vertices import RecordVertices
 
 __all__ = [
     "Codebook",

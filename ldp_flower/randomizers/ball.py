@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..elementwise import row_norms
 from .base import Floats
+from .elementwise import row_norms
 
 
 def directions(rows: Floats) -> tuple[Floats, Floats]:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaln, roots_legendre
 
-from ..elementwise import row_dots, row_norms
 from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import check_integer, check_positive
 from .ball import lift
 from .base import Floats, Reports
+from .elementwise import row_dots, row_norms
 from .enumerable import OneChoice
 from .two_level import TwoLevel
 

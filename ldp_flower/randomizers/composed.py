@@ -11,7 +11,7 @@ import numpy as np
 from ..randomness import RandomSource, Words, derive
 from .base import Estimate, Floats, Randomizer, Reports, Summary
 from .enumerable import Enumerable, Law, check_terms
-from .records import RecordMechanism
+from .real_valued.records import RecordMechanism
 from .sampled import SampledCoordinate
 
 _MAX_PARTS = 16

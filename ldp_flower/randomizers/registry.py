@@ -6,23 +6,23 @@ from functools import lru_cache
 from .base import Randomizer
 from .codebook import Codebook
 from .composed import Composed, configs_of_parts
-from .concentrated import ConcentratedGaussian
-from .direct import KRandomizedResponse
-from .gaussian import GaussianMechanism, GaussianRecord
-from .hadamard import HadamardResponse
-from .hashing import OptimizedLocalHashing
 from .hypercube import SubsetHypercube
-from .peeling import RecordPeeling
-from .pem import PrefixExtending
-from .privunit import DuchiBall, LiftedPrivUnit, PrivUnit
-from .records import RecordGaussian
+from .items.direct import KRandomizedResponse
+from .items.hadamard import HadamardResponse
+from .items.hashing import OptimizedLocalHashing
+from .items.pem import PrefixExtending
+from .items.subset import SubsetSelection
+from .items.treehist import TreeHist
+from .items.unary import OptimizedUnaryEncoding
+from .real_valued.concentrated import ConcentratedGaussian
+from .real_valued.gaussian import GaussianMechanism, GaussianRecord
+from .real_valued.peeling import RecordPeeling
+from .real_valued.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
+from .real_valued.records import RecordGaussian
+from .real_valued.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
+from .real_valued.vertices import RecordVertices
 from .response import RandomizedResponse
 from .sampled import SampledCoordinate
-from .scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
-from .subset import SubsetSelection
-from .treehist import TreeHist
-from .unary import OptimizedUnaryEncoding
-from .vertices import RecordVertices
 
 _REGISTRY: dict[str, type[Randomizer]] = {
     cls.__name__: cls

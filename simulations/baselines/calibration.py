@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dp_accounting import get_sigma_gaussian
 
 from ldp_flower.accounting import GaussianEvent, gaussian_epsilon, total_mu
-from ldp_flower.strategies.update_plan import LONGEST_PATH, LONGEST_STEP
+from ldp_flower.strategies.models.update_plan import LONGEST_PATH, LONGEST_STEP
 
 DELTA = 1e-5  # of all methods that are not pure: below one over the number of users
 

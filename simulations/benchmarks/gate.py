@@ -18,7 +18,7 @@ from ldp_flower import Users
 from ldp_flower.clients.statistics import compute
 from ldp_flower.randomizers import Codebook, Estimate, Randomizer
 from ldp_flower.strategies import Cohort, Fit, LdpStrategy
-from ldp_flower.strategies.gate import gate, keep_back
+from ldp_flower.strategies.tables.holdout import gate, keep_back
 
 from ..harness.command import Command
 from ..harness.tables import Table

@@ -9,10 +9,10 @@ from deployed_node import SALT, ask
 
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.keys import HASH_END
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Query
-from ldp_flower.questions import ResidualCoefficients
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.randomizers import Codebook
 
 USERS, DIM, ANSWERS, CAP = 100, 32, 21, 100

@@ -13,9 +13,9 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, attach
 from ldp_flower.clients.statistics import STATISTICS
-from ldp_flower.keys import HASH_END, NodeKeys
-from ldp_flower.messages import Query, Report
-from ldp_flower.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
+from ldp_flower.guarantee.keys import HASH_END, NodeKeys
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.questions import Curvature, FrequentItems, Gradient, NormalisedUpdate
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -132,9 +132,9 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
+    from ldp_flower.clients.compute import UsersNode, values_of
     from ldp_flower.clients.node import Terms
-    from ldp_flower.clients.values import UsersNode, values_of
-    from ldp_flower.ledger import StateLedger
+    from ldp_flower.guarantee.ledger import StateLedger
 
     slots = np.arange(len(users))
     ledger = StateLedger(RecordDict(), len(users))

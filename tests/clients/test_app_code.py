@@ -25,14 +25,14 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
-from ldp_flower.budget import Cost
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
-from ldp_flower.keys import HASH_END
-from ldp_flower.ledger import Entry, SqliteLedger
-from ldp_flower.messages import Query
-from ldp_flower.questions import NormalisedUpdate
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.questions import NormalisedUpdate
+from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook
-from ldp_flower.training import census, with_query
 
 PATIENTS = users(8)
 MODEL = {"weight": np.array([0.5, -0.25, 1.0])}

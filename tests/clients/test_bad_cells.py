@@ -11,12 +11,12 @@ from flwr.app import Message
 
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users
 from ldp_flower.clients import LdpClientApp
+from ldp_flower.clients.compute import UsersNode, values_of
 from ldp_flower.clients.statistics import public_block
-from ldp_flower.clients.values import UsersNode, values_of
-from ldp_flower.keys import HASH_END, NodeKeys
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Query, Report
-from ldp_flower.questions import (
+from ldp_flower.guarantee.keys import HASH_END, NodeKeys
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.questions import (
     FORMS,
     AboutFeatures,
     CorrelatedFeatures,

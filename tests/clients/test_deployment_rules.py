@@ -10,12 +10,12 @@ import pytest
 from deployed_node import NODE_ID, SALT, ask, query, report_in, users
 
 from ldp_flower import PrivacyPolicy
-from ldp_flower.budget import Cost
 from ldp_flower.clients import LdpClientApp, Refusal
-from ldp_flower.environment import in_simulation
-from ldp_flower.keys import NodeKeys
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Report
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.environment import in_simulation
+from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Report
 
 PATIENTS = users(8)
 NAMELESS = dataclasses.replace(PATIENTS, ids=None)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from ldp_flower import Users
+from ldp_flower.clients.compute import public_of, values_of
 from ldp_flower.clients.statistics import compute, public_block
-from ldp_flower.clients.values import public_of, values_of
-from ldp_flower.keys import HASH_END
-from ldp_flower.messages import Query
-from ldp_flower.questions import FORMS, Per, UpdateQuestion, question_from_wire
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.questions import FORMS, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.rotation import padded
+from ldp_flower.values.rotation import padded
 
 NAMES = [name for name, form in FORMS.items() if not issubclass(form.kinds[-1], UpdateQuestion)]
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]

@@ -17,7 +17,7 @@ import pytest
 from deployed_node import answer, hashes, query, sent_until_killed, users
 
 from ldp_flower.clients import Refusal
-from ldp_flower.ledger import SqliteLedger
+from ldp_flower.guarantee.ledger import SqliteLedger
 
 NUM_KILLS = int(os.environ.get("LDP_FLOWER_KILLS", "60"))
 LONGEST_LIFE = 12  # times what an answer takes

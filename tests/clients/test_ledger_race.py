@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from deployed_node import answer, hashes, query, users
 
-from ldp_flower.budget import Cost
 from ldp_flower.clients import Refusal
-from ldp_flower.keys import HASH_END
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Report
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Report
 
 NUM_PROCESSES = 4
 EPSILON = 1 / 16  # of a report; sums of it are exact

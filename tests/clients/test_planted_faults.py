@@ -17,14 +17,14 @@ from ldp_flower.audit.independence import independent
 from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
-from ldp_flower.budget import Cost
 from ldp_flower.clients import app, node, respond, silos
-from ldp_flower.clients import values as values_module
+from ldp_flower.clients import compute as values_module
 from ldp_flower.clients.statistics import PUBLIC
-from ldp_flower.keys import HASH_END, NodeKeys
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Query, Report
-from ldp_flower.questions import Curvature, Gradient, Labels
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.keys import HASH_END, NodeKeys
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.questions import Curvature, Gradient, Labels
 from ldp_flower.randomizers import (
     Codebook,
     GaussianMechanism,

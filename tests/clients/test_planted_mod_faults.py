@@ -11,12 +11,12 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid
 from ldp_flower.audit.deployed import NODE_ID, contents, form
 from ldp_flower.clients import LdpUpdateMod, update_mod
-from ldp_flower.keys import HASH_END
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Query
-from ldp_flower.questions import NormalisedUpdate
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.questions import NormalisedUpdate
+from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook
-from ldp_flower.training import census, with_query
 
 DIM = 5
 CODEBOOK = Codebook(2.0, DIM, num_codewords=8)

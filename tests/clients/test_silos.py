@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from deployed_node import SALT, ask, report_in
 
-from ldp_flower import PrivacyPolicy, Users, audited
+from ldp_flower import PrivacyPolicy, Users
 from ldp_flower.audit import audit_handler, recorded_queries
-from ldp_flower.budget import Cost
+from ldp_flower.audit import runs as audited
 from ldp_flower.clients import LdpClientApp, Refusal
-from ldp_flower.keys import HASH_END
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Query, Report
-from ldp_flower.questions import Gradient
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling
 
 DIM = 3

@@ -12,9 +12,8 @@ from scipy.special import expit
 
 from ldp_flower import Users
 from ldp_flower.clients import statistics
-from ldp_flower.messages import MessageError
-from ldp_flower.public_maps import frequencies, projection
-from ldp_flower.questions import (
+from ldp_flower.guarantee.messages import MessageError
+from ldp_flower.guarantee.questions import (
     FrequentItems,
     Gradient,
     SecondMoments,
@@ -22,7 +21,8 @@ from ldp_flower.questions import (
     TensorMoments,
     question_from_wire,
 )
-from ldp_flower.synthetic import synthetic_features
+from ldp_flower.values.public_maps import frequencies, projection
+from ldp_flower.values.synthetic import synthetic_features
 
 DIM = 7
 

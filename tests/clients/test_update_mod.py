@@ -26,18 +26,18 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.audit.distinguish import Sample, likeliest_events
-from ldp_flower.budget import Cost
 from ldp_flower.clients import LdpUpdateMod, Refusal, node, update_mod
-from ldp_flower.environment import in_simulation
-from ldp_flower.keys import HASH_END, NodeKeys
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Query, Report
-from ldp_flower.parameters import flattened, parameters_of
-from ldp_flower.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.environment import in_simulation
+from ldp_flower.guarantee.keys import HASH_END, NodeKeys
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.parameters import flattened, parameters_of
+from ldp_flower.guarantee.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
+from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
 from ldp_flower.randomness import RandomSource, derive
-from ldp_flower.rotation import rotate_twice
-from ldp_flower.training import census, with_query
+from ldp_flower.values.rotation import rotate_twice
 
 # A matrix, a parameter without dimensions, a counter without dimensions, a mask.
 MODEL = {

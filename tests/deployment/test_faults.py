@@ -14,9 +14,9 @@ import pytest
 from clock import Clock
 from federation import FORGOTTEN, Deployment, wait_for, write
 
-from ldp_flower.budget import Cost
-from ldp_flower.ledger import SqliteLedger
-from ldp_flower.messages import Report
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.messages import Report
 
 pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 
@@ -84,7 +84,7 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import ServerApp
 
-from ldp_flower.questions import Gradient
+from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
 from ldp_flower.strategies import Ask, Fit, LdpStrategy
 

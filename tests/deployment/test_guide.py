@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from federation import Deployment
 
-from ldp_flower.budget import Cost
-from ldp_flower.ledger import SqliteLedger
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.ledger import SqliteLedger
 
 pytestmark = pytest.mark.deployment
 

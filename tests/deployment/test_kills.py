@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from federation import FORGOTTEN, Deployment, wait_for, write
 
-from ldp_flower.ledger import SqliteLedger
+from ldp_flower.guarantee.ledger import SqliteLedger
 
 pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 
@@ -75,11 +75,11 @@ import numpy as np
 from flwr.app import Message
 from flwr.serverapp import ServerApp
 
-from ldp_flower.keys import NodeKeys
-from ldp_flower.messages import Query, Report
-from ldp_flower.questions import Gradient
+from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.messages import Query, Report
+from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
-from ldp_flower.strategies.roster import wait_for_nodes
+from ldp_flower.strategies.runtime.census import wait_for_nodes
 
 SALT = 7
 app = ServerApp()

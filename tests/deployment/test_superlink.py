@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from federation import Deployment, write
 
-from ldp_flower.budget import Cost
-from ldp_flower.ledger import SqliteLedger
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.ledger import SqliteLedger
 
 pytestmark = pytest.mark.deployment
 

@@ -15,8 +15,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from ldp_flower import Users, simulate
+from ldp_flower.cli.processes import Family
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.processes import Family
 from ldp_flower.strategies import LdpIht
 
 pytestmark = pytest.mark.engine

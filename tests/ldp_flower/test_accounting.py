@@ -21,7 +21,7 @@ from ldp_flower.accounting import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from ldp_flower.randomizers.gaussian import gaussian_delta, gaussian_mu
+from ldp_flower.randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu
 
 DELTAS = (1e-2, 1e-3, 1e-5, 1e-6)
 SIGMAS = {  # standard deviation over sensitivity

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from ldp_flower.iht import iht, objective
-from ldp_flower.links import LINKS
+from ldp_flower.values.links import LINKS
 
 
 def data(seed, rows=2000, dim=30, sparsity=4, link="identity"):

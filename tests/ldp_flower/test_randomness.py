@@ -3,13 +3,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from ldp_flower.randomness import (
-    KeyedRandom,
-    NumpyRandom,
-    RandomSource,
-    SystemRandom,
-    derive,
-)
+from ldp_flower.randomness import KeyedRandom, NumpyRandom, RandomSource, SystemRandom, derive
 
 STATES = derive(7, np.arange(5000, dtype=np.uint64))
 SOURCES = [KeyedRandom(STATES), SystemRandom(), NumpyRandom(np.random.default_rng(0))]

@@ -8,7 +8,7 @@ from flwr.app import Context
 
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.environment import in_simulation
+from ldp_flower.guarantee.environment import in_simulation
 
 from .data import training_users, users_of
 

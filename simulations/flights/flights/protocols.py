@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ldp_flower import Users, simulate
 from ldp_flower.strategies import LdpIht, LinearResult, TooFewReports
-from ldp_flower.strategies.sparse_regression import SparseRegression
+from ldp_flower.strategies.sparse.sparse_regression import SparseRegression
 
 from .design import COLUMNS
 

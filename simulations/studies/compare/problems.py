@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 
 from ldp_flower import simulate
 from ldp_flower.strategies import LinearResult, SparseRegression, TooFewReports
-from ldp_flower.strategies.update_plan import default_rounds
+from ldp_flower.strategies.models.update_plan import default_rounds
 
 from ...flights.flights import data as flights_data
 from ...flights.flights import design

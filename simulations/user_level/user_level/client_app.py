@@ -3,8 +3,8 @@
 from flwr.app import Context
 
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.environment import in_simulation
-from ldp_flower.generated import GeneratedUsers
+from ldp_flower.guarantee.environment import in_simulation
+from ldp_flower.simulation.generated import GeneratedUsers
 
 from .configuration import setting_of
 from .population import Population

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ldp_flower import PrivacyPolicy
-from ldp_flower.budget import Cost
-from ldp_flower.keys import HASH_END
-from ldp_flower.messages import MessageError, Query
-from ldp_flower.questions import Gradient
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.messages import MessageError, Query
+from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import (
     Codebook,
     Composed,

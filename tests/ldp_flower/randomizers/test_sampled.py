@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ldp_flower.audit import exact_epsilon, extreme_inputs, worst_epsilon
-from ldp_flower.keys import HASH_END
-from ldp_flower.messages import MessageError, Query
-from ldp_flower.questions import Mean, Rotated
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.messages import MessageError, Query
+from ldp_flower.guarantee.questions import Mean, Rotated
 from ldp_flower.randomizers import (
     Codebook,
     Composed,

@@ -22,9 +22,9 @@ from ldp_flower.randomizers import (
     RecordPeeling,
     RecordVertices,
 )
-from ldp_flower.randomizers.gaussian import gaussian_mu
-from ldp_flower.randomizers.peeling import noisy_top
-from ldp_flower.randomizers.privunit import DuchiBall
+from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
+from ldp_flower.randomizers.real_valued.peeling import noisy_top
+from ldp_flower.randomizers.real_valued.privunit import DuchiBall
 
 LAST = 2**64 - 1
 PAIRS = [(50.0, 1e-6), (100.0, 1e-6), (20.0, 1e-9), (10.0, 1e-12), (5.0, 1e-15), (1.0, 1e-90)]

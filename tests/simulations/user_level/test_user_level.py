@@ -127,7 +127,7 @@ def test_ldpproxs_noise_has_the_calibrated_size(monkeypatch):
     from user_level import ldpprox
 
     from ldp_flower.accounting import gaussian_epsilon
-    from ldp_flower.randomizers.gaussian import gaussian_mu
+    from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 
     prox = ldpprox.LdpProx(30, 100, 2.0)
     mu = gaussian_mu(2.0, prox.delta)

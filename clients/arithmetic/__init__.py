@@ -1,0 +1,1 @@
+"""Arithmetic over each user's rows whose bits depend on that user alone."""

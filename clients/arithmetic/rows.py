@@ -1,0 +1,54 @@
+"""Reductions over each user's rows whose result depends, to the last bit, on that user alone.
+
+In BLAS and einsum the order in which one row is added up can depend on how many rows
+there are, which is another user's secret; so none of these multiplies matrices. Sums within
+a row are those of :mod:`ldp_flower.randomizers.elementwise`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from ldp_flower.guarantee.users import Users
+
+Floats = NDArray[np.float64]
+
+
+def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
+    """Return each user's sum of ``weights[r] * rows[r]``, shape (users, columns).
+
+    The product with a sparse matrix adds up a user's rows one after the other,
+    which keeps users apart and needs no copy of the rows.
+    """
+    num_rows = len(weights)
+    by_user = csr_array((weights, np.arange(num_rows), users.offsets), (len(users), num_rows))
+    return np.ascontiguousarray(by_user @ rows, np.float64)
+
+
+def mean_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
+    """Return each user's mean of ``weights[r] * rows[r]``, zero without rows."""
+    return sum_over_rows(users, weights, rows) / np.maximum(users.num_rows, 1)[:, None]
+
+
+def norm_over_rows(users: Users, values: NDArray[Any]) -> Floats:
+    """Return the Euclidean norm of each user's numbers, one a row, shape (users,)."""
+    return np.sqrt(sum_over_rows(users, values, values[:, None])[:, 0])
+
+
+def dot(rows: NDArray[Any], vector: Floats) -> Floats:
+    """Return ``rows @ vector``, column by column where the vector is not zero."""
+    total = np.zeros(len(rows))
+    for column in np.flatnonzero(vector):
+        total += rows[:, column] * vector[column]
+    return total
+
+
+def shortened(rows: NDArray[Any], length: float) -> Floats:
+    """Return rows shortened to a Euclidean length, those that are longer."""
+    squares = np.zeros(len(rows))
+    for column in range(rows.shape[1]):
+        squares += rows[:, column] ** 2
+    factors = length / np.maximum(np.sqrt(squares), length)
+    return np.asarray(rows * factors[:, None])

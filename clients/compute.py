@@ -1,0 +1,102 @@
+"""A node with rows to answer from, and the values that a statistic has of them."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.keys import Slots
+from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.users import Users
+from ldp_flower.simulation.generated import GeneratedUsers
+
+from .node import Node
+from .statistics import compute, public_block
+
+# Users are taken in runs of this many. Their number is public; their rows are not,
+# and must not decide in which order reports are added up.
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class UsersNode(Node):
+    """A node with rows of users to answer from.
+
+    Attributes
+    ----------
+    users : Users or GeneratedUsers
+        The users of the node.
+    """
+
+    users: Users | GeneratedUsers
+
+    def take(self, slots: Slots) -> Users:
+        """Return some users, each with the rows that the policy lets it use."""
+        return self.users.take(slots, self.terms.policy.max_rows)
+
+
+def values_of(take: Callable[[Slots], Users], slots: Slots, query: Query) -> NDArray[np.float64]:
+    """Return the users' values; whatever goes wrong with data stays on this side.
+
+    A value that cannot be computed becomes NaN, which the randomizer takes for the
+    centre of its domain: the reply looks like any other, and the log tells the operator.
+    ``take`` returns the users in some slots.
+    """
+    logger = logging.getLogger(__name__)
+
+    def computed(some: Slots) -> NDArray[np.float64]:
+        users = take(some)
+        # Rows of a public block all stay: they must not tell which targets are finite.
+        finite = users if query.question.features_public else users.finite()
+        if lost := len(users.targets) - len(finite.targets):
+            logger.warning("Records that are not finite and are left out: %d.", lost)
+        return compute(finite, query.question)
+
+    values = _together_or_apart(
+        computed,
+        slots,
+        lambda: np.full((1, query.randomizer.width), np.nan),
+        query.statistic,
+    )
+    if bad := int((~np.isfinite(values).all(axis=1)).sum()):
+        logger.warning("%d users have data that are not finite and report a centre.", bad)
+    return values
+
+
+def public_of(
+    take: Callable[[Slots], Users], slots: Slots, query: Query, num_features: int
+) -> NDArray[np.float32]:
+    """Return the users' public block; a user whose rows cannot be had has none."""
+    nobody = Users(np.zeros((0, num_features)), np.zeros(0), np.zeros(2, np.int64))
+    return _together_or_apart(
+        lambda some: public_block(take(some), query.question),
+        slots,
+        lambda: public_block(nobody, query.question),
+        query.statistic,
+    )
+
+
+def _together_or_apart(
+    compute: Callable[[Slots], NDArray[Any]],
+    slots: Slots,
+    otherwise: Callable[[], NDArray[Any]],
+    name: str,
+) -> NDArray[Any]:
+    """Compute for all users at once or, where somebody's data fail, for each alone.
+
+    One user's data must not cost the others their answer. Nor do they change it: a user
+    has the same bits alone as among others, see :mod:`.statistics`.
+    """
+    try:
+        return compute(slots)
+    except Exception:
+        if len(slots) == 1:
+            logging.getLogger(__name__).exception(
+                "Statistic %s failed for a user, who reports as if without data.", name
+            )
+            return otherwise()
+    runs = (slots[i : i + 1] for i in range(len(slots)))
+    return np.concatenate([_together_or_apart(compute, one, otherwise, name) for one in runs])

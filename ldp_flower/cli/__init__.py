@@ -1,0 +1,5 @@
+"""The command ``ldp-flower``."""
+
+from .app import app
+
+__all__ = ["app"]

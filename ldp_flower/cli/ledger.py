@@ -1,0 +1,113 @@
+"""The command ``ldp-flower ledger``."""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from ..guarantee.ledger import BOOK, SqliteLedger
+from ..guarantee.ledger_file import LedgerError
+from .console import FAILED, USAGE, console, fail
+
+ledger = typer.Typer(help="Keep the ledger of what users have spent.", no_args_is_help=True)
+
+# What a cell of a formula may begin with, also in full width, and what marks one as a text.
+_ACTIVE = (*"=+-@\t\r\n\uff1d\uff0b\uff0d\uff20", "'")
+
+LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
+
+
+@ledger.command("init")
+def ledger_init(path: LedgerPath) -> None:
+    """Create an empty ledger in the file PATH, once per node, before its first query."""
+    try:
+        SqliteLedger.create(path)
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    console.print(Text(f"Created {path}. Keep it: it remembers what every user has spent."))
+
+
+@ledger.command("show")
+def ledger_show(path: LedgerPath) -> None:
+    """Show what every user on the ledger in the file PATH has spent."""
+    try:
+        spent = SqliteLedger(path).spent()
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    table = Table()
+    table.add_column("user", overflow="fold")
+    for name in ("epsilon", "delta"):
+        table.add_column(name, justify="right")
+    for user, cost in spent.items():
+        table.add_row(Text(_visible(user)), f"{cost.epsilon:g}", f"{cost.delta:g}")
+    if spent:
+        console.print(table)
+    console.print(f"{len(spent)} user{'' if len(spent) == 1 else 's'}")
+
+
+@ledger.command("export")
+def ledger_export(path: LedgerPath) -> None:
+    r"""Print all that ever happened on the ledger in the file PATH as CSV: by user and run.
+
+    A quote stands before ids that a spreadsheet would take for formulas (=, +, -, @) and
+    before ids that begin with a quote; control characters are written out (\x1b).
+    """
+    writer = csv.writer(sys.stdout)
+    try:
+        writer.writerow(BOOK)
+        for row in SqliteLedger(path).book():
+            writer.writerow(_cell(value) for value in row)
+    except LedgerError as error:
+        fail(str(error), FAILED)
+
+
+@ledger.command("renew")
+def ledger_renew(
+    path: LedgerPath,
+    user: Annotated[list[str] | None, typer.Option(help="A user; may be repeated.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="All users of the ledger.")] = False,
+) -> None:
+    """Give users on the ledger in the file PATH their whole budget again.
+
+    What they have answered already stays known: over two such times the guarantee is that
+    of twice the limits. The ledger keeps a record of it.
+    """
+    if bool(user) == everybody:
+        fail("Expected either --user, once or more, or --all.", USAGE)
+    try:
+        renewed = SqliteLedger(path).renew(None if everybody else user)
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    console.print(f"{renewed} user{'' if renewed == 1 else 's'} may spend again.")
+
+
+@ledger.command("forget")
+def ledger_forget(
+    path: LedgerPath,
+    days: Annotated[float, typer.Option(min=0.0, help="Only replies older than this; 0: all.")],
+) -> None:
+    """Delete stored replies from the ledger in the file PATH; what they cost stays.
+
+    A server that never got one of them cannot have it again.
+    """
+    try:
+        forgotten = SqliteLedger(path).forget_replies(days)
+    except LedgerError as error:
+        fail(str(error), FAILED)
+    console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")
+
+
+def _visible(text: str) -> str:
+    """Return a text that a terminal shows and does not obey."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def _cell(value: str | float) -> str | float:
+    """Return a number, or a text that no spreadsheet takes for a formula."""
+    if not isinstance(value, str):
+        return value
+    return "'" * (value[:1] in _ACTIVE) + _visible(value)

@@ -1,0 +1,1 @@
+"""What the guarantee rests on, on both sides: budget and ledger, messages, keys, users."""

@@ -1,0 +1,231 @@
+"""What a user's data may cost for life: the operator's policy, and what a query costs."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Self
+
+from ..randomizers import Randomizer, RecordMechanism
+from ..validation import check_choice, check_integer, check_number, make_plain
+
+#: What a policy's limits are about: everything of a user, or each record of a silo.
+UNITS = ("user", "record")
+_OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
+_NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not ledger-path
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A privacy cost, or the sum of several by basic composition.
+
+    Attributes
+    ----------
+    epsilon : float
+        Sum of the epsilons.
+    delta : float
+        Sum of the deltas.
+    plan : str or None (default: None)
+        Name of the plan of several reports that this is the cost of, all together: it is
+        paid with the plan's first report.
+    steps : int (default: 1)
+        Number of reports of the plan.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    plan: str | None = None
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.epsilon < math.inf and 0 <= self.delta < 1):
+            raise ValueError(f"Expected a finite privacy cost, got {self}.")
+
+    @classmethod
+    def of(cls, randomizer: Randomizer, salt: int = 0) -> Self:
+        """Return the cost of one report, read off the mechanism itself.
+
+        Plans of runs with another ``salt`` are other plans.
+        """
+        if not isinstance(randomizer, RecordMechanism):
+            return cls(randomizer.epsilon, randomizer.delta)
+        plan = f"{salt} {randomizer.plan}"
+        return cls(randomizer.epsilon, randomizer.delta, plan, randomizer.steps)
+
+
+@dataclass(frozen=True)
+class PrivacyPolicy:
+    """What the operator of a client allows, whatever a server asks.
+
+    Parameters
+    ----------
+    max_epsilon : float
+        Largest sum of the epsilons of all reports about one user, for life.
+    max_delta : float (default: 0.0)
+        Largest sum of the deltas.
+    allow_inexact : bool (default: False)
+        Whether to accept mechanisms with real-valued outputs, whose guarantee holds
+        in real arithmetic only.
+    max_rows : int, optional
+        Largest number of rows used per user (the first ones); by default all.
+    unit : {"user", "record"} (default: "user")
+        What the limits are about: all data of a user, or, where the users of a node are
+        silos (hospitals), each single record of a silo. With ``"user"``, mechanisms that
+        protect single records are refused.
+    num_records : int, optional
+        Number of records of a silo, which becomes public: the first so many are used. No
+        guarantee rests on it. A deployment that protects records needs it; in simulation
+        it is by default their true number.
+    min_epsilon : float (default: 0.001)
+        Smallest epsilon of a report, or for each of a plan's reports. Reports that cost
+        next to nothing would let a server ask without end, and fill the ledger.
+    max_width : int (default: 1,048,576)
+        Largest number of coordinates of the value that a query may ask of a user. What an
+        answer takes in time and memory grows with it; mechanisms that work longer on a
+        coordinate have limits of their own.
+    reply_after : float (default: 0.0)
+        Seconds after which a reply leaves, at the earliest, so that it does not tell by
+        its time how long it took, nor by its date. It hides what takes less.
+    features_public : bool (default: False)
+        Whether everything but the targets is public (and how many rows a user has), so that
+        protocols that protect targets only may send it as it is.
+
+    Raises
+    ------
+    ValueError
+        If a limit is negative or not a number, or a unit is not known.
+    """
+
+    max_epsilon: float
+    max_delta: float = 0.0
+    allow_inexact: bool = False
+    max_rows: int | None = None
+    unit: str = "user"
+    num_records: int | None = None
+    features_public: bool = False
+    min_epsilon: float = 0.001
+    max_width: int = 1 << 20
+    reply_after: float = 0.0
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
+            check_number(name, getattr(self, name))
+        if not self.max_epsilon > 0:
+            raise ValueError(f"Expected max_epsilon > 0, got {self.max_epsilon}.")
+        if not 0 <= self.max_delta < 1:
+            raise ValueError(f"Expected 0 <= max_delta < 1, got {self.max_delta}.")
+        for name in ("min_epsilon", "reply_after"):
+            if not 0 <= (value := getattr(self, name)) < math.inf:
+                raise ValueError(f"Expected {name} >= 0 and finite, got {value}.")
+        check_integer("max_width", self.max_width, 1)
+        for name in ("allow_inexact", "features_public"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"Expected {name} true or false, got {getattr(self, name)}.")
+        for name in ("max_rows", "num_records"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        check_choice("unit", self.unit, UNITS)
+
+    @classmethod
+    def from_node_config(cls, node_config: Mapping[str, object]) -> Self | None:
+        """Read the policy that a node's operator has set, or None without one.
+
+        The keys are the parameters with hyphens (``max-epsilon``, ``allow-inexact``);
+        without ``max-epsilon`` there is no policy.
+
+        Raises
+        ------
+        ValueError
+            If a value is not allowed, or a key is a setting's but for capitals and
+            underscores (``max_rows``): it would be taken for the app's own.
+        """
+        settings = cls._settings()
+        for key in node_config.keys() - settings:
+            if (meant := key.lower().replace("_", "-")) in settings:
+                raise ValueError(f"Expected the key {meant!r}, got {key!r}.")
+        keys = {field.name: field.name.replace("_", "-") for field in fields(cls)}
+        given = {name: node_config[key] for name, key in keys.items() if key in node_config}
+        if "max_epsilon" not in given:
+            return None
+        if given["max_epsilon"] == math.inf:
+            raise ValueError("Expected max-epsilon finite, got inf.")
+        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
+            if name in given and not isinstance(given[name], int | float):
+                raise ValueError(f"Expected a number for {keys[name]}, got {given[name]!r}.")
+        for name in ("max_rows", "num_records", "max_width"):
+            if name in given and type(given[name]) is not int:
+                raise ValueError(f"Expected an integer for {keys[name]}, got {given[name]!r}.")
+        if given.get("unit") == "record" and "num_records" not in given:
+            raise ValueError("Expected num-records, the public number of a silo's records.")
+        try:
+            return cls(**given)  # type: ignore[arg-type]
+        except ValueError as error:  # about a parameter, which the operator knows as a key
+            text = str(error)
+            for name, key in keys.items():
+                text = text.replace(name, key)
+            raise ValueError(text) from None
+
+    @classmethod
+    def _settings(cls) -> set[str]:
+        """Return all keys that an operator may set."""
+        return {field.name.replace("_", "-") for field in fields(cls)} | _OTHER_SETTINGS
+
+    @classmethod
+    def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
+        """Return those of an app's own keys that look like a misspelt setting, and which."""
+        settings = cls._settings()
+        matches = {
+            key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
+            for key in keys
+            if key not in settings
+        }
+        return {key: match[0] for key, match in matches.items() if match}
+
+    def tightened_by(self, other: "PrivacyPolicy | None") -> "PrivacyPolicy":
+        """Return the stricter of two policies in every respect."""
+        if other is None:
+            return self
+        rows = [rows for rows in (self.max_rows, other.max_rows) if rows is not None]
+        return PrivacyPolicy(
+            max_epsilon=min(self.max_epsilon, other.max_epsilon),
+            max_delta=min(self.max_delta, other.max_delta),
+            allow_inexact=self.allow_inexact and other.allow_inexact,
+            max_rows=min(rows, default=None),
+            unit="record" if self.unit == other.unit == "record" else "user",
+            num_records=self.num_records,
+            features_public=self.features_public and other.features_public,
+            min_epsilon=max(self.min_epsilon, other.min_epsilon),
+            max_width=min(self.max_width, other.max_width),
+            reply_after=max(self.reply_after, other.reply_after),
+        )
+
+    def allows(self, randomizer: Randomizer) -> bool:
+        """Whether one report of this mechanism is allowed to a user who spent nothing."""
+        return self.objection(randomizer) is None
+
+    def objection(self, randomizer: Randomizer) -> str | None:
+        """Return what the policy has against one report of this mechanism, or None.
+
+        In terms of an operator's keys, for the operator.
+        """
+        cost = Cost.of(randomizer)
+        by_record, each = isinstance(randomizer, RecordMechanism), cost.epsilon / cost.steps
+        rules = (
+            (randomizer.exact or self.allow_inexact, "it is inexact, and allow-inexact is false"),
+            (self.unit == "record" or not by_record, "it protects records, and unit is user"),
+            (self.min_epsilon <= each, f"epsilon {each} is below min-epsilon {self.min_epsilon}"),
+            (
+                cost.epsilon <= self.max_epsilon,
+                f"epsilon {cost.epsilon} is above max-epsilon {self.max_epsilon}",
+            ),
+            (
+                randomizer.width <= self.max_width,
+                f"its {randomizer.width} coordinates are more than max-width {self.max_width}",
+            ),
+            (
+                cost.delta <= self.max_delta,
+                f"delta {cost.delta} is above max-delta {self.max_delta}",
+            ),
+        )
+        return next((text for allowed, text in rules if not allowed), None)

@@ -1,0 +1,183 @@
+"""Entries: what each cell of a column is, looked at one by one before NumPy looks at all of them.
+
+NumPy gives a column one type, which one entry can change for all others: a single text
+makes texts of all integers. Here an entry becomes what it is on its own, whatever its
+neighbours are, and an entry that is nothing fails nobody else. Arrays of numbers, whose
+type is no longer in question, are converted at once, to the same result.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..validation import is_integer
+
+#: What may hold one entry a row: arrays, lists, columns of pandas.
+Column = ArrayLike | Sequence[object] | Iterable[object]
+
+_NUMBERS = "biuf"
+_LONGEST_NAME = 256  # characters; arrays of texts are as wide as their longest one
+_LONGEST_NUMBER = 1000  # characters of a text that may be a number
+
+
+def entries(values: Any) -> list[Any]:
+    """Return a column's entries, or those of an array one after the other, as they are.
+
+    Raises
+    ------
+    ValueError
+        If it is one text, or one value that is no column.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ValueError(f"Expected a column, one entry a row, got {type(values).__name__}.")
+    if isinstance(values, np.ndarray):
+        flat = values.ravel()
+        return list(flat) if flat.dtype.kind in "mM" else flat.tolist()
+    return list(values.tolist() if hasattr(values, "tolist") else values)
+
+
+def number_of(value: Any) -> float:
+    """Return ``float(value)``, NaN where there is none.
+
+    True is 1 and ``"7"`` is 7. Dates, durations, complex numbers and arrays are no numbers.
+    """
+    if isinstance(value, np.generic | np.ndarray) and (
+        value.ndim or value.dtype.kind not in _NUMBERS + "US"
+    ):
+        return np.nan
+    if isinstance(value, str | bytes) and len(value) > _LONGEST_NUMBER:
+        return np.nan
+    try:
+        return float(value)
+    except Exception:  # a cell may hold anything, and fail in any way
+        return np.nan
+
+
+def as_numbers(values: Any) -> NDArray[np.float64]:
+    """Return the number that each entry is by itself, NaN where there is none.
+
+    An array keeps its shape; of anything else every element is one entry.
+    """
+    array = _array(values)
+    with np.errstate(all="ignore"):
+        if array is not None and array.dtype.kind in _NUMBERS:
+            return np.ascontiguousarray(array, np.float64).reshape(array.shape)
+        shape = (-1,) if array is None else array.shape
+        source = values if array is None or hasattr(values, "tolist") else array
+        return np.array([number_of(entry) for entry in entries(source)], np.float64).reshape(shape)
+
+
+def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
+    """Return rows of numbers, NaN where there is none.
+
+    Parameters
+    ----------
+    rows : array_like, shape (rows, columns), or sequence of array_like
+        One row a record. In a sequence of rows, what is no row of ``num_columns`` entries is a
+        row of NaN.
+    num_columns : int, optional
+        Number of columns. By default that of an array; in a sequence, the length of most rows.
+
+    Raises
+    ------
+    ValueError
+        If an array has another number of columns, or no row tells how many there are.
+    """
+    array = _array(rows)
+    if array is not None and (array.ndim != 1 or array.dtype.kind != "O"):
+        table = as_numbers(array)
+        if num_columns is not None and table.shape[1:] != (num_columns,):
+            raise ValueError(f"Expected rows of {num_columns} columns, got shape {table.shape}.")
+        return table
+    numbers = [_row(row) for row in (rows if array is None else array)]
+    if num_columns is None:
+        lengths = Counter(len(row) for row in numbers if row is not None)
+        if not lengths:
+            raise ValueError("Expected rows of numbers, shape (rows, columns), got none.")
+        num_columns = max(lengths, key=lambda length: (lengths[length], length))
+    table = np.full((len(numbers), num_columns), np.nan)
+    for i, row in enumerate(numbers):
+        if row is not None and len(row) == num_columns:
+            table[i] = row
+    return table
+
+
+def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the distinct names of a column, and which of them each entry is.
+
+    Names are accounts on the ledger, where one person must not have two: they are all texts, in
+    their order, or all integers, in order of size. 7 and ``np.int64(7)`` are the same.
+
+    Raises
+    ------
+    ValueError
+        If entries are neither strings nor integers, or some are the one and some the
+        other; if a name has more than 256 characters, or some that no ledger keeps (NUL,
+        half a surrogate pair).
+    """
+    array = _array(values)
+    if array is not None and array.ndim != 1:
+        raise ValueError(f"Expected one entry a row in {argument}, got shape {array.shape}.")
+    if array is not None and array.dtype.kind in "iuU":
+        unique, which = np.unique(array, return_inverse=True)
+        texts = unique.astype(np.str_).tolist()
+        return [_name(argument, name) for name in texts], which.astype(np.int64)
+    listed = entries(values)
+    kinds = {_kind_of_name(name) for name in listed}
+    if not (kinds <= {"str"} or kinds <= {"int"}):
+        raise ValueError(
+            f"Expected {argument} to be strings or integers, all of one type, "
+            f"got {' and '.join(sorted(kinds))}."
+        )
+    distinct = sorted(set(listed))
+    place = {name: i for i, name in enumerate(distinct)}
+    which = np.fromiter((place[name] for name in listed), np.int64, len(listed))
+    return [_name(argument, name) for name in distinct], which
+
+
+def _array(values: Any) -> NDArray[Any] | None:
+    """Return what is an array already, or a column that stands for one; None for a list."""
+    if isinstance(values, np.ndarray):
+        return values
+    return np.asarray(values) if hasattr(values, "__array__") else None
+
+
+def _row(row: Any) -> NDArray[np.float64] | None:
+    """Return one row's numbers, None if it is no row."""
+    texts = isinstance(row, str | bytes | bytearray | memoryview)
+    if texts or not (isinstance(row, Sequence) or hasattr(row, "__array__")):
+        return None
+    try:
+        numbers = as_numbers(row)
+    except Exception:  # a record may hold anything
+        return None
+    return numbers if numbers.ndim == 1 else None
+
+
+def _kind_of_name(name: object) -> str:
+    return "str" if isinstance(name, str) else "int" if is_integer(name) else type(name).__name__
+
+
+def _name(argument: str, name: Any) -> str:
+    too_long = f"Expected {argument} of at most {_LONGEST_NAME} characters"
+    if not isinstance(name, str):
+        if int(name).bit_length() > 3 * _LONGEST_NAME:
+            raise ValueError(f"{too_long}, got an integer of {int(name).bit_length()} bits.")
+        return str(int(name))
+    text = str.__str__(name)
+    if len(text) > _LONGEST_NAME:
+        raise ValueError(f"{too_long}, got {len(text)}.")
+    if "\0" in text or not (text.isascii() or _encodes(text)):
+        raise ValueError(f"Expected {argument} without NUL and surrogates, got {text!r}.")
+    return text
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,75 @@
+"""Keys: everything random about a user hangs on its key, not on the node that hosts it.
+
+A key is (group, index): in simulation (0, index among all users), in a deployment
+(node id, slot on the node). Server and clients hash it the same way, so the server
+can cut users into cohorts of exact sizes by naming two hash values, and both can
+generate a user's public coin.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..randomness import Words, derive
+
+Slots = NDArray[np.int64]
+
+#: Hashes lie in [0, HASH_END); 63 bits, so that bounds fit Flower's integers.
+HASH_END = 1 << 63
+
+_COHORT, _COIN, _PRIVATE = 1, 2, 3
+_RUN = 1 << 15  # users that are hashed at a time
+
+
+@dataclass(frozen=True)
+class NodeKeys:
+    """The keys of one node's users.
+
+    Attributes
+    ----------
+    group : int
+        First part of every key on the node.
+    first : int
+        Second part of the key of slot 0; slot i has ``first + i``.
+    count : int
+        Number of users.
+    """
+
+    group: int
+    first: int
+    count: int
+
+    def _derive(self, seed: int, purpose: int, step: int, slots: Slots) -> Words:
+        index = slots.astype(np.uint64) + np.uint64(self.first)
+        return derive(seed, purpose, step, self.group, index)
+
+    def hashes(self, salt: int) -> Words:
+        """Return the position of every user in [0, HASH_END), for cutting cohorts."""
+        hashes = np.empty(self.count, np.uint64)
+        for start, run in self._runs(salt):
+            hashes[start : start + len(run)] = run
+        return hashes
+
+    def addressed(self, salt: int, low: int, high: int) -> Slots:
+        """Return the slots of the users whose hash lies in ``[low, high)``."""
+        found = [np.empty(0, np.int64)]
+        for start, run in self._runs(salt):
+            inside = (run >= np.uint64(low)) & (run < np.uint64(high))
+            found.append(start + np.flatnonzero(inside))
+        return np.concatenate(found)
+
+    def _runs(self, salt: int) -> Iterator[tuple[int, Words]]:
+        """Yield first slots and hashes of runs of users that stay in the cache."""
+        for start in range(0, self.count, _RUN):
+            slots = np.arange(start, min(start + _RUN, self.count))
+            yield start, self._derive(salt, _COHORT, 0, slots) >> np.uint64(1)
+
+    def coins(self, salt: int, step: int, slots: Slots) -> Words:
+        """Return the users' public coins for one step."""
+        return self._derive(salt, _COIN, step, slots)
+
+    def private_states(self, seed: int, step: int, slots: Slots) -> Words:
+        """Return the states of the users' private streams; simulation only."""
+        return self._derive(seed, _PRIVATE, step, slots)

@@ -1,0 +1,278 @@
+"""What crosses the wire: queries to nodes and their reports, each with one encoding.
+
+A message is one ConfigRecord that describes it and one packed byte array, since
+Flower uploads every array of a message on its own. Decoding trusts nothing: a
+field that is missing, unknown, of the wrong type or outside its range is refused,
+and no array is built whose size the payload does not bear out.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from numpy.typing import NDArray
+
+from ..randomizers import Randomizer, Summary, randomizer_from_config
+from .keys import HASH_END
+from .questions import Arrays, Question, question_from_wire
+from .questions import MessageError as MessageError
+
+FORMAT_VERSION = 1
+
+QUERY = "report"
+CENSUS = "census"
+
+# Of a flat array of bytes, as numpy.save writes it, of 128 bytes.
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00v\x00{'descr': '\|u1', 'fortran_order': False, "
+    rb"'shape': \(([0-9]{1,18}),\), } *\n"
+)
+
+_DTYPES = {"<f8", "<f4", "|u1", "<u2", "<u4", "<i8"}
+
+
+def pack(arrays: Arrays) -> tuple[str, bytes]:
+    """Return arrays as a layout (JSON) and their bytes, in order of their names."""
+    named = sorted(arrays.items())
+    layout = [[name, a.dtype.newbyteorder("<").str, list(a.shape)] for name, a in named]
+    contents = [np.ascontiguousarray(a, a.dtype.newbyteorder("<")).tobytes() for _, a in named]
+    return json.dumps(layout), b"".join(contents)
+
+
+def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
+    """Undo :func:`pack`.
+
+    Raises
+    ------
+    MessageError
+        If the layout is malformed or does not fit the payload.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    position = 0
+    try:
+        for name, dtype, shape in json.loads(layout):
+            if dtype not in _DTYPES or not all(type(n) is int and n >= 0 for n in shape):
+                raise ValueError
+            end = position + math.prod(shape) * np.dtype(dtype).itemsize
+            if end > len(payload):
+                raise ValueError
+            flat = np.frombuffer(payload[position:end], dtype)
+            arrays[str(name)] = flat.reshape(shape).copy()
+            position = end
+        if position != len(payload):
+            raise ValueError
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise MessageError("Expected a layout of arrays that fits its payload.") from error
+    return arrays
+
+
+def _to_record_dict(config: dict[str, Any], arrays: Arrays) -> RecordDict:
+    layout, payload = pack(arrays)
+    described: dict[str, Any] = {"version": FORMAT_VERSION, "layout": layout, **config}
+    packed = np.frombuffer(payload, np.uint8)
+    return RecordDict({"config": ConfigRecord(described), "arrays": ArrayRecord([packed])})
+
+
+def _from_record_dict(content: RecordDict) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    if set(content) != {"config", "arrays"}:
+        raise MessageError("Expected the records 'config' and 'arrays'.")
+    described, packed = content["config"], content["arrays"]
+    if not isinstance(described, ConfigRecord) or not isinstance(packed, ArrayRecord):
+        raise MessageError("Expected a ConfigRecord and an ArrayRecord.")
+    config = dict(described)
+    if config.pop("version", None) != FORMAT_VERSION:
+        raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
+    layout = config.pop("layout", None)
+    if not isinstance(layout, str):
+        raise MessageError("Expected a layout and one array.")
+    return config, unpack(layout, _payload(packed))
+
+
+def _payload(packed: ArrayRecord) -> bytes:
+    """Return the bytes of a record's one array.
+
+    Its header is compared with the only one that NumPy writes for it: to read whatever
+    else a header may say takes longer than all the rest of a message.
+    """
+    if len(packed) != 1:
+        raise MessageError("Expected one packed array.")
+    (array,) = packed.values()
+    data = array.data if array.stype == "numpy.ndarray" else b""
+    header = _HEADER.match(data) if isinstance(data, bytes) else None
+    if header is None or int(header[1]) != len(data) - header.end():
+        raise MessageError("Expected one flat array of bytes.")
+    return data[header.end() :]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One question to the users of one cohort.
+
+    Attributes
+    ----------
+    question : Question
+        What the client computes for each user.
+    randomizer : Randomizer
+        The mechanism that turns each user's value into a report.
+    salt : int
+        Public salt of the run, in ``[0, 2**63)``: hashes keys into cohorts and coins.
+    low, high : int
+        Users whose hash lies in ``[low, high)`` are addressed.
+    step : int
+        Number of the question in its run, from 1.
+    """
+
+    question: Question
+    randomizer: Randomizer
+    salt: int
+    low: int
+    high: int
+    step: int
+
+    def __post_init__(self) -> None:
+        for name, limit in (("salt", HASH_END - 1), ("low", HASH_END), ("high", HASH_END)):
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= limit:
+                raise MessageError(f"Expected 0 <= {name} <= {limit}, got {value!r}.")
+        if type(self.step) is not int or not 1 <= self.step < 1 << 32:
+            raise MessageError(f"Expected 1 <= step < 2**32, got {self.step!r}.")
+
+    @property
+    def statistic(self) -> str:
+        """What the wire and the ledger call the question."""
+        return self.question.name
+
+    def to_config(self) -> dict[str, Any]:
+        """Return all but the arrays as plain values for a Flower ConfigRecord."""
+        statistic, _, params = self.question.to_wire()
+        return (
+            {"statistic": statistic, "salt": self.salt, "step": self.step}
+            | {"low": self.low, "high": self.high}
+            | {f"param.{name}": number for name, number in params.items()}
+            | {f"randomizer.{name}": v for name, v in self.randomizer.to_config().items()}
+        )
+
+    def to_record_dict(self) -> RecordDict:
+        """Encode for a Flower message."""
+        return _to_record_dict(self.to_config(), self.question.to_wire()[1])
+
+    @classmethod
+    def from_record_dict(cls, content: RecordDict) -> "Query":
+        """Decode a Flower message's content.
+
+        Raises
+        ------
+        MessageError
+            If it is not a well-formed query.
+        """
+        return cls.from_config(*_from_record_dict(content))
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], arrays: Arrays) -> "Query":
+        """Build a query from untrusted plain values, checking each.
+
+        Raises
+        ------
+        MessageError
+            If it is not a well-formed query.
+        """
+        sections: dict[str, dict[str, Any]] = {"param": {}, "randomizer": {}, "": {}}
+        for name, value in config.items():
+            section, _, rest = name.rpartition(".")
+            if section not in sections:
+                raise MessageError(f"Unknown field {name!r} in a query.")
+            sections[section][rest] = value
+        own = sections[""]
+        if set(own) != {"statistic", "salt", "low", "high", "step"}:
+            raise MessageError(f"Unknown or missing fields in a query: {sorted(own)}.")
+        question = question_from_wire(own.pop("statistic"), arrays, sections["param"])
+        try:
+            randomizer = randomizer_from_config(sections["randomizer"])
+        except (ValueError, TypeError, OverflowError) as error:
+            raise MessageError(f"Refused randomizer: {error}") from error
+        return cls(question, randomizer, **own)
+
+    @property
+    def summary(self) -> tuple[str, str]:
+        """What is asked and how it is randomised, by name."""
+        return self.statistic, type(self.randomizer).__name__
+
+    def digest(self, *about: object) -> str:
+        """Hash all that decides the reports: this query and ``about`` (keys, users).
+
+        The id of the run and of the message are no part of it: the same question
+        asked again is the same question.
+        """
+        layout, payload = pack(self.question.to_wire()[1])
+        described = json.dumps([self.to_config(), layout, *map(str, about)], sort_keys=True)
+        return hashlib.sha256(described.encode() + b"\0" + payload).hexdigest()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a node answers: single randomised reports, or their sums if those are shorter.
+
+    Attributes
+    ----------
+    arrays : mapping of str to ndarray
+        ``slots`` and ``reports``, with ``public`` if the statistic sends public data of
+        the same users; or ``count``, ``sum`` and ``sum_of_squares``.
+    """
+
+    arrays: Arrays
+
+    @classmethod
+    def of_reports(
+        cls,
+        slots: NDArray[np.int64],
+        reports: NDArray[Any],
+        public: NDArray[np.float32] | None = None,
+    ) -> "Report":
+        """Return the single reports of the users in ``slots``, and their public data."""
+        single = {"slots": slots.astype(np.uint32), "reports": reports}
+        return cls(single if public is None else single | {"public": public})
+
+    @classmethod
+    def of_summary(cls, summary: Summary) -> "Report":
+        """Return the sums of a node's reports."""
+        count = np.array([summary.count], np.int64)
+        return cls({"count": count, "sum": summary.sum, "sum_of_squares": summary.sum_of_squares})
+
+    def to_bytes(self) -> bytes:
+        """Encode for the ledger."""
+        layout, payload = pack(self.arrays)
+        return layout.encode() + b"\n" + payload
+
+    @classmethod
+    def from_bytes(cls, encoded: bytes) -> "Report":
+        """Undo :meth:`to_bytes`."""
+        layout, _, payload = encoded.partition(b"\n")
+        return cls(unpack(layout.decode(), payload))
+
+    def to_record_dict(self) -> RecordDict:
+        """Encode for a Flower message."""
+        return _to_record_dict({}, self.arrays)
+
+    @classmethod
+    def from_record_dict(cls, content: RecordDict) -> "Report":
+        """Decode a Flower message's content.
+
+        Raises
+        ------
+        MessageError
+            If it is not a well-formed report.
+        """
+        config, arrays = _from_record_dict(content)
+        if config or set(arrays) not in (
+            {"slots", "reports"},
+            {"slots", "reports", "public"},
+            {"count", "sum", "sum_of_squares"},
+        ):
+            raise MessageError("Expected single reports or their sums.")
+        return cls(arrays)

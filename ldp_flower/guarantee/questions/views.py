@@ -1,0 +1,263 @@
+"""Questions about users seen otherwise, or about a value moved otherwise: one inside another."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from ...values.rotation import padded
+from .base import (
+    MessageError,
+    Per,
+    PerColumn,
+    PerInner,
+    PerValue,
+    Question,
+    Wire,
+    integer_expected,
+    name_of,
+)
+from .features import (
+    ColumnLogSizes,
+    ColumnMeanNorm,
+    ColumnMeans,
+    CorrelatedFeatures,
+    LassoFeatures,
+    Mean,
+    PostLassoFeatures,
+    PursuedFeatures,
+)
+from .records import Record, RecordCopies, SecondMoments, TensorMoments
+from .regression import (
+    Curvature,
+    Gradient,
+    GradientNorm,
+    ResidualCoefficients,
+    RootCurvature,
+    SquaredErrors,
+    TargetScaleBin,
+)
+
+Path = tuple[type[Question], ...]
+
+_MAX_PROJECTED, _MAX_FOURIER = 1 << 13, 1 << 10  # a message can ask for it
+_SELECTIONS = ((CorrelatedFeatures,), (LassoFeatures,), (PostLassoFeatures,), (PursuedFeatures,))
+_VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
+
+
+@dataclass(frozen=True, eq=False)
+class View(Question):
+    """Base class: another question with something before or after it.
+
+    Attributes
+    ----------
+    inner : Question
+        The other question; of one of the ``inners``, without a link.
+    """
+
+    #: Classes of the other question, each with those of views in between before it.
+    inners: ClassVar[tuple[Path, ...]] = ()
+
+    inner: Question
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inner.name not in map(name_of, self.inners):
+            raise MessageError(f"Unknown statistic {self.name!r}.")
+
+    @property
+    def name(self) -> str:
+        """The inner question's, between ``stem`` and ``suffix``."""
+        return self.stem + self.inner.name + self.suffix
+
+    @property
+    def about_targets(self) -> bool:
+        """Whether the inner question is."""
+        return self.inner.about_targets
+
+    @property
+    def record_centre(self) -> NDArray[Any] | float:
+        """The inner question's."""
+        return self.inner.record_centre
+
+    def to_wire(self) -> Wire:
+        """Return the name, and all arrays and numbers of both questions."""
+        name, arrays, params = super().to_wire()
+        _, more_arrays, more_params = self.inner.to_wire()
+        return name, more_arrays | arrays, more_params | params
+
+    def width(self, num_features: int) -> int:
+        """Return the inner question's."""
+        return self.inner.width(self.features(num_features))
+
+    def check_arrays(self, num_features: int, users_have: str) -> int:
+        """Check both questions' arrays."""
+        inner = self.inner.check_arrays(self.features(num_features), users_have)
+        expected = self.width(num_features)
+        lengths = {Per.COLUMN: num_features + 1, Per.INNER: inner, Per.VALUE: expected}
+        self.check_lengths(lengths, users_have)
+        return expected
+
+
+@dataclass(frozen=True, eq=False)
+class Standardised(View):
+    """Of features and targets that public constants have brought to about mean 0 and scale 1.
+
+    A column of mean 0 and scale 1 is left as it is; others become ``(x - mean) / scale``,
+    clipped to [-3, 3].
+
+    Attributes
+    ----------
+    inner : Question
+        What is asked of them.
+    means, scales : ndarray, shape (num_features + 1,)
+        One number for each feature and, last, one for the target.
+    within : bool (default: False)
+        Users first subtract the means of their own rows, so that what remains says nothing
+        about differences between users; a user with one row then has zeros.
+    """
+
+    stem: ClassVar[str] = "standardised_"
+    inners: ClassVar[tuple[Path, ...]] = (
+        *((ColumnMeans,), (ColumnLogSizes,), (ColumnMeanNorm,)),
+        *((Gradient,), (GradientNorm,), (RootCurvature,), (Curvature,)),
+        *((ResidualCoefficients,), (TargetScaleBin,), (SquaredErrors,)),
+        *_SELECTIONS,
+    )
+
+    means: PerColumn
+    scales: PerColumn
+    within: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class OfClasses(View):
+    """Of users whose targets are labels: 1 for a positive one, -1 for another."""
+
+    stem: ClassVar[str] = "class_"
+    inners: ClassVar[tuple[Path, ...]] = (
+        *_SELECTIONS,
+        *((TensorMoments,), (RecordCopies,)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Projected(View):
+    """Of features that a public random matrix projected, see :mod:`ldp_flower.values.public_maps`.
+
+    Attributes
+    ----------
+    inner : Question
+        What is asked of them.
+    seed : int
+        Decides the matrix.
+    projected_dim : int
+        Number of features after it, at most as many as before.
+    """
+
+    stem: ClassVar[str] = "projected_"
+    inners: ClassVar[tuple[Path, ...]] = (
+        *((Mean,), (SecondMoments,), (TensorMoments,), (Record,), (RecordCopies,)),
+        *((OfClasses, TensorMoments), (OfClasses, RecordCopies)),
+    )
+
+    seed: int
+    projected_dim: int
+
+    def features(self, num_features: int) -> int:
+        """Return ``projected_dim``."""
+        high = min(num_features, _MAX_PROJECTED)
+        if self.projected_dim > high:
+            raise integer_expected("projected_dim", high, self.projected_dim)
+        return self.projected_dim
+
+
+@dataclass(frozen=True, eq=False)
+class Fourier(View):
+    """Of random Fourier features, see :func:`ldp_flower.values.public_maps.fourier_features`.
+
+    Attributes
+    ----------
+    inner : Question
+        What is asked of them.
+    seed : int
+        Decides the frequencies.
+    num_features : int
+        Their number, even.
+    length_scale : float
+        Of the kernel.
+    """
+
+    stem: ClassVar[str] = "fourier_"
+    inners: ClassVar[tuple[Path, ...]] = ((SecondMoments,), (Record,))
+
+    seed: int
+    num_features: int
+    length_scale: float
+
+    def features(self, num_features: int) -> int:
+        """Return ``num_features`` of the question."""
+        if self.num_features > _MAX_FOURIER:
+            raise integer_expected("num_features", _MAX_FOURIER, self.num_features)
+        if self.num_features % 2:
+            raise MessageError(f"Expected an even num_features, got {self.num_features}.")
+        return self.num_features
+
+
+class _Turned(View):
+    """Base class: the inner question's values after a public random rotation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.inner, Gradient) and self.inner.centre is not None:
+            raise MessageError("Expected no centre of a gradient that is rotated.")
+
+    def width(self, num_features: int) -> int:
+        """Return the number of rotated coordinates."""
+        own = self.inner.width(num_features)
+        if own != self.inner.num_wanted(num_features):
+            raise MessageError("Expected coordinates only: what comes with them has no sign.")
+        return padded(own)
+
+
+@dataclass(frozen=True, eq=False)
+class Rotated(_Turned):
+    """The inner question's values after :func:`ldp_flower.values.rotation.rotate`, minus midpoints.
+
+    Attributes
+    ----------
+    inner : Question
+        Whose values, k numbers.
+    signs : ndarray, shape (k,)
+        One for each of its coordinates.
+    midpoints : ndarray, shape (rotated coordinates,)
+        What is subtracted.
+    """
+
+    stem: ClassVar[str] = "rotated_"
+    inners: ClassVar[tuple[Path, ...]] = _VECTORS
+
+    signs: PerInner
+    midpoints: PerValue
+
+
+@dataclass(frozen=True, eq=False)
+class RotatedBins(_Turned):
+    """The bins of the inner question's values after a rotation.
+
+    Attributes
+    ----------
+    inner, signs
+        As of :class:`Rotated`.
+    bound, num_bins
+        Bins of one width cover ``[-bound, bound]``; the first and the last one take what is
+        beyond.
+    """
+
+    stem: ClassVar[str] = "rotated_"
+    suffix: ClassVar[str] = "_bins"
+    inners: ClassVar[tuple[Path, ...]] = _VECTORS
+
+    signs: PerInner
+    bound: float
+    num_bins: int

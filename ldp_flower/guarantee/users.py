@@ -1,0 +1,300 @@
+"""The people on one node: a ragged batch of records."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..values.items import item_numbers
+from .entries import Column, as_names, as_numbers, as_table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Users:
+    """The users that live on one Flower node, each with its own rows.
+
+    A phone holds one user; a gateway, a hospital or a simulated node holds many.
+    User ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``; it may own none.
+
+    Parameters
+    ----------
+    features : array_like, shape (rows, num_features)
+        One row per record.
+    targets : array_like, shape (rows,)
+        One number per record.
+    offsets : ndarray of int64, shape (users + 1,)
+        Where each user's rows begin.
+    ids : ndarray of str, shape (users,), optional
+        Stable names that the privacy ledger knows users by. A deployment needs them.
+    first : int, optional
+        Index of this node's first user among those of a whole simulation, which
+        makes results independent of how users are spread over nodes.
+    has_targets : bool (default: True)
+        Whether the targets are any; questions about them are refused otherwise.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, offsets are no integers or decrease, or ids are not unique.
+
+    Notes
+    -----
+    Features and targets are kept as float64, row after row, whatever they come as: an entry's
+    number depends on that entry alone. True is 1, ``"7"`` is 7, and what is no number
+    (``None``, a date, an integer beyond all floats) is NaN. A record in which anything is not
+    finite costs its user the record's use, and nobody else anything: it is left out, or, if
+    the user has no other, reported as the centre; see :meth:`finite`.
+
+    The representation tells how many users and features there are, and nothing of what they hold.
+    """
+
+    features: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.str_] | None = None
+    first: int | None = None
+    has_targets: bool = True
+
+    def __post_init__(self) -> None:
+        features, targets = as_table(self.features), as_numbers(self.targets)
+        if features.ndim != 2:
+            raise ValueError(
+                "Expected features to be floats of shape (rows, num_features), "
+                f"got shape {features.shape}."
+            )
+        rows = len(features)
+        if targets.shape != (rows,):
+            raise ValueError(
+                f"Expected targets to be floats of shape ({rows},), got shape {targets.shape}."
+            )
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "offsets", _checked_offsets(self.offsets, rows))
+        ids: Any = self.ids
+        if ids is not None and (
+            not isinstance(ids, np.ndarray)
+            or ids.dtype.kind != "U"
+            or ids.shape != (len(self),)
+            or len(np.unique(ids)) != len(self)
+        ):
+            raise ValueError(
+                f"Expected {len(self)} distinct ids of type str, "
+                f"got {getattr(ids, 'dtype', type(ids).__name__)} of shape {np.shape(ids)}."
+            )
+
+    def __repr__(self) -> str:
+        """Return the numbers of users and features, which are public."""
+        return f"{type(self).__name__}(users={len(self)}, num_features={self.num_features})"
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of ``features``; public."""
+        return int(self.features.shape[1])
+
+    @property
+    def num_rows(self) -> NDArray[np.int64]:
+        """Number of rows of each user; private."""
+        return np.diff(self.offsets)
+
+    @classmethod
+    def from_rows(
+        cls,
+        features: Any,
+        targets: Column | None = None,
+        groups: Column | None = None,
+        ids: Column | None = None,
+        *,
+        num_features: int | None = None,
+    ) -> Self:
+        """Collect rows into users.
+
+        Parameters
+        ----------
+        features : array_like, shape (rows, num_features), or sequence of array_like
+            One row per record. In a list of rows, one of another length is a row of NaN.
+        targets : array_like, shape (rows,), optional
+            One number per record. By default there are none, which counts need none of and
+            means neither; a client refuses what is asked about them.
+        groups : array_like of str or int, shape (rows,), optional
+            The user of each row, as ``groups`` in scikit-learn; becomes the ids.
+            By default each row is a user of its own.
+        ids : array_like of str or int, shape (users,), optional
+            All users of the node, distinct, with those who have no rows. By default
+            those in ``groups``: then a server can tell who has rows, since it
+            learns how many users a node has.
+        num_features : int, optional
+            Number of features. By default that of an array; of a list of rows, the length that
+            most rows have. It is public: where rows come as lists, declare it.
+
+        Returns
+        -------
+        Users
+            In the sorted order of their ids (of ``groups``, without ``ids``); rows keep
+            their order within a user.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree, groups or ids are neither all strings nor all integers (7 and
+            ``"7"``, or 7.0, would be two accounts of one person), ids repeat, a group is not
+            among them, or a name cannot be kept on a ledger: it has more than 256 characters,
+            or NUL or half a surrogate pair among them.
+        """
+        table = as_table(features, num_features)
+        has_targets = targets is not None
+        numbers = as_numbers(targets) if has_targets else np.zeros(len(table))
+        if groups is None:
+            if ids is not None:
+                raise ValueError("Expected groups, the user of each row, with ids.")
+            return cls(table, numbers, np.arange(len(table) + 1), has_targets=has_targets)
+        names, user = as_names("groups", groups)
+        if len(user) != len(table):
+            raise ValueError(f"Expected {len(table)} groups, one a row, got {len(user)}.")
+        if ids is not None:  # as texts: the order is the ids' own, whoever has rows
+            given, all_given = as_names("ids", ids)
+            if len(given) < len(all_given):
+                raise ValueError(f"Expected distinct ids, got {len(given)} among {len(all_given)}.")
+            place = {name: i for i, name in enumerate(sorted(given))}
+            if not set(names) <= set(place):
+                raise ValueError("Expected ids to name the user of every row.")
+            user = np.array([place[name] for name in names], np.int64)[user]
+            names = list(place)
+        if numbers.shape != user.shape:
+            raise ValueError(
+                f"Expected targets to be floats of shape {user.shape}, got shape {numbers.shape}."
+            )
+        order = np.argsort(user, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
+        known = np.array(names, np.str_)
+        return cls(table[order], numbers[order], offsets, known, has_targets=has_targets)
+
+    @classmethod
+    def from_items(
+        cls,
+        items: Column,
+        groups: Column | None = None,
+        ids: Column | None = None,
+        *,
+        num_bits: int = 40,
+    ) -> Self:
+        """Collect items into users: one item a row, in a single column of features.
+
+        Parameters
+        ----------
+        items : array_like of int or str, shape (rows,)
+            Each entry counts by its own type, whatever the others are: an integer (or a
+            float that is one) in ``[0, 2**53)`` is its own number, a string becomes a number
+            below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
+            Anything else is no item, and its row is passed over.
+        groups : array_like of str or int, shape (rows,), optional
+            The user of each row, as in :meth:`from_rows`. By default each row is a
+            user of its own.
+        ids : array_like of str or int, shape (users,), optional
+            All users of the node, as in :meth:`from_rows`.
+        num_bits : int (default: 40)
+            Bits of the numbers of strings, 1 to 40.
+
+        Returns
+        -------
+        Users
+            They have no targets.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree, or groups or ids are refused as by :meth:`from_rows`.
+        """
+        return cls.from_rows(item_numbers(items, num_bits)[:, None], None, groups, ids)
+
+    def __getitem__(self, users: slice) -> Self:
+        """Return a run of users, without copying their rows."""
+        start, stop, step = users.indices(len(self))
+        if step != 1:
+            raise ValueError(f"Expected a slice of step 1, got {step}.")
+        stop = max(start, stop)
+        rows = slice(self.offsets[start], self.offsets[stop])
+        return type(self)(
+            self.features[rows],
+            self.targets[rows],
+            self.offsets[start : stop + 1] - self.offsets[start],
+            None if self.ids is None else self.ids[start:stop],
+            None if self.first is None else self.first + start,
+            self.has_targets,
+        )
+
+    def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
+        """Return some users, in the given order, each with its first ``max_rows`` rows."""
+        counts = self.num_rows[users]
+        if max_rows is not None:
+            counts = np.minimum(counts, max_rows)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        rows = np.repeat(self.offsets[users], counts) + within
+        ids = None if self.ids is None else self.ids[users]
+        return replace(
+            self,
+            features=self.features[rows],
+            targets=self.targets[rows],
+            offsets=offsets,
+            ids=ids,
+            first=None,
+        )
+
+    def finite(self) -> Self:
+        """Return the users without the records in which something is not finite.
+
+        Who has no other records keeps them all, and reports a centre instead of whatever they
+        make of a statistic. Which records a user keeps depends on its own ones alone.
+        """
+        kept = np.isfinite(self.features).all(axis=1) & np.isfinite(self.targets)
+        if kept.all():
+            return self
+        kept |= np.repeat(np.diff(_counted(kept)[self.offsets]) == 0, self.num_rows)
+        offsets = _counted(kept)[self.offsets]
+        return replace(
+            self, features=self.features[kept], targets=self.targets[kept], offsets=offsets
+        )
+
+    def partition(self, index: int, num_partitions: int) -> Self:
+        """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
+        start, stop = share(len(self), index, num_partitions)
+        return replace(self, first=self.first or 0)[start:stop]
+
+
+def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
+    """Return the first user of part ``index`` and the one after its last.
+
+    Raises
+    ------
+    ValueError
+        If there is no such part.
+    """
+    if not 0 <= index < num_partitions:
+        raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")
+    size, extra = divmod(num_users, num_partitions)
+    start = index * size + min(index, extra)
+    return start, start + size + (index < extra)
+
+
+def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how many rows are kept before each one, and last how many in all."""
+    return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+
+
+def _checked_offsets(offsets: ArrayLike, rows: int) -> NDArray[np.int64]:
+    """Return where rows begin, as int64; an error says nothing about who has how many."""
+    ends = np.asarray(offsets)
+    if ends.dtype.kind not in "iu" or ends.ndim != 1 or not len(ends):
+        raise ValueError(
+            f"Expected offsets to be integers of shape (users + 1,), "
+            f"got {ends.dtype} of shape {ends.shape}."
+        )
+    if (ends[1:] < ends[:-1]).any():
+        raise ValueError("Expected offsets that do not decrease.")
+    if ends[0] != 0 or ends[-1] != rows:
+        raise ValueError(f"Expected offsets from 0 to {rows}, got {ends[0]} to {ends[-1]}.")
+    return ends.astype(np.int64, copy=False)

@@ -1,0 +1,1 @@
+"""Exact mechanisms for items, and for sets of them: frequency oracles and prefix trees."""

@@ -1,0 +1,177 @@
+"""Frequency oracles: how many users hold each item of a public domain."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...randomness import RandomSource, Words
+from ...validation import check_integer
+from ..base import Estimate, Floats, Randomizer, Reports, Summary, _coins
+from ..two_level import residue_shares
+
+Integers = NDArray[np.int64]
+
+_SLACK = 1e-9
+_MAX_DOMAIN = 1 << 20  # counts of all items are held at once
+
+
+@dataclass(frozen=True)
+class FrequencyOracle(Randomizer):
+    """What all frequency oracles share: items in, counts of supporting reports out.
+
+    A value holds item numbers, ``0 <= item < domain_size``. A report supports some
+    of the items, the user's own with probability ``own`` and any other one with the
+    smaller probability ``other``, so that ``(support - other) / (own - other)`` is an
+    unbiased estimate of whether the user holds an item. Both probabilities are the
+    realised ones.
+
+    What is not an item number (a missing value, a fraction, a number outside the
+    domain) counts as no item: a uniformly random item from the private randomness
+    takes its place. The random words for this are drawn for every value.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    domain_size : int
+        Number of items, 2 to 1,048,576.
+    """
+
+    domain_size: int
+
+    exact: ClassVar[bool] = True
+    centre: ClassVar[float] = -1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("domain_size", self.domain_size, 2, _MAX_DOMAIN)
+
+    @property
+    @abstractmethod
+    def own(self) -> Fraction:
+        """Probability that a report supports an item that its user holds."""
+
+    @property
+    @abstractmethod
+    def other(self) -> Fraction:
+        """Probability that a report supports an item that its user does not hold."""
+
+    @property
+    def support_size(self) -> int | None:
+        """Number of items that every report supports; None where it varies."""
+        return None
+
+    @abstractmethod
+    def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
+        """Which items each report supports, shape (users, domain_size)."""
+
+    @abstractmethod
+    def _support(self, reports: Reports, coins: Words) -> Integers:
+        """Count the reports that support each item, without a (users, domain) array."""
+
+    @cached_property
+    def _gap(self) -> float:
+        return float(self.own - self.other)
+
+    @cached_property
+    def _levels(self) -> tuple[float, float]:
+        """What a supported and an unsupported item are worth."""
+        return float(1 - self.other) / self._gap, -float(self.other) / self._gap
+
+    @property
+    def width(self) -> int:
+        """A value is one item number."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """One coordinate per item."""
+        return self.domain_size
+
+    @property
+    def variance(self) -> float:
+        """``q (1 - q) / (p - q)**2`` per item, exact for an item that nobody holds.
+
+        p and q are :attr:`own` and :attr:`other`.
+        """
+        return self.variance_at(0.0)
+
+    def variance_at(self, frequency: float) -> float:
+        """Return the variance for an item that a given share of the users holds.
+
+        It is that of the estimated count over the number of reports, the users'
+        items being fixed: ``(f p (1 - p) + (1 - f) q (1 - q)) / (p - q)**2``.
+        """
+        spread = (float(chance * (1 - chance)) for chance in (self.own, self.other))
+        own, other = (value / self._gap**2 for value in spread)
+        return frequency * own + (1 - frequency) * other
+
+    @property
+    def bound(self) -> float:
+        """``max(q, 1 - q) / (p - q)``."""
+        return max(self._levels[0], -self._levels[1])
+
+    def _numbered(self, values: Floats) -> Integers:
+        """Return item numbers, ``domain_size`` for what is none."""
+        valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
+        return np.where(valid, values, self.domain_size).astype(np.int64)
+
+    def _items(self, values: Floats, rng: RandomSource) -> Integers:
+        """Return one item per user, a random one for what is none."""
+        fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
+        items = self._numbered(values)[:, 0]
+        return np.where(items < self.domain_size, items, fallback.astype(np.int64))
+
+    def _roundings(self, value: Floats) -> list[tuple[Fraction, int]]:
+        """Return the items that :meth:`_items` may take one value for, with their chances."""
+        (item,) = self._numbered(value).tolist()
+        if item < self.domain_size:
+            return [(Fraction(1), item)]
+        return [(share, item) for item, share in enumerate(residue_shares(self.domain_size))]
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        return np.where(self._supports(reports, coins), *self._levels)
+
+    def _summary(self, count: int, support: Floats) -> Summary:
+        """Return the sums that follow from the support of each item."""
+        high, low = self._levels
+        total = support / self._gap - count * float(self.other) / self._gap
+        return Summary(count, total, support * high**2 + (count - support) * low**2)
+
+    def _summarize(self, reports: Reports, coins: Words) -> Summary:
+        return self._summary(len(reports), self._support(reports, coins).astype(np.float64))
+
+    def counts(self, reports: Reports, coins: Words | None = None) -> Floats:
+        """Estimate how many users hold each item, shape (domain_size,)."""
+        return self._summarize(reports, _coins(len(reports), coins)).sum
+
+    def support(self, estimate: Estimate) -> Floats:
+        """Return how many reports support each item, given the mean of their estimates."""
+        return estimate.count * (estimate.mean * self._gap + float(self.other))
+
+    def accepts(self, summary: Summary, coins: Words) -> bool:
+        """Whether a summary can be one of ``count`` reports: their support is counted."""
+        if not super().accepts(summary, coins):
+            return False
+        count = summary.count
+        support = np.rint(summary.sum * self._gap + count * float(self.other))
+        expected = self._summary(count, support)
+        scale = _SLACK * max(1, count) * self.bound
+        return bool(
+            ((support >= 0) & (support <= count)).all()
+            and (np.abs(summary.sum - expected.sum) <= scale).all()
+            and (
+                np.abs(summary.sum_of_squares - expected.sum_of_squares) <= scale * self.bound
+            ).all()
+            and (self.support_size is None or support.sum() == count * self.support_size)
+        )
+
+
+def report_type(num_outputs: int) -> np.dtype[np.generic]:
+    """Return the smallest unsigned type that holds the numbers below ``num_outputs``."""
+    return np.min_scalar_type(num_outputs - 1)

@@ -1,0 +1,117 @@
+"""Hadamard response: an item, as a column of a Hadamard matrix."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...randomness import RandomSource, Words
+from ..base import Floats, Reports
+from ..enumerable import OneChoice
+from ..two_level import TwoLevel
+from .frequency import FrequencyOracle, Integers, report_type
+
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True)
+class HadamardResponse(OneChoice, FrequencyOracle):
+    """Randomiser for one item: a column where the item's Hadamard row is positive.
+
+    The cheapest oracle to read, O(n + K log K) for n reports. For rare items its
+    variance exceeds that of :class:`SubsetSelection` at every epsilon: hardly if
+    epsilon is small, 1.3 times at epsilon 1 and 14 times at 4.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    domain_size : int
+        Number of items.
+
+    Notes
+    -----
+    Source: Acharya, Sun & Zhang (2019), the form for high privacy. Item x has row
+    ``x + 1`` of the Sylvester matrix of order K, the smallest power of two above
+    ``domain_size``; the entry at (r, y) is minus one to the number of common bits of r
+    and y. A report y supports the items whose entry there is positive. Variance at
+    frequency 0: ``((e^eps + 1) / (e^eps - 1))**2``.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``.
+    2. Every row but the first is positive in exactly K / 2 columns. The column is
+       drawn by :class:`TwoLevel` with those K / 2 outputs likely and the rest unlikely,
+       so the probabilities of any report for any two items differ by at most
+       exp(epsilon), rounding included.
+    3. A value that is no item becomes a random one by separate random words, and
+       mixing keeps the bound. The guarantee therefore holds for every input.
+    """
+
+    @property
+    def order(self) -> int:
+        """Order ``K`` of the matrix: the number of possible reports."""
+        return 1 << self.domain_size.bit_length()
+
+    @cached_property
+    def _choice(self) -> TwoLevel:
+        return TwoLevel(self.epsilon, self.order // 2, self.order // 2)
+
+    @property
+    def own(self) -> Fraction:
+        """Probability of a column that is positive for the user's item."""
+        return Fraction(self._choice.threshold, 1 << 64)
+
+    @property
+    def other(self) -> Fraction:
+        """Exactly 1/2: two rows agree in half of the columns."""
+        return Fraction(1, 2)
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """The smallest unsigned integer that holds a column."""
+        return report_type(self.order)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        items = self._items(values, rng)
+        likely, index = self._choice.draw(rng, len(items))
+        return self._columns(items, likely, index)
+
+    def _columns(self, items: Integers, positive: NDArray[np.bool_], index: Words) -> Reports:
+        """Return the ``index``-th columns of those where the items' rows have a given sign."""
+        # The index gives all bits of the column but one, at the lowest bit of the
+        # row, which is then set so that the row's sign there is as wanted.
+        rows = items.astype(np.uint64) + _ONE
+        bit = rows & (~rows + _ONE)
+        below = index & (bit - _ONE)
+        columns = ((index - below) << _ONE) | below
+        negative = (np.bitwise_count(columns & rows) & 1).astype(np.bool_)
+        return np.where(negative == positive, columns | bit, columns).astype(self.report_dtype)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with all reports by rank."""
+        likely = np.repeat([True, False], self.order // 2)
+        index = np.tile(np.arange(self.order // 2, dtype=np.uint64), 2)
+        for chance, item in self._roundings(value):
+            yield chance, self._columns(np.full(self.order, item), likely, index)
+
+    def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
+        rows = np.arange(1, self.domain_size + 1)
+        common = np.bitwise_count(reports.astype(np.int64)[:, None] & rows)
+        return np.asarray(common % 2 == 0)
+
+    def _support(self, reports: Reports, coins: Words) -> Integers:
+        sums = np.bincount(reports.astype(np.int64), minlength=self.order)
+        half = 1
+        while half < self.order:
+            pairs = sums.reshape(-1, 2, half)
+            sums = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1)
+            half *= 2
+        return (sums.ravel()[1 : self.domain_size + 1] + len(reports)) // 2
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every report is a column."""
+        return bool((reports.astype(np.int64) < self.order).all())

@@ -1,0 +1,239 @@
+"""Prefix trees: what the mechanisms for heavy hitters in a huge domain share."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...randomness import KeyedRandom, RandomSource, Words
+from ...validation import check_fraction, check_integer
+from ..base import Estimate, Floats, Reports, Summary
+from .frequency import Integers
+from .hashing import LocalHashing
+
+_MAX_BITS = 40  # beyond, hashes are no longer pairwise independent in all useful bits
+_MAX_ITEMS = 1 << 16
+_BLOCK = 1 << 16  # candidates counted at a time
+_HALF = np.uint64(32)
+
+
+class FrequentItems(NamedTuple):
+    """The items that :meth:`PrefixTree.heavy_hitters` found, the most frequent first.
+
+    Attributes
+    ----------
+    items : ndarray of int64
+        The items.
+    counts : ndarray of float64
+        Estimates of how many of the users hold each, unbiased for an item fixed in
+        advance; those just above the cut-off are high because they were selected.
+    std_errors : ndarray of float64
+        Their standard errors: randomisation and assignment to levels, the users'
+        items being fixed.
+    cutoff : float
+        The count that an item had to exceed at the last level.
+    """
+
+    items: Integers
+    counts: Floats
+    std_errors: Floats
+    cutoff: float
+
+
+@dataclass(frozen=True)
+class PrefixTree(LocalHashing):
+    """What heavy-hitter mechanisms share: one prefix per user, read from the root down.
+
+    A value is one item, an integer below ``2**num_bits``. The user's public coin
+    assigns it one of the prefix :attr:`lengths`, and the user reports a noisy bucket
+    of its item's prefix of that length, once. Nothing in a report depends on what is
+    found at another length, so all reports can be collected in one round.
+
+    There are too many items to add up: reports are kept as they are and read by
+    :meth:`heavy_hitters`. What would give a vector over the domain (:attr:`size`,
+    :meth:`debias`, :meth:`summarize`, :meth:`mean`) raises TypeError, and
+    :meth:`accepts` accepts no summary.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    num_bits : int
+        Items are integers below ``2**num_bits``, 1 to 40 bits.
+    """
+
+    num_bits: int
+
+    summable: ClassVar[bool] = False
+    centre: ClassVar[float] = -1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("num_bits", self.num_bits, 1, _MAX_BITS)
+
+    @property
+    @abstractmethod
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of the prefixes that users report, increasing up to ``num_bits``."""
+
+    @property
+    def width(self) -> int:
+        """A value is one item."""
+        return 1
+
+    def _refuse(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} has no sums over its 2**{self.num_bits} items: "
+            "keep the reports and read them with heavy_hitters."
+        )
+
+    @property
+    def size(self) -> int:
+        """Raises TypeError: debiased reports are never formed."""
+        self._refuse()
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        self._refuse()
+
+    def _summarize(self, reports: Reports, coins: Words) -> Summary:
+        self._refuse()
+
+    def estimate(self, summary: Summary) -> Estimate:
+        """Raise TypeError: there are no summaries."""
+        self._refuse()
+
+    def accepts(self, summary: Summary, coins: Words) -> bool:
+        """Accept nothing: there are no summaries."""
+        return False
+
+    @property
+    def variance(self) -> float:
+        """``L q (1 - q) / (p - q)**2`` for an item that nobody holds.
+
+        L is the number of lengths, of which only the last tells items apart; p and q
+        are :attr:`own` and :attr:`other`.
+        """
+        p, q = float(self.own), float(self.other)
+        return len(self.lengths) * q * (1 - q) / (p - q) ** 2
+
+    @property
+    def bound(self) -> float:
+        """``L max(q, 1 - q) / (p - q)``."""
+        p, q = float(self.own), float(self.other)
+        return len(self.lengths) * max(q, 1 - q) / (p - q)
+
+    def _levels(self, coins: Words) -> Integers:
+        """Return the position of each user's prefix length in :attr:`lengths`."""
+        words = KeyedRandom(coins).words((len(coins), 3))[:, 2]  # two make the hash function
+        return ((words >> _HALF) * np.uint64(len(self.lengths)) >> _HALF).astype(np.int64)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        fallback = rng.words((len(values), 1))[:, 0] >> np.uint64(64 - self.num_bits)
+        numbers = values[:, 0]
+        valid = self._valid(numbers)
+        items = np.where(valid, np.where(valid, numbers, 0).astype(np.uint64), fallback)
+        return self._noisy(self._hashed(items.astype(np.int64), coins), rng)
+
+    def _valid(self, numbers: Floats) -> NDArray[np.bool_]:
+        valid = (numbers >= 0) & (numbers < 2.0**self.num_bits) & (numbers == np.floor(numbers))
+        return np.asarray(valid)
+
+    def _hashed(self, items: Integers, coins: Words) -> Integers:
+        """Return the bucket of the prefix of each user's item."""
+        dropped = (self.num_bits - np.array(self.lengths))[self._levels(coins)]
+        return self._buckets(items >> dropped, coins)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with all reports by rank."""
+        if self._valid(value)[0]:
+            return self._by_bucket([(Fraction(1), int(value[0]))], coin)
+        share = Fraction(1, 1 << self.num_bits)
+        return self._by_bucket(((share, item) for item in range(1 << self.num_bits)), coin)
+
+    def heavy_hitters(
+        self, reports: Reports, coins: Words, max_items: int, false_alarm: float = 0.01
+    ) -> FrequentItems:
+        """Find the items that many users hold; how many there are need not be known.
+
+        Level by level, the candidates are the extensions of the prefixes that survived
+        the level before. The support of a candidate that nobody holds is binomial,
+        ``Binomial(users of the level, other)``, independent of the levels before (other
+        users' reports). A prefix survives above the quantile that one false prefix
+        per level exceeds on average, an item above the one that any false item exceeds
+        with probability ``false_alarm``.
+
+        Parameters
+        ----------
+        reports : ndarray, shape (users,)
+            The users' reports.
+        coins : ndarray of uint64, shape (users,)
+            Their public coins, drawn independently of the users' items.
+        max_items : int
+            Return at most this many items, the most frequent; at most twice as many
+            prefixes survive a level.
+        false_alarm : float (default: 0.01)
+            Largest probability that any item is returned that no user holds, up to
+            the collisions of hashes (2**-25 in each of their probabilities).
+
+        Returns
+        -------
+        FrequentItems
+            Items, counts, standard errors and the cut-off.
+
+        Raises
+        ------
+        ValueError
+            If ``max_items`` or ``false_alarm`` is out of range or the numbers of reports
+            and coins differ.
+        """
+        check_integer("max_items", max_items, 1, _MAX_ITEMS)
+        check_fraction("false_alarm", false_alarm)
+        if reports.shape != coins.shape:
+            raise ValueError(f"Expected {len(coins)} reports, one per coin, got {reports.shape}.")
+        from scipy.stats import binom  # slow to import, and clients never come here
+
+        levels = self._levels(coins)
+        survivors, support, num_users, length = np.zeros(1, np.uint64), np.zeros(1, np.int64), 0, 0
+        for level, next_length in enumerate(self.lengths):
+            last = level == len(self.lengths) - 1
+            candidates = _extensions(survivors, next_length - length)
+            mine = levels == level
+            num_users, length = int(mine.sum()), next_length
+            support = self._supported(reports[mine], coins[mine], candidates)
+            tail = (false_alarm if last else 1.0) / max(2, len(candidates))
+            cut = binom.isf(tail, num_users, float(self.other))
+            kept = np.flatnonzero(support > cut)
+            order = np.argsort(-support[kept], kind="stable")
+            kept = kept[order[: max_items if last else 2 * max_items]]
+            survivors, support = candidates[kept], support[kept]
+        counts, std_errors = self._debiased(support, num_users, len(reports))
+        cutoffs, _ = self._debiased(np.array([cut]), num_users, len(reports))
+        return FrequentItems(survivors.astype(np.int64), counts, std_errors, float(cutoffs[0]))
+
+    def _supported(self, reports: Reports, coins: Words, candidates: Words) -> Integers:
+        blocks = [
+            self._matching(reports, coins, candidates[start : start + _BLOCK])
+            for start in range(0, len(candidates), _BLOCK)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *blocks])
+
+    def _debiased(self, support: NDArray[Any], num_users: int, total: int) -> tuple[Floats, Floats]:
+        """Return counts among all users, and their errors, from those of one level."""
+        p, q = float(self.own), float(self.other)
+        users = max(1, num_users)
+        share = (support / users - q) / (p - q)
+        held = np.clip(share, 0, 1)
+        noise = (held * p * (1 - p) + (1 - held) * q * (1 - q)) / (p - q) ** 2
+        # The users of a level are a random subset of all.
+        noise += held * (1 - held) * (total - num_users) / max(1, total - 1)
+        return share * total, total * np.sqrt(noise / users)
+
+
+def _extensions(prefixes: Words, bits: int) -> NDArray[np.uint64]:
+    """Return all prefixes that are longer by so many bits, in order."""
+    tails = np.arange(1 << bits, dtype=np.uint64)
+    return np.asarray(((np.sort(prefixes) << np.uint64(bits))[:, None] | tails).ravel())

@@ -1,0 +1,1 @@
+"""Mechanisms with real-valued noise, which clients refuse unless their operator allows them."""

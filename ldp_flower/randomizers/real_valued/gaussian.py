@@ -1,0 +1,197 @@
+"""The Gaussian mechanism: a vector in an l2 ball plus noise, for (epsilon, delta)."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from ...randomness import RandomSource, Words
+from ...validation import check_fraction, check_integer, check_positive
+from ..ball import directions
+from ..base import Floats, Randomizer, Reports
+
+_ROUNDING = 4e-15  # relative error of a term of delta, which the safe side has to absorb
+
+
+def _gaussian_terms(epsilon: float, mu: float) -> tuple[float, float]:
+    shift = epsilon / mu
+    first = float(log_ndtr(mu / 2 - shift))
+    return math.exp(first), math.exp(min(first, epsilon + float(log_ndtr(-mu / 2 - shift))))
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Return the exact delta of a Gaussian mechanism.
+
+    Parameters
+    ----------
+    epsilon : float
+        The epsilon at which delta is wanted, at least 0.
+    mu : float
+        Sensitivity over the noise's standard deviation; the sensitivity is the
+        diameter of the values' domain in the local model.
+
+    Notes
+    -----
+    Source: Balle & Wang (2018), Theorem 8: Phi(mu/2 - epsilon/mu) - e^epsilon
+    Phi(-mu/2 - epsilon/mu), in logarithms, since e^epsilon overflows.
+    """
+    check_positive("mu", mu)
+    if not 0 <= epsilon < math.inf:
+        raise ValueError(f"Expected epsilon >= 0 and finite, got {epsilon}.")
+    first, second = _gaussian_terms(epsilon, mu)
+    return first - second
+
+
+def surely_at_most(epsilon: float, mu: float, delta: float) -> bool:
+    """Whether delta(epsilon; mu) <= delta in spite of rounding."""
+    first, second = _gaussian_terms(epsilon, mu)
+    return first - second + _ROUNDING * first * (1 + abs(math.log(max(first, 1e-300)))) <= delta
+
+
+@lru_cache(maxsize=256)
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu with ``gaussian_delta(epsilon, mu) <= delta``, rounded down.
+
+    The noise of a Gaussian mechanism of sensitivity D needs the standard deviation
+    ``D / mu``. The classical sqrt(2 log(1.25 / delta)) / epsilon is not valid for
+    large epsilon (at epsilon 10 and delta 0.01 its true delta is 0.041).
+    """
+    check_positive("epsilon", epsilon)
+    check_fraction("delta", delta)
+
+    def excess(log_mu: float) -> float:
+        return gaussian_delta(epsilon, math.exp(log_mu)) - delta
+
+    mu = math.exp(brentq(excess, math.log(1e-8), math.log(1e4), xtol=1e-13))
+    step = 1e-9
+    while not surely_at_most(epsilon, mu, delta):
+        mu *= 1 - step
+        step *= 2  # next to a delta of 1 the way is long
+    return mu
+
+
+_LONGEST_TAIL = 12.0  # standard deviations
+
+
+@dataclass(frozen=True)
+class GaussianMechanism(Randomizer):
+    """Randomiser that adds Gaussian noise, calibrated exactly.
+
+    Offered for comparisons: in the local model it needs 9 to 11 times as many users
+    as :class:`PrivUnit` at delta = 1e-5, and gives the weaker guarantee.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    dim : int
+        Number of coordinates.
+    radius : float (default: 1.0)
+        The domain is the ball of this radius; longer vectors are shortened to it.
+    delta : float (default: 1e-6)
+        Privacy parameter, in (0, 1).
+
+    Notes
+    -----
+    Source: the analytic Gaussian mechanism of Balle & Wang (2018). The classical
+    formula sqrt(2 ln(1.25 / delta)) / epsilon is proved for epsilon < 1 only and
+    false above (true delta 0.041 for a nominal 0.01 at epsilon 10).
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at (``epsilon``, ``delta``) in real arithmetic.
+    2. Two values differ by at most the diameter ``2 radius``; the noise's standard
+       deviation is the diameter over ``gaussian_mu(epsilon, delta)``.
+    3. Shortening happens first and a row that is not finite becomes 0, so the
+       guarantee holds for every input.
+    4. Noise is drawn up to 37 standard deviations and numbers are cut off at ``radius``
+       plus 12. Two values are at most 25 apart at any accepted parameters, so the ends
+       are within the noise's reach from every value: no number is out of reach of one
+       value and not of another.
+    """
+
+    dim: int
+    radius: float = 1.0
+    delta: float = field(default=1e-6)
+
+    exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_positive("radius", self.radius)
+        check_fraction("delta", self.delta)
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in each coordinate."""
+        return 2 * self.radius / gaussian_mu(self.epsilon, self.delta)
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates of a value."""
+        return self.dim
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """Four-byte floats."""
+        return np.dtype(np.float32)
+
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """The report is a vector."""
+        return (self.dim,)
+
+    @property
+    def variance(self) -> float:
+        """``sigma**2``."""
+        return self.sigma**2
+
+    @property
+    def bound(self) -> float:
+        """Where numbers are cut off, which happens to one with probability 4e-33 at most."""
+        return self.radius + _LONGEST_TAIL * self.sigma
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        unit, length = directions(values)
+        unit *= np.minimum(length, self.radius)[:, None]
+        noise = rng.normals((len(values), self.dim)) * self.sigma
+        return np.asarray(np.clip(unit + noise, -self.bound, self.bound).astype(np.float32))
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        return reports.astype(np.float64)
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every number is within the bound (to float32 rounding)."""
+        return bool((np.abs(reports.astype(np.float64)) <= self.bound * (1 + 1e-6)).all())
+
+
+@dataclass(frozen=True)
+class GaussianRecord(GaussianMechanism):
+    """The Gaussian mechanism whose reports the server reads one by one.
+
+    For protocols that multiply one user's noisy coordinates with each other. Parameters and
+    noise are those of :class:`GaussianMechanism`; only sums of reports are never sent.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    dim : int
+        Number of coordinates.
+    radius : float (default: 1.0)
+        The domain is the ball of this radius; longer vectors are shortened to it.
+    delta : float (default: 1e-6)
+        Privacy parameter, in (0, 1).
+
+    Guarantee
+    ---------
+    As that of :class:`GaussianMechanism`.
+    """
+
+    summable: ClassVar[bool] = False
+    debiasable: ClassVar[bool] = True

@@ -1,0 +1,1 @@
+"""What one user computes before it is randomised, and its server undoes: public functions."""

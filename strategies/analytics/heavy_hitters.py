@@ -1,0 +1,193 @@
+"""HeavyHitters: the most frequent items of many users, from one report of each."""
+
+import math
+from typing import get_args
+
+import numpy as np
+from scipy.stats import binom
+
+from ldp_flower.guarantee.questions import FrequentItems
+from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
+from ldp_flower.randomizers.items.prefix import PrefixTree
+from ldp_flower.validation import check_fraction, check_integer
+
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.exchange import Answers, Ask
+from .item_mechanism import (
+    MAX_DIRECT,
+    Backend,
+    Mechanism,
+    choose_mechanism,
+    epsilon_to_see,
+    fits_direct,
+    num_candidates,
+    users_to_see,
+)
+from .item_result import HeavyHittersResult, ItemCounts
+
+_MAX_DOMAIN = 1 << 40
+_ADVISED = 0.05  # frequency of the items of which the note on failure speaks
+
+
+class HeavyHitters(LdpStrategy[HeavyHittersResult]):
+    """The most frequent items and their counts, from one report of every user.
+
+    Every user reports the item (or the ``set_size`` items) that it holds most often,
+    once. The server returns the items whose estimated count no item that nobody holds
+    would reach: how many there are need not be known.
+
+    Parameters
+    ----------
+    domain_size : int
+        Items are integers below this, 2 to 2**40. Strings need ``2**num_bits``, by default
+        2**40 (see :meth:`ldp_flower.Users.from_items`): below it most of their numbers are no
+        items, which the nodes' logs tell and the result cannot.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    set_size : int (default: 1)
+        Number of items that a user reports at once: its most frequent ones. More than
+        one need a domain of at most 2**20 items.
+    max_items : int (default: 64)
+        Return at most this many items, the most frequent.
+    false_alarm : float (default: 0.01)
+        Largest probability that any item is returned that nobody holds.
+    backend : str (default: "auto")
+        ``"direct"``, ``"prefix"`` or ``"tree"``: how reports are made and read, see
+        :func:`~ldp_flower.strategies.analytics.item_mechanism.choose_mechanism`.
+    min_reports : int (default: 20)
+        Fewest reports with which it goes on.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the back end does not take such a domain or
+        sets.
+
+    Notes
+    -----
+    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the direct oracles,
+    Wang et al. (2018, PrivSet) for sets, Wang, Li & Jha (2021, PEM) and Bassily, Nissim,
+    Stemmer & Thakurta (2020, TreeHist) for huge domains. With n reports, of which one
+    supports an item that its user does not hold with probability q, the support of an
+    item that nobody holds is Binomial(n, q); the cut-off is that law's quantile at
+    ``false_alarm / domain_size`` (after prefixes: over the number of candidates), so
+    that the union bound holds over the domain. With ``"prefix"`` and ``"tree"`` it holds
+    up to hash collisions (2**-25 in q).
+
+    Users without any item count as nothing, except where the domain has no number
+    left for that (2**20 items directly, a power of two by prefixes): there each of them
+    holds a random item.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user holds, all its rows and their number, against
+       any other data (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user is asked once, for one report, by a mechanism that is ``epsilon``-LDP for
+       any two sets of items; nobody's report depends on anybody else's.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
+       this on their side.
+    """
+
+    result_type = HeavyHittersResult
+
+    def __init__(
+        self,
+        domain_size: int,
+        *,
+        epsilon: float,
+        set_size: int = 1,
+        max_items: int = 64,
+        false_alarm: float = 0.01,
+        backend: Backend = "auto",
+        min_reports: int = 20,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        check_integer("domain_size", domain_size, 2, _MAX_DOMAIN)
+        check_integer("set_size", set_size, 1, domain_size)
+        check_integer("max_items", max_items, 1, 1 << 15)
+        check_fraction("false_alarm", false_alarm)
+        if backend not in get_args(Backend):
+            raise ValueError(f"Expected backend in {list(get_args(Backend))}, got {backend!r}.")
+        if not fits_direct(domain_size) and (backend == "direct" or set_size > 1):
+            raise ValueError(
+                f"Expected domain_size <= {MAX_DIRECT} for direct counts and for sets of items, "
+                f"got {domain_size}."
+            )
+        if set_size > 1 and backend in ("prefix", "tree"):
+            raise ValueError(f"Expected set_size 1 with backend {backend!r}, got {set_size}.")
+        PrefixExtending(epsilon, 1)  # refuses a bad epsilon now
+        if set_size > 1:  # and sets that are too large
+            SubsetSelection(epsilon, min(domain_size + set_size, MAX_DIRECT), set_size)
+        self.domain_size = domain_size
+        self.epsilon = epsilon
+        self.set_size = set_size
+        self.max_items = max_items
+        self.false_alarm = false_alarm
+        self.backend = backend
+
+    def randomizer(self, num_users: int) -> Mechanism:
+        """Return the mechanism for so many users."""
+        return choose_mechanism(
+            self.epsilon,
+            self.domain_size,
+            num_users,
+            set_size=self.set_size,
+            max_items=self.max_items,
+            backend=self.backend,
+        )
+
+    def protocol(self) -> Protocol:
+        """Ask everybody once and read the answers."""
+        mechanism = self.randomizer(self.num_users)
+        cohorts = self.cohorts([self.num_users])
+        question = FrequentItems(self.set_size, self.domain_size)
+        answer = yield Ask(cohorts[0], question, mechanism)
+        if isinstance(mechanism, FrequencyOracle):
+            return self._counted(mechanism, answer)
+        return self._descended(mechanism, answer)
+
+    def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> ItemCounts:
+        """Return the items whose support is beyond chance, from the counts of all items."""
+        users = estimate.count
+        gap, other = float(oracle.own - oracle.other), float(oracle.other)
+        counts = users * estimate.mean[: self.domain_size]
+        support = np.rint(counts * gap + users * other)
+        cut = float(binom.isf(self.false_alarm / self.domain_size, users, other))
+        order = np.argsort(-support, kind="stable")[: self.max_items]
+        items = order[support[order] > cut]
+        shares = np.clip(counts[items] / users, 0.0, 1.0)
+        errors = np.sqrt([users * oracle.variance_at(share) for share in shares])
+        cutoff = (cut - users * other) / gap
+        notes = [] if len(items) else [self._advice(oracle, users, cutoff)]
+        found = counts[items]
+        return ItemCounts(self.domain_size, items, found, errors, cutoff, counts, notes)
+
+    def _descended(self, tree: PrefixTree, answers: Answers) -> ItemCounts:
+        """Return the items that the tree finds, without the number that stands for none."""
+        found = tree.heavy_hitters(
+            answers.reports, answers.coins, self.max_items + 1, self.false_alarm
+        )
+        kept = np.flatnonzero(found.items < self.domain_size)[: self.max_items]
+        notes = [] if len(kept) else [self._advice(tree, answers.count, found.cutoff)]
+        values = (found.items[kept], found.counts[kept], found.std_errors[kept])
+        return ItemCounts(self.domain_size, *values, found.cutoff, None, notes)
+
+    def _advice(self, mechanism: Mechanism, users: int, cutoff: float) -> str:
+        """Say how large the noise is, and what it would take to see a frequent item."""
+        noise = math.sqrt(mechanism.variance / users)
+        text = (
+            f"No item clears the noise: with {users} reports the standard error of a frequency "
+            f"is {noise:.2g}, and an item is returned above {cutoff / users:.2g}."
+        )
+        candidates = num_candidates(mechanism, self.domain_size, self.max_items)
+        question = (_ADVISED, candidates, self.false_alarm)
+        needed = users_to_see(mechanism, *question)
+        if needed <= users:
+            return f"{text} An item that {_ADVISED:.0%} of them hold would very likely be seen."
+        epsilon = epsilon_to_see(mechanism, users, *question)
+        instead = "" if epsilon is None else f" or epsilon {epsilon:.2g}"
+        digits = 10 ** (math.floor(math.log10(needed)) - 1)
+        return (
+            f"{text} To see an item that {_ADVISED:.0%} of them hold, about "
+            f"{math.ceil(needed / digits) * digits} users{instead} are needed."
+        )

@@ -1,0 +1,141 @@
+"""Which mechanism finds frequent items: the least noise among what can be read in time."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal
+
+from scipy.special import ndtri
+
+from ldp_flower.randomizers import (
+    FrequencyOracle,
+    HadamardResponse,
+    OptimizedLocalHashing,
+    PrefixExtending,
+    TreeHist,
+    best_frequency_oracle,
+)
+from ldp_flower.randomizers.items.prefix import PrefixTree
+
+Backend = Literal["auto", "direct", "prefix", "tree"]
+Mechanism = FrequencyOracle | PrefixTree
+
+MAX_DIRECT = 1 << 20  # items whose counts are held at once
+_AFFORDABLE = 1 << 33  # pairs of a report and an item: some 20 s of one core
+_SHORT = 64  # bytes of a report; longer ones gain some 1 % of the variance on local hashing
+_LARGEST_EPSILON = 16.0  # beyond, no advice is given
+_SURE = 0.95  # probability of seeing an item, of which advice speaks
+
+
+def fits_direct(domain_size: int) -> bool:
+    """Whether the counts of all items can be held at once."""
+    return domain_size <= MAX_DIRECT
+
+
+def choose_mechanism(
+    epsilon: float,
+    domain_size: int,
+    num_users: int,
+    *,
+    set_size: int = 1,
+    max_items: int = 64,
+    backend: Backend = "auto",
+) -> Mechanism:
+    """Return the mechanism with which users report their items.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    domain_size : int
+        Number of items.
+    num_users : int
+        Number of users that will report.
+    set_size : int (default: 1)
+        Number of items that every user reports.
+    max_items : int (default: 64)
+        Number of items wanted.
+    backend : str (default: "auto")
+        ``"direct"`` counts all items with the best frequency oracle whose reports are
+        short, ``"prefix"`` descends by :class:`~ldp_flower.randomizers.PrefixExtending`,
+        ``"tree"`` by :class:`~ldp_flower.randomizers.TreeHist`. ``"auto"`` is direct where
+        ``num_users * domain_size`` is at most 2**33 (or for sets, which nothing else
+        takes), and otherwise whichever has the smaller variance of the prefixes and
+        of :class:`~ldp_flower.randomizers.HadamardResponse`, which is read in no time.
+
+    Notes
+    -----
+    A direct oracle has ``set_size`` more items than the domain, if there is room: they
+    stand for what users lack, so that no item gets the counts of those who have none.
+    """
+    num_bits = max(1, (domain_size - 1).bit_length())
+    if backend == "tree":
+        return TreeHist(epsilon, num_bits)
+    numbers = min(domain_size + set_size, MAX_DIRECT)
+    counted = fits_direct(domain_size)
+    cheap = num_users * numbers <= _AFFORDABLE or set_size > 1
+    if backend == "direct" or (backend == "auto" and counted and cheap):
+        oracle = best_frequency_oracle(epsilon, numbers, num_users, set_size)
+        short = oracle.report_bytes <= _SHORT or set_size > 1
+        return oracle if short else OptimizedLocalHashing(epsilon, numbers)
+    options: list[Mechanism] = [_prefix_extending(epsilon, num_bits, num_users, max_items)]
+    if backend == "auto" and counted:
+        options.append(HadamardResponse(epsilon, numbers))
+    return min(options, key=lambda mechanism: mechanism.variance)
+
+
+def _prefix_extending(
+    epsilon: float, num_bits: int, num_users: int, max_items: int
+) -> PrefixExtending:
+    """Return the ladder of the fewest levels that can be read in time."""
+
+    def ladders() -> Iterator[tuple[bool, int, int, int, int]]:
+        for first in range(8, 21):
+            for step in range(4, 13):
+                lengths = PrefixExtending(epsilon, num_bits, first, step).lengths
+                longer = [b - a for a, b in pairwise(lengths)]
+                candidates = 2 ** lengths[0] + sum(2 * max_items * 2**bits for bits in longer)
+                cost = num_users * candidates // len(lengths)
+                levels = len(lengths) if cost <= _AFFORDABLE else 0
+                yield cost > _AFFORDABLE, levels, cost, first, step
+
+    *_, first, step = min(ladders())
+    return PrefixExtending(epsilon, num_bits, first, step)
+
+
+def num_candidates(mechanism: Mechanism, domain_size: int, max_items: int) -> int:
+    """Return how many items are compared with the cut-off, at most."""
+    if isinstance(mechanism, FrequencyOracle) or len(mechanism.lengths) == 1:
+        return domain_size
+    before, last = mechanism.lengths[-2:]
+    return 2 * max_items << (last - before)
+
+
+def users_to_see(
+    mechanism: Mechanism, frequency: float, candidates: int, false_alarm: float
+) -> float:
+    """Return about how many users are needed to find an item with a probability of 95 %.
+
+    By the normal approximation: the cut-off, at the quantile that one of the
+    ``candidates`` exceeds with probability ``false_alarm``, lies that far below the
+    expected count of an item of this frequency.
+    """
+    p, q = float(mechanism.own), float(mechanism.other)
+    nothing = q * (1 - q)
+    spread = frequency * p * (1 - p) + (1 - frequency) * nothing
+    reach = -ndtri(false_alarm / candidates) * math.sqrt(nothing) + ndtri(_SURE) * math.sqrt(spread)
+    levels = len(mechanism.lengths) if isinstance(mechanism, PrefixTree) else 1
+    return levels * float(reach / (frequency * (p - q))) ** 2
+
+
+def epsilon_to_see(
+    mechanism: Mechanism, num_users: int, frequency: float, candidates: int, false_alarm: float
+) -> float | None:
+    """Return about which epsilon lets so many users do that; None if none up to 16 does."""
+    epsilon = mechanism.epsilon
+    while (epsilon := 1.1 * epsilon) <= _LARGEST_EPSILON:
+        stronger = replace(mechanism, epsilon=epsilon)
+        if users_to_see(stronger, frequency, candidates, false_alarm) <= num_users:
+            return epsilon
+    return None

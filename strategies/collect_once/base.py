@@ -1,0 +1,110 @@
+"""What the protocols share that ask every user once, all at the same time."""
+
+import math
+from abc import abstractmethod
+from typing import TypeVar
+
+from ldp_flower.randomizers import Codebook, GaussianRecord, LiftedPrivUnit, Randomizer
+from ldp_flower.validation import check_choice, check_fraction, check_integer
+from ldp_flower.values.moments import num_moments
+from ldp_flower.values.public_maps import seed_of
+
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.population import Cohort
+from ..runtime.result import Result
+
+R = TypeVar("R", bound=Result)
+
+METHODS = ("auto", "paper")
+#: Numbers in a report, beyond which features have to be projected.
+MAX_REPORT = 5000
+
+
+class CollectOnce(LdpStrategy[R]):
+    """Base class: one question, one message from every user, no second round.
+
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    delta : float
+        Privacy parameter of ``method="paper"``; ``"auto"`` is pure.
+    method : str
+        ``"auto"`` or ``"paper"``, see the subclasses.
+    exact : bool
+        Whether ``"auto"`` uses the mechanism with finitely many outputs.
+    min_reports : int
+        Fewest reports with which there is a result.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        epsilon: float,
+        delta: float,
+        method: str,
+        exact: bool,
+        min_reports: int,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        check_integer("dim", dim, 1)
+        check_choice("method", method, METHODS)
+        check_fraction("delta", delta)
+        self.dim = dim
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.exact = exact
+        self.randomizer(1)  # refuses a bad epsilon now
+
+    def randomizer(self, size: int, radius: float = 1.0) -> Randomizer:
+        """Return the mechanism of ``method="auto"`` for ``size`` numbers in a ball."""
+        return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, size, radius)
+
+    def noise(self, size: int, radius: float) -> GaussianRecord:
+        """Return the mechanism of ``method="paper"`` for ``size`` numbers in a ball."""
+        return GaussianRecord(self.epsilon, size, radius, self.delta)
+
+    @abstractmethod
+    def _by_moments(self, everyone: Cohort) -> Protocol:
+        """Run ``method="auto"``."""
+
+    @abstractmethod
+    def _as_printed(self, everyone: Cohort) -> Protocol:
+        """Run ``method="paper"``."""
+
+    def protocol(self) -> Protocol:
+        """Ask all users the one question of the chosen method."""
+        (everyone,) = self.cohorts([self.num_users])
+        run = self._by_moments if self.method == "auto" else self._as_printed
+        return (yield from run(everyone))
+
+    @property
+    def _seed(self) -> int:
+        """The run's seed of public maps."""
+        return seed_of(self._population.salt)
+
+
+def largest_dim(powers: list[int]) -> int:
+    """Return the largest number of features whose moments still fit into a report."""
+    dim = 1
+    while num_moments(dim + 1, powers) <= MAX_REPORT:
+        dim += 1
+    return dim
+
+
+def check_report(dim: int, projected_dim: int | None, powers: list[int]) -> None:
+    """Raise ValueError if the report would be too large, saying what to project to."""
+    most = largest_dim(powers)
+    if projected_dim is not None:
+        check_integer("projected_dim", projected_dim, 1, min(dim, most))
+    elif dim > most:
+        raise ValueError(
+            f"Expected at most {MAX_REPORT} numbers in a report, got "
+            f"{num_moments(dim, powers)} for {dim} features: "
+            f"project them with projected_dim <= {most}, for example "
+            f"{min(most, 2 ** math.floor(math.log2(most)))}."
+        )

@@ -1,0 +1,139 @@
+"""KernelRidgeRegression: a smooth function of features from one collection."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Fourier, Question, Record, SecondMoments
+from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.values.moments import num_moments
+from ldp_flower.values.public_maps import frequencies
+
+from ..runtime.base import Protocol
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from .base import CollectOnce, largest_dim
+from .kernel_result import KernelFit, KernelResult
+from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
+
+Floats = NDArray[np.float64]
+
+_MOST_FEATURES = largest_dim([2]) // 2 * 2
+_LENGTH = 1.0  # of Fourier features
+
+
+class KernelRidgeRegression(CollectOnce[KernelResult]):
+    """Regression with a Gaussian kernel; one message from every user.
+
+    A public seed draws random Fourier features, whose inner products stand for the kernel. With
+    ``method="auto"`` users report the products of these features with each other and with the
+    target as one vector in a ball, with ``method="paper"`` the features and the target
+    plus Gaussian noise.
+
+    Parameters
+    ----------
+    dim : int
+        Number of features, not centred or bounded; few, best 1 or 2.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    delta : float (default: 1e-6)
+        Privacy parameter of ``method="paper"``; ``"auto"`` is pure.
+    num_features : int (default: 16)
+        Number of Fourier features, even, 2 to 98; in two dimensions take 32.
+    length_scale : float (default: 1.0)
+        The kernel of rows x and z is ``exp(-|x - z|**2 / (2 length_scale**2))``: about the
+        distance over which the function changes. It decides how good the fit is.
+    target_bound : float (default: 1.0)
+        Public bound on targets; larger ones are clipped. Noise grows with it.
+    method : str (default: "auto")
+        ``"auto"`` or ``"paper"``.
+    exact : bool (default: True)
+        With ``"auto"``, use :class:`Codebook`: one byte a report, but 256 random directions for
+        the client to compute. False: :class:`LiftedPrivUnit`, much faster, for simulations;
+        other clients refuse it unless their operator allows inexact mechanisms, and so
+        they do ``method="paper"``.
+    min_reports : int (default: 20)
+        Fewest reports with which there is a result.
+
+    Notes
+    -----
+    A user with several rows reports the mean of its rows' products (``"paper"``: its first row
+    alone). The function has no intercept; centre targets by a public constant.
+
+    In place of one penalty on all coefficients, ``"auto"`` raises to the noise's size what
+    curvature is smaller: directions that are well measured are not shrunken.
+
+    Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 4.
+    ``"paper"`` is that algorithm with its calibration corrected, as in
+    :class:`ConstrainedRegression`; with the ridge penalty, which its last step lacks, at
+    the size of the noise; and with cosines and sines of stratified frequencies, whose
+    length is exactly 1, in place of cosines with random phases, whose inner products are
+    half of the kernel. Its noise is squared on the server: it has a use from epsilon 4 and
+    200,000 users.
+
+    Guarantee
+    ---------
+    1. Protected: a user's whole set of records, against any other set. ``"auto"``: pure
+       ``epsilon``; ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
+    2. Every user answers one question once, and the question depends on no data: the protocol is
+       non-interactive.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers
+       enforce this on their side.
+    """
+
+    result_type = KernelResult
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        epsilon: float,
+        delta: float = 1e-6,
+        num_features: int = 16,
+        length_scale: float = 1.0,
+        target_bound: float = 1.0,
+        method: str = "auto",
+        exact: bool = True,
+        min_reports: int = 20,
+    ) -> None:
+        super().__init__(
+            dim, epsilon=epsilon, delta=delta, method=method, exact=exact, min_reports=min_reports
+        )
+        check_integer("num_features", num_features, 2, _MOST_FEATURES)
+        if num_features % 2:
+            raise ValueError(f"Expected an even num_features, got {num_features}.")
+        check_positive("length_scale", length_scale)
+        check_positive("target_bound", target_bound)
+        self.num_features = num_features
+        self.length_scale = length_scale
+        self.target_bound = target_bound
+
+    def _by_moments(self, everyone: Cohort) -> Protocol:
+        weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)
+        mechanism = self.randomizer(num_moments(self.num_features, [2]))
+        moments = SecondMoments(_LENGTH, self.target_bound, *weights)
+        answer = yield Ask(everyone, self._mapped(moments), mechanism)
+        found = LeastSquares.from_moments(answer, self.num_features, weights)
+        return self._solved(found, 0.0)
+
+    def _as_printed(self, everyone: Cohort) -> Protocol:
+        mechanism = self.noise(self.num_features + 1, math.sqrt(2))
+        record = Record(_LENGTH, self.target_bound)
+        answers = yield Ask(everyone, self._mapped(record), mechanism)
+        found = LeastSquares.from_records(answers, mechanism)
+        return self._solved(found, math.sqrt(self.num_features * found.square_variance))
+
+    def _mapped(self, question: Question) -> Question:
+        return Fourier(question, self._seed, self.num_features, self.length_scale)
+
+    def _solved(self, found: LeastSquares, penalty: float) -> KernelFit:
+        found = found.with_ridge(penalty)
+        coef = np.asarray(np.linalg.solve(found.squares, found.products), np.float64)
+        return KernelFit(
+            coef * self.target_bound,
+            found.std_error(coef) * self.target_bound,
+            [],
+            frequencies(self._seed, self.dim, self.num_features),
+            self.length_scale,
+        )

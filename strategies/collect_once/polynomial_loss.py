@@ -1,0 +1,127 @@
+"""Losses whose gradient is a polynomial, by moments of the features."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.randomizers import Estimate
+from ldp_flower.values.moments import contracted, num_monomials, tensor_weight
+
+from ..numerics.chebyshev import fitted, largest_slope
+from ..numerics.denoising import project_on_ball
+from ..numerics.fista import fista
+from .least_squares import LeastSquares
+
+Floats = NDArray[np.float64]
+
+_FITS = 60  # of the polynomial to where the arguments are
+_SMALLEST_SPREAD = 1e-3  # of the arguments, over their reach
+_DIFFERENCE = 1e-4  # of coefficients, over their reach
+
+
+@dataclass(frozen=True)
+class PolynomialLoss:
+    """The mean of f(<x, w>) x - y x for every polynomial f, estimated.
+
+    Attributes
+    ----------
+    second : LeastSquares
+        Means of x y and x x'.
+    powers : mapping of int to ndarray of float64
+        Means of the other tensor powers of x by their degree, packed.
+    """
+
+    second: LeastSquares
+    powers: Mapping[int, Floats]
+
+    @classmethod
+    def from_moments(cls, answer: Estimate, dim: int, powers: Sequence[int]) -> "PolynomialLoss":
+        """Read the answer to ``tensor_moments``, of x y and these powers of x."""
+        places = {}
+        start = dim
+        for power in powers:
+            places[power] = slice(start, start + num_monomials(dim, power))
+            start = places[power].stop
+        weight = tensor_weight(powers)
+        both = np.r_[0:dim, places[2]]
+        second = Estimate(answer.mean[both], answer.std_error[both], answer.count)
+        return cls(
+            LeastSquares.from_moments(second, dim, (weight, weight)),
+            {p: answer.mean[place] / weight for p, place in places.items() if p != 2},
+        )
+
+    def gradient(self, polynomial: Floats, coef: Floats) -> Floats:
+        """Return the mean of f(<x, w>) x - y x at w, f by its coefficients, lowest first."""
+        total = -self.second.products
+        for k, factor in enumerate(polynomial):
+            if factor == 0:
+                continue
+            if k == 1:
+                total = total + factor * (self.second.squares @ coef)
+            else:
+                total = total + factor * contracted(self.powers[k + 1], coef, k + 1)
+        return np.asarray(total)
+
+    def arguments(self, coef: Floats) -> tuple[float, float]:
+        """Return mean and standard deviation of <x, w>; the mean is 0 if it was not asked for."""
+        mean = float(self.powers[1] @ coef) if 1 in self.powers else 0.0
+        square = float(coef @ self.second.squares @ coef)
+        return mean, math.sqrt(max(square - mean**2, 0.0))
+
+    def polynomial(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
+        """Return the polynomial that is closest to a function where <x, w> is.
+
+        ``link`` has the function's Chebyshev coefficients on [-reach, reach].
+        """
+        mean, spread = self.arguments(coef)
+        return fitted(link, reach, degree, mean, max(spread, _SMALLEST_SPREAD * reach))
+
+    def minimised(self, link: Floats, reach: float, degree: int) -> Floats:
+        """Return the coefficients where a generalised linear model's gradient is zero.
+
+        Parameters
+        ----------
+        link : ndarray of float64
+            Chebyshev coefficients of the mean function on [-reach, reach].
+        reach : float
+            Largest length of the coefficients, rows having length 1.
+        degree : int
+            Degree of the polynomial in place of the mean function.
+        """
+        curvature = self.second.largest_eigenvalue
+        coef = np.zeros(len(self.second.products))
+        for _ in range(_FITS):
+            fit = self.polynomial(link, reach, degree, coef)
+            following = fista(
+                lambda vector, fit=fit: self.gradient(fit, vector),  # type: ignore[misc]
+                lambda vector, _: project_on_ball(vector, reach),
+                max(largest_slope(fit, reach) * curvature, 1e-12),
+                coef,
+                100,
+            )
+            still = np.abs(following - coef).max() <= 1e-6 * reach
+            coef = (coef + following) / 2
+            if still:
+                break
+        return coef
+
+    def std_error(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
+        """Return standard deviations of coefficients where the gradient is zero.
+
+        From the noise of first and second moments, and the gradient's derivatives, by
+        differences: the polynomial moves with the coefficients.
+        """
+        step = _DIFFERENCE * reach
+
+        def gradient(vector: Floats) -> Floats:
+            return self.gradient(self.polynomial(link, reach, degree, vector), vector)
+
+        moves = step * np.eye(len(coef))
+        changes = [gradient(coef + move) - gradient(coef - move) for move in moves]
+        inverse = np.linalg.pinv(np.array(changes).T / (2 * step))
+        slope = float(self.polynomial(link, reach, degree, coef)[1])
+        noise = self.second.square_variance * (coef @ coef + coef**2) / 2
+        return np.asarray(np.sqrt(inverse**2 @ (self.second.product_variance + slope**2 * noise)))

@@ -1,0 +1,62 @@
+"""What the protocols share whose features may be projected to fewer dimensions first."""
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Projected, Question
+from ldp_flower.validation import check_positive
+from ldp_flower.values.public_maps import projection, reach
+
+from ..runtime.result import Result
+from .base import CollectOnce
+
+R = TypeVar("R", bound=Result)
+
+Floats = NDArray[np.float64]
+
+
+class ProjectedCollection(CollectOnce[R]):
+    """Base class: users report something of their features or of a public projection of them.
+
+    Parameters
+    ----------
+    dim, epsilon, delta, method, exact, min_reports
+        See :class:`CollectOnce`.
+    feature_bound : float
+        Public bound on the Euclidean length of a row of features; longer ones are shortened.
+    projected_dim : int or None
+        Number of dimensions to which a public random matrix projects features first.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        epsilon: float,
+        delta: float,
+        feature_bound: float,
+        projected_dim: int | None,
+        method: str,
+        exact: bool,
+        min_reports: int,
+    ) -> None:
+        super().__init__(
+            dim, epsilon=epsilon, delta=delta, method=method, exact=exact, min_reports=min_reports
+        )
+        check_positive("feature_bound", feature_bound)
+        self.feature_bound = feature_bound
+        self.projected_dim = projected_dim
+
+    def _mapped(self, question: Question, size: int) -> Question:
+        """Return a question about ``size`` features: of projected ones, if these are fewer."""
+        return question if size == self.dim else Projected(question, self._seed, size)
+
+    def _length(self, size: int) -> float:
+        """Return the bound on the length of a row after its projection to ``size`` dimensions."""
+        return self.feature_bound * (1.0 if size == self.dim else reach(size))
+
+    def _matrix(self, size: int) -> Floats:
+        """Return the projection to ``size`` dimensions, shape (dim, size)."""
+        return np.eye(size) if size == self.dim else projection(self._seed, self.dim, size)

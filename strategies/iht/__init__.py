@@ -1,0 +1,1 @@
+"""Iterative hard thresholding, after Wang & Xu (ICML 2019)."""

@@ -1,0 +1,289 @@
+"""Label-LDP-IHT: sparse regression where only the targets are private."""
+
+import math
+from collections.abc import Generator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from sklearn.linear_model import Lasso
+
+from ldp_flower.guarantee.questions import Labels
+from ldp_flower.iht import iht
+from ldp_flower.randomizers import (
+    Composed,
+    Estimate,
+    GaussianMechanism,
+    HybridMechanism,
+    RandomizedResponse,
+    Randomizer,
+)
+from ldp_flower.randomizers.composed import sum_rounded_up
+from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
+
+from ..numerics.clipping import clipped_square, kept
+from ..numerics.denoising import keep_above, keep_largest, project_on_ball
+from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.exchange import Answers, Ask
+from ..runtime.result import Fit, LinearResult
+from ..subprotocols.label_scale import buy_label_scale
+
+Floats = NDArray[np.float64]
+
+_MECHANISMS = ("hybrid", "bit", "gaussian")
+_SOLVERS = ("iht", "lasso")
+_UNITS = {"user": "user (labels only)", "label": "label"}
+_CERTAIN = 0.95  # probability below which a bought scale is called a guess
+_PRECISE = 0.1  # relative error of a scale that is better than a bought one
+_FARTHEST = 4.0  # how many times too small or large a bought one may be to be corrected
+
+
+class LabelLdpIht(LdpStrategy[LinearResult]):
+    """Sparse regression from one randomised label per user, the features being public.
+
+    Every user reports its label through a mechanism for numbers, and its features as they
+    are. The server solves for sparse coefficients: all of that is post-processing.
+    Clients answer only if their operator has declared the features public
+    (``features-public``); and by default, since the hybrid mechanism is not exact,
+    only if inexact mechanisms are allowed.
+
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    sparsity : int
+        Number of coefficients that may differ from zero.
+    epsilon : float
+        Privacy parameter of a unit.
+    delta : float (default: 0.0)
+        Privacy parameter of a unit, for the Gaussian mechanism only.
+    mechanism : {"hybrid", "bit", "gaussian"}, optional
+        ``hybrid`` reports 4 bytes a label, ``bit`` one bit (as a byte; exact), both at pure
+        epsilon. By default hybrid, or Gaussian if ``delta`` is not 0.
+    solver : {"iht", "lasso"} (default: "iht")
+        Hard thresholding to convergence, or scikit-learn's Lasso and least squares on the
+        largest of what it selects.
+    label_bound : float, optional
+        Bound on labels, if one is public; larger ones are clipped. By default the scale of
+        the labels is bought, 1 to 2.5 times that is the bound, and what clipping takes away is
+        undone as for normal labels: for others (classes, say) declare a bound.
+    scale_share : float (default: 0.1)
+        Share of the users that report the scale of their labels instead of their labels.
+    labels_per_user : int (default: 1)
+        Largest number of labels that a user reports, the first ones, 1 to 16.
+    unit : {"user", "label"} (default: "user")
+        Whether the parameters are for all labels of a user together, which divides
+        epsilon by their number, or for each label. A user pays for all its labels.
+    radius : float (default: infinity)
+        Bound on the Euclidean norm of the coefficients, if there is one.
+    min_reports : int (default: 20)
+        Fewest reports with which a step goes on.
+
+    Notes
+    -----
+    Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential Privacy
+    Model", ICML 2019, Algorithm 2 and the Lasso that follows it. Changes: the noise is for
+    the labels' range, not for that of their noise term, with which nominal epsilon 1 is truly
+    up to 130; the step goes down the gradient (line 5 goes up), has the best length, and is
+    repeated until nothing changes; there is no projection on the unit ball, in which the
+    paper's own coefficients do not lie; pure mechanisms are more precise than the Gaussian.
+
+    Coefficients below sqrt(2 log(dim)) standard errors are left out: as large a one is
+    expected of noise alone. They are compared in units of their features' typical sizes.
+
+    Rows, as nodes send them, are weighted so that none counts for more than the largest of
+    nine in ten, nor than twice the median row: see :func:`~..numerics.row_weights.row_weights`. Features
+    of one size, such as signs, all count in full. The result notes rows that hardly count.
+
+    ``std_error`` is that of least squares on the support, from the residuals' spread.
+
+    Guarantee
+    ---------
+    1. Protected: the labels of a user against any other labels, or each label if the unit
+       is "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and
+       in which order are not protected at all, nor is what they tell about the label.
+    2. Every user answers one question, in one of two disjoint cohorts, non-interactively but
+       for the bound that the first one buys.
+    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
+       on their side, and refuse unless the operator has declared the features public.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        sparsity: int,
+        epsilon: float,
+        delta: float = 0.0,
+        mechanism: str | None = None,
+        solver: str = "iht",
+        label_bound: float | None = None,
+        scale_share: float = 0.1,
+        labels_per_user: int = 1,
+        unit: str = "user",
+        radius: float = math.inf,
+        min_reports: int = 20,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        check_integer("dim", dim, 1)
+        check_integer("sparsity", sparsity, 1, dim)
+        if mechanism is None:
+            mechanism = "gaussian" if delta else "hybrid"
+        check_choice("mechanism", mechanism, _MECHANISMS)
+        if (mechanism == "gaussian") != (delta != 0):
+            raise ValueError(
+                f"Expected delta > 0 with the Gaussian mechanism, and only with it, got {delta}."
+            )
+        check_choice("solver", solver, _SOLVERS)
+        check_choice("unit", unit, _UNITS)
+        check_fraction("scale_share", scale_share)
+        check_integer("labels_per_user", labels_per_user, 1, 16)
+        for name, value in (("label_bound", label_bound), ("radius", radius)):
+            if value not in (None, math.inf):
+                check_positive(name, value)
+        self.dim = dim
+        self.sparsity = sparsity
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.solver = solver
+        self.label_bound = label_bound
+        self.scale_share = scale_share
+        self.labels_per_user = labels_per_user
+        self.unit = unit
+        self.radius = radius
+        self.randomizer(1.0)  # refuses a bad epsilon now
+
+    def randomizer(self, bound: float) -> Randomizer:
+        """Return the mechanism for a user's labels within ``bound``."""
+        many = self.labels_per_user
+        if self.unit == "user" and self.mechanism == "gaussian":
+            return GaussianMechanism(self.epsilon, many, bound * math.sqrt(many), self.delta)
+        epsilon = self.epsilon
+        if self.unit == "user":
+            epsilon /= many
+            while sum_rounded_up([epsilon] * many) > self.epsilon:
+                epsilon = math.nextafter(epsilon, 0.0)
+        one: Randomizer
+        if self.mechanism == "gaussian":
+            one = GaussianMechanism(epsilon, 1, bound, self.delta)
+        else:
+            one = (HybridMechanism if self.mechanism == "hybrid" else RandomizedResponse)(
+                epsilon, bound
+            )
+        return one if many == 1 else Composed((one,) * many)
+
+    def protocol(self) -> Protocol:
+        """Buy the scale unless there is a bound, collect the labels, solve."""
+        notes: list[str] = []
+        bound, scale = self.label_bound, None
+        if bound is None:
+            scale = yield from self._buy_scale(notes)
+            bound = self._bound_over_scale() * scale
+        (cohort,) = self.cohorts([self._population.remaining])
+        randomizer = self.randomizer(bound)
+        question = Labels(self.labels_per_user, bound)
+        shape = (self.labels_per_user, self.dim)
+        answers: Answers = yield Ask(cohort, question, randomizer, public=shape)
+        x = answers.public.reshape(-1, self.dim).astype(np.float64)
+        y = randomizer.debias(answers.reports, answers.coins).ravel()
+        rows = np.isfinite(x).all(axis=1) & x.any(axis=1)  # a user with fewer labels has zeros
+        x, y = x[rows], y[rows]
+        if scale is not None:
+            y = y / kept(bound / self._scale_of(y, randomizer, bound, scale))
+        return self._fitted(x, y, notes)
+
+    def _finished(self, fit: Fit, seeded: bool) -> LinearResult:  # type: ignore[override]
+        result = super()._finished(fit, seeded)
+        assert result.privacy is not None
+        # What was added up for the ledger is about all labels of a user.
+        result.privacy = replace(
+            result.privacy, epsilon=self.epsilon, delta=self.delta, unit=_UNITS[self.unit]
+        )
+        return result
+
+    def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
+        size = round(self.scale_share * self.num_users)
+        if size < self.min_reports:
+            raise TooFewReports(
+                f"A share of {self.scale_share:g} of {self.num_users} users is fewer than "
+                f"{self.min_reports}. Declare label_bound if it is public, or ask more users."
+            )
+        (cohort,) = self.cohorts([size])
+        scale, certainty = yield from buy_label_scale(cohort, self.epsilon, self.labels_per_user)
+        if certainty < _CERTAIN:
+            notes.append(
+                f"The scale of the labels, {scale:.2g}, is a guess from {size} reports: more "
+                "users, a larger scale_share or a declared label_bound are needed."
+            )
+        return scale
+
+    def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, bought: float) -> float:
+        """Return the labels' scale from the spread of their reports, where that tells it.
+
+        The spread is that of clipped normal labels plus the mechanism's, which is known
+        unless it makes up for the former, as that of bits does.
+        """
+        one = randomizer.parts[0] if isinstance(randomizer, Composed) else randomizer
+        if isinstance(one, HybridMechanism):
+            known = math.isclose(one.variance_at(0.0), one.variance_at(1.0))
+        else:
+            known = isinstance(one, GaussianMechanism)
+        if not known or not len(y):
+            return bought
+        square = (float(np.mean(y**2)) - one.variance) / bound**2
+        error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
+        low, high = (clipped_square(f) for f in (_FARTHEST, 1 / _FARTHEST))
+        if not low < square < high:
+            return bought
+        ratio = brentq(lambda r: clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
+        slope = (clipped_square(1.01 * ratio) - clipped_square(ratio)) / 0.01
+        return bound / ratio if error < _PRECISE * abs(slope) else bought
+
+    def _bound_over_scale(self) -> float:
+        """Return where to clip, in scales: the less noise, the more labels are left as they are.
+
+        How clipping shrinks coefficients is known for normal labels only, so that for others
+        it leaves a bias, which is worth its saving of noise at small epsilon alone.
+        """
+        each = self.epsilon / (self.labels_per_user if self.unit == "user" else 1)
+        return min(2.5, max(1.0, 0.75 + each / 4))
+
+    def _fitted(self, x: Floats, y: Floats, notes: list[str]) -> Fit:
+        """Return least squares on the support that clears the noise."""
+        units = typical_sizes(x)
+        x = x / units
+        weights = row_weights(x)
+        notes += of_unusual_rows(weights)
+        x, y = weights[:, None] * x, weights * y
+        if self.solver == "iht":
+            coef = iht(x, y, self.sparsity)
+        else:
+            size = math.sqrt(2 * math.log(max(self.dim, 2)) / max(len(y), 1))
+            penalty = size * float(np.std(y)) * math.sqrt(float(np.mean(x**2)))
+            model = Lasso(alpha=penalty, fit_intercept=False, precompute=False).fit(x, y)
+            coef = _least_squares(x, y, keep_largest(model.coef_, self.sparsity))
+        clears = math.sqrt(2 * math.log(max(self.dim, 2)))
+        coef = _least_squares(x, y, keep_above(coef, clears * _errors(x, y, coef)))
+        coef, errors = project_on_ball(coef / units, self.radius), _errors(x, y, coef) / units
+        if not coef.any():
+            notes.append("No coefficient clears the noise: zero is returned.")
+        return Fit(coef, errors, notes)
+
+
+def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:
+    """Return the least squares coefficients on the support of ``selected``."""
+    coef, support = np.zeros(len(selected)), np.flatnonzero(selected)
+    coef[support] = np.linalg.lstsq(x[:, support], y, rcond=None)[0]
+    return coef
+
+
+def _errors(x: Floats, y: Floats, coef: Floats) -> Floats:
+    """Return the standard errors of least squares on the support of ``coef``."""
+    errors, support = np.zeros(len(coef)), np.flatnonzero(coef)
+    square = np.sum((y - x @ coef) ** 2) / max(len(y) - len(support), 1)
+    covariance = np.linalg.pinv(x[:, support].T @ x[:, support])
+    errors[support] = np.sqrt(square * np.diag(covariance))
+    return errors

@@ -1,0 +1,270 @@
+"""LDP-IHT: linear regression by private gradient steps, sparse by hard thresholding."""
+
+import math
+
+import numpy as np
+
+from ldp_flower import Schema
+from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
+from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.values.links import LINKS
+
+from ..numerics.denoising import keep_largest, project_on_ball
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.exchange import Ask
+from ..runtime.result import Fit, LinearResult
+from ..tables.fit import check_table, fit_table
+from .gradient_rounds import GradientRounds
+
+_MAX_STEPS = 6
+_CLASSES = 0.6  # bound on the residuals of classes, after the first step
+_STANDS_OUT = 4.0  # standard deviations of the noise
+
+
+class LdpIht(LdpStrategy[LinearResult]):
+    """Linear regression, sparse if wanted, from one randomised gradient per user.
+
+    Users are cut into disjoint cohorts. Every step sends the current estimate to
+    one cohort, averages its randomised gradients and updates the estimate. With one record
+    per user a gradient is the clipped residual times the record, reported as one or two
+    bytes through :class:`SubsetHypercube`, and the estimate is hard-thresholded. With
+    several, a user reports the mean over its records through :class:`Codebook`, see
+    :class:`~.gradient_rounds.GradientRounds`; a sparsity is then optional.
+
+    Parameters
+    ----------
+    dim : int or Schema
+        Number of features; or the schema of the users' tables. With a schema, centres and
+        scales that it does not declare are bought, and a fit that is not better than the mean
+        is not returned, see :func:`~..tables.fit.fit_table`; ``coef`` is for
+        ``schema.features``, the intercept first.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    sparsity : int, optional
+        Number of coefficients that may differ from zero. By default all may, which takes
+        several records per user or a schema.
+    samples_per_user : int (default: 1)
+        Typical number of records of a user, a public guess; a user may hold any
+        number. Without a schema features are expected (and clipped) in [-1, 1] if it is 1,
+        else to be roughly centred and of unit scale.
+    effects : {"all", "within"} (default: "all")
+        With a schema: ``"within"`` has users subtract the means of their own rows, so that
+        slopes are those inside users. The intercept is then 0, and predictions are
+        deviations from a user's own mean.
+    radius : float, optional
+        Bound on the Euclidean norm of the coefficients, by default 1 with a sparsity and
+        none without.
+    noise_scale : float (default: 0.04)
+        Guessed standard deviation of the targets given the features, which stops
+        the residual clip from shrinking below the noise (one record per user).
+    feature_variance : float (default: 1.0)
+        Mean square of a feature: 1 for signs, 1/3 for uniform features (one record
+        per user). The step size is its inverse.
+    gradient_bound : float, optional
+        Bound on a user's mean gradient at zero (several records per user). By default
+        it is bought from a small cohort.
+    link : {"identity", "logistic", "cosine"} (default: "identity")
+        How targets depend on ``u = <x, coef>``: as ``u`` plus noise, as 0 or 1 with
+        probability 1 / (1 + exp(-u)) of the latter, or as ``2 u + cos(u)`` plus noise.
+        Others than the first are for one record per user, without a schema.
+    exact : bool (default: True)
+        With several records per user or a schema, use :class:`Codebook`. False:
+        :class:`PrivUnit`, many times faster and not free of floating-point caveats; clients
+        outside simulations refuse it unless their operator allows inexact mechanisms.
+    min_reports : int (default: 20)
+        Fewest reports with which a step goes on.
+
+    Notes
+    -----
+    Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential
+    Privacy Model", ICML 2019, Algorithm 1. Changes: the gradient is truncated at
+    the new iterate (line 6 is misprinted); cohorts are disjoint and cover everyone
+    (line 1 overlaps by one); the randomizer is one that is private for even
+    dimensions too; the residual is clipped at a bound that shrinks with the a-priori
+    error instead of the worst case, without which the noise drowns everything; few
+    users lead to fewer steps and a last step on the selected support only.
+
+    Other links are the paper's section 6 and its non-linear measurements (Yang et al.,
+    ICML 2016): the same client with another scalar in front of the record, clipped alike.
+
+    With several records, a step's size comes from a bought curvature, an upper bound
+    in most cases, so that a direction in which features vary much does not make it diverge.
+    With a sparsity, curvature beyond 8 is not told apart from 8. Noise along such a direction
+    still costs: with 30 columns two standard deviations off centre and 2,000 users at
+    epsilon 4 an R2 of -0.7 was seen. Declare or buy centres.
+
+    Guarantee
+    ---------
+    1. Protected: a user's whole set of records, against any other set (user-level
+       local differential privacy), at pure ``epsilon``.
+    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
+       public hashes. Later questions depend on data through earlier reports only, so
+       the whole is epsilon-LDP by parallel composition, sequentially interactive.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers
+       enforce this on their side.
+    """
+
+    def __init__(
+        self,
+        dim: int | Schema,
+        *,
+        epsilon: float,
+        sparsity: int | None = None,
+        samples_per_user: int = 1,
+        effects: str = "all",
+        radius: float | None = None,
+        noise_scale: float = 0.04,
+        feature_variance: float = 1.0,
+        gradient_bound: float | None = None,
+        link: str = "identity",
+        exact: bool = True,
+        min_reports: int = 20,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        self.dim, self.schema = check_table(dim, effects)
+        check_integer("samples_per_user", samples_per_user, 1)
+        self._one_record_each = self.schema is None and samples_per_user == 1
+        if sparsity is not None:
+            check_integer("sparsity", sparsity, 1, self.dim)
+        elif self._one_record_each:
+            raise ValueError("Expected a sparsity with one record per user, got None.")
+        if radius is None and sparsity is not None:
+            radius = 1.0
+        for name, value in (
+            ("radius", 1.0 if radius is None else radius),
+            ("noise_scale", noise_scale),
+            ("feature_variance", feature_variance),
+            ("gradient_bound", 1.0 if gradient_bound is None else gradient_bound),
+        ):
+            check_positive(name, value)
+        check_choice("link", link, LINKS)
+        if link != "identity" and not self._one_record_each:
+            raise ValueError(
+                f"Expected samples_per_user = 1 and no schema with the link {link}, "
+                f"got {samples_per_user} and {'no' if self.schema is None else 'a'} schema."
+            )
+        self.sparsity = sparsity
+        self.epsilon = epsilon
+        self.samples_per_user = samples_per_user
+        self.effects = effects
+        self.radius = radius
+        self.noise_scale = noise_scale
+        self.feature_variance = feature_variance
+        self.gradient_bound = gradient_bound
+        self.link = link
+        self.exact = exact
+        # What the variant for one record per user works with, where both are always given.
+        self._sparsity, self._radius = sparsity or self.dim, radius or 1.0
+        self.randomizer(self.dim)  # refuses a bad epsilon now
+
+    def randomizer(self, dim: int, bound: float = 1.0) -> Randomizer:
+        """Return the mechanism for vectors of ``dim`` coordinates within ``bound``."""
+        if self._one_record_each:
+            return SubsetHypercube(self.epsilon, dim, bound)
+        return (Codebook if self.exact else PrivUnit)(self.epsilon, dim, bound)
+
+    def protocol(self) -> Protocol:
+        """Run the variant for one record or for several records per user."""
+        if self._one_record_each:
+            return (yield from self._one_record())
+        rounds = GradientRounds(
+            self,
+            self.epsilon,
+            self.dim,
+            self.randomizer,
+            self.sparsity,
+            self.radius,
+            self.gradient_bound,
+        )
+        if self.schema is None:
+            return (yield from rounds.protocol())
+        return (
+            yield from fit_table(
+                self,
+                self.schema,
+                rounds.protocol,
+                self.randomizer,
+                epsilon=self.epsilon,
+                samples_per_user=self.samples_per_user,
+                effects=self.effects,
+            )
+        )
+
+    # ------------------------------------------------------------ one record per user
+
+    def _one_record(self) -> Protocol:
+        sizes, refit, step_size = self._plan()
+        theta, variance = np.zeros(self.dim), np.zeros(self.dim)
+        error = self._radius
+        cohorts = self.cohorts(sizes)
+        for cohort in cohorts:
+            last = refit and cohort is cohorts[-1]
+            wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self.dim)
+            bound = self._residual_bound(error, bool(theta.any()))
+            randomizer = self.randomizer(len(wanted), bound)
+            question = Gradient(
+                theta,
+                None if len(wanted) == self.dim else wanted,
+                feature_bound=1.0,
+                residual_bound=bound,
+                link=self.link,
+            )
+            gradient = yield Ask(cohort, question, randomizer)
+            noise = math.sqrt(randomizer.variance / gradient.count)
+            theta, variance = theta.copy(), (1 - step_size * self._curvature) ** 2 * variance
+            theta[wanted] -= step_size * gradient.mean
+            variance[wanted] += (step_size * noise) ** 2
+            theta = project_on_ball(keep_largest(theta, self._sparsity), self._radius)
+            # The error is as small as planned only if the support is right: a gradient
+            # that stands out where theta is zero says that it is not.
+            missed = np.abs(gradient.mean[theta[wanted] == 0]) > _STANDS_OUT * noise
+            if not missed.any():
+                error = min(error, max(self._error(noise), error / self._contraction))
+        return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0)).doubted()
+
+    @property
+    def _curvature(self) -> float:
+        """Usual curvature of the loss in each coefficient."""
+        return LINKS[self.link].curvature * self.feature_variance
+
+    @property
+    def _contraction(self) -> float:
+        """How many times smaller a step makes the error at best: less where slopes vary."""
+        return 4.0 if self.link == "identity" else 2.0
+
+    def _residual_bound(self, error: float, started: bool = False) -> float:
+        """Clip scores at their typical size, given the error of the coefficients."""
+        link = LINKS[self.link]
+        if link.largest_score < math.inf:
+            # All residuals of classes are 1/2 at zero, and their size hardly changes after.
+            return link.largest_score * (_CLASSES if started else 0.5)
+        slope = math.sqrt(link.curvature)
+        typical = slope * error * math.sqrt(self.feature_variance)
+        return slope * max(typical, 2 * self.noise_scale + 0.02)
+
+    def _error(self, noise: float) -> float:
+        """A-priori error of a thresholded step whose gradient has this noise per coordinate."""
+        largest = math.sqrt(2 * self._sparsity * math.log(max(self.dim, 2)))
+        return largest * noise / self._curvature
+
+    def _plan(self) -> tuple[list[int], bool, float]:
+        """Return the cohorts' sizes, whether the last one refits the support, and the step size.
+
+        As many equal steps as leave each a gradient that is informative; if that is
+        fewer than three, a last cohort refits the selected coordinates only, where the
+        noise is ``dim / sparsity`` times smaller.
+        """
+        users = self.num_users
+        variance = self.randomizer(self.dim, self._residual_bound(self._radius)).variance
+
+        def informative(steps: int) -> bool:
+            return self._error(math.sqrt(variance * steps / users)) <= 0.7 * self._radius
+
+        steps = next((t for t in range(_MAX_STEPS, 1, -1) if informative(t)), 1)
+        if steps >= 3:
+            sizes = [users // steps + (i < users % steps) for i in range(steps)]
+            return sizes, False, 1 / self._curvature
+        first = int(0.7 * users) if steps == 1 else int(0.45 * users)
+        second = [] if steps == 1 else [int(0.4 * users)]
+        return [first, *second, users - first - sum(second)], True, 1.3 / self._curvature

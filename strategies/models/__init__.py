@@ -1,0 +1,1 @@
+"""Any model that an app trains."""

@@ -1,0 +1,249 @@
+"""LdpFedAvg: federated averaging of any model from one randomised update per node."""
+
+import logging
+import math
+from typing import Literal
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+
+from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
+from ldp_flower.validation import check_integer, check_positive
+
+from ..numerics.denoising import keep_largest
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.exchange import Ask
+from .model_result import FedAvgResult, ModelFit
+from .update_plan import MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
+
+logger = logging.getLogger("flwr")
+
+
+class LdpFedAvg(LdpStrategy[FedAvgResult]):
+    """Federated averaging in which every node reports its update privately, once.
+
+    Nodes are cut into disjoint cohorts. Every round sends the model to one cohort,
+    whose apps train it and whose mods (:class:`ldp_flower.clients.LdpUpdateMod`) report
+    their updates through a local randomizer; the mean of the debiased reports, times
+    a step length, is added to the model. Messages and records are those of Flower's
+    ``FedAvg``, so that an app needs no change but the mod.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of all reports of one node together.
+    model : {"linear", "net"} (default: "linear")
+        What the defaults are for: a linear or softmax model on rows of length about 1
+        (with a bias feature on the same scale), or a neural net.
+    clip : float, optional
+        Largest length of an update, longer ones are shortened. By default updates are
+        normalised, which needs about 3 or more records a node; with one record a node
+        take 0.5.
+    mechanism : {"codebook", "privunit", "hypercube"} (default: "codebook")
+        ``codebook`` reports one byte (two above epsilon 4), ``privunit`` 4 bytes a
+        parameter, as accurately and faster, but not exactly (clients refuse it unless
+        their operator allows that), ``hypercube`` two bytes on a publicly rotated
+        update: noisier, and the only one for models of a million parameters.
+    num_codewords : int, optional
+        Size of a codebook; by default 256, and 1,024 if a report's epsilon is above 4.
+    answers_per_user : int (default: 1)
+        Reports of one node in different rounds, which share ``epsilon``. More than one
+        costs accuracy.
+    path_length : float, optional
+        Sum of the step lengths. By default 30 for a net, otherwise
+        min(100, sqrt(n / c)), for which the noise of a logit is about 1.
+    learning_rate : float, optional
+        The first step's multiple of the mean update, instead of a path length.
+    decay : bool, optional
+        Whether steps decrease linearly to 0; by default for nets only.
+    momentum : float (default: 0.0)
+        Share of the previous direction in the next one, in [0, 1).
+    sparsity : int, optional
+        Number of parameters that may differ from zero (hard thresholding).
+    threshold : {"final", "each"} (default: "final")
+        Whether to threshold the trained model or the model after each round
+        (iterative hard thresholding).
+    message_type : str (default: "train")
+        Type of the messages, ``train.NAME`` for the train function NAME.
+    arrayrecord_key, configrecord_key : str
+        Names of the records of model and config, as in Flower's ``FedAvg``.
+    force : bool (default: False)
+        Start even if q is above 2.
+    min_reports : int (default: 20)
+        Fewest reports with which a round goes on.
+
+    Notes
+    -----
+    Rule of thumb: q = sqrt(d c / n) for d parameters and n nodes, where c is the
+    mechanism's noise (6.3, 1.6, 0.44, 0.13 at epsilon 1, 2, 4, 8). It is logged before
+    anybody is asked, with a warning above 0.6; above 2 the run is refused. The noise
+    grows with the path length and not with the number of rounds.
+
+    Guarantee
+    ---------
+    1. Protected: all data of a node, against any other data (the node is the user),
+       at ``epsilon``, pure with each of the mechanisms.
+    2. Every node answers ``answers_per_user`` queries, of epsilon / answers_per_user
+       each, rounded so that their sum is at most ``epsilon`` (basic composition);
+       cohorts are disjoint and cut by public hashes.
+    3. No matter what the strategy sends, the clients' mods and ledgers enforce this
+       on their side. An app without the mod protects nobody.
+    """
+
+    result_type = FedAvgResult
+    unit = "node"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        model: Literal["linear", "net"] = "linear",
+        clip: float | None = None,
+        mechanism: Literal["codebook", "privunit", "hypercube"] = "codebook",
+        num_codewords: int | None = None,
+        answers_per_user: int = 1,
+        path_length: float | None = None,
+        learning_rate: float | None = None,
+        decay: bool | None = None,
+        momentum: float = 0.0,
+        sparsity: int | None = None,
+        threshold: Literal["final", "each"] = "final",
+        message_type: str = "train",
+        arrayrecord_key: str = "arrays",
+        configrecord_key: str = "config",
+        force: bool = False,
+        min_reports: int = 20,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        for name, value, allowed in (
+            ("model", model, ("linear", "net")),
+            ("mechanism", mechanism, MECHANISMS),
+            ("threshold", threshold, ("final", "each")),
+        ):
+            if value not in allowed:
+                raise ValueError(f"Expected {name} in {list(allowed)}, got {value!r}.")
+        for name, number in (
+            ("clip", clip),
+            ("path_length", path_length),
+            ("learning_rate", learning_rate),
+        ):
+            if number is not None:
+                check_positive(name, number)
+        check_integer("answers_per_user", answers_per_user, 1)
+        if sparsity is not None:
+            check_integer("sparsity", sparsity, 1)
+        if path_length is not None and learning_rate is not None:
+            raise ValueError("Expected path_length or learning_rate, got both.")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"Expected 0 <= momentum < 1, got {momentum}.")
+        if message_type != "train" and not message_type.startswith("train."):
+            raise ValueError(f"Expected message_type train or train.NAME, got {message_type!r}.")
+        self.epsilon = epsilon
+        self.model = model
+        self.clip = clip
+        self.mechanism = mechanism
+        self.num_codewords = num_codewords
+        self.answers_per_user = answers_per_user
+        self.path_length = path_length
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.momentum = momentum
+        self.sparsity = sparsity
+        self.threshold = threshold
+        self.rides_on = message_type
+        self.arrayrecord_key = arrayrecord_key
+        self.configrecord_key = configrecord_key
+        self.force = force
+        self._num_rounds = 0
+        self._train_config = ConfigRecord()
+        self._trained = ArrayRecord()
+        self._reporting(1)  # refuses a bad epsilon now
+
+    def _reporting(self, dim: int) -> Reporting:
+        answers = self.answers_per_user
+        epsilon = self.epsilon / answers
+        while sum([epsilon] * answers) > self.epsilon:
+            epsilon = math.nextafter(epsilon, 0.0)
+        return Reporting.by(self.mechanism, epsilon, dim, self.clip, self.num_codewords)
+
+    def _take(
+        self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
+    ) -> None:
+        """Take the model, the number of rounds (0: by rule) and the app's config."""
+        expected = "Expected initial_arrays to be an ArrayRecord with at least one array of floats"
+        if not isinstance(initial_arrays, ArrayRecord):
+            raise ValueError(f"{expected}, got {type(initial_arrays).__name__}.")
+        if not len(flattened(parameters_of(initial_arrays))):
+            raise ValueError(f"{expected}, got one without.")
+        check_integer("num_rounds", num_rounds, 0)
+        self._trained = initial_arrays
+        self._num_rounds = num_rounds
+        self._train_config = ConfigRecord({**(train_config or {})})
+        self._of_start["initial_arrays"] = initial_arrays
+        self._of_start["num_rounds"] = num_rounds
+        self._of_start["train_config"] = self._train_config
+
+    def _estimate(self) -> ArrayRecord | None:
+        return self._trained
+
+    def protocol(self) -> Protocol:
+        """Ask cohort after cohort for its mean update, and follow it."""
+        initial = self._trained
+        theta = flattened(parameters_of(initial))
+        reporting = self._reporting(len(theta))
+        net = self.model == "net"
+        plan = Plan.of(
+            reporting,
+            self.num_users,
+            self.answers_per_user,
+            net,
+            self._num_rounds,
+            self.path_length,
+            self.learning_rate,
+            net if self.decay is None else self.decay,
+        )
+        notes = self._judged(plan, reporting)
+        cohorts = self.cohorts(plan.sizes)
+        direction, variance = np.zeros_like(theta), 0.0
+        for number, step in enumerate(plan.steps, 1):
+            cohort = cohorts[(number - 1) % len(cohorts)]
+            answer = yield Ask(
+                cohort,
+                reporting.question,
+                reporting.randomizer,
+                content=self._message(number),
+            )
+            update = reporting.read(answer, self._population.salt, number)
+            direction = self.momentum * direction + (1 - self.momentum) * update
+            theta = theta + step * direction
+            variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
+            if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
+                theta = keep_largest(theta, self.sparsity)
+            self._trained = with_parameters(initial, theta)
+        length = sum(plan.steps) * reporting.radius
+        return ModelFit(self._trained, plan.noise_to_signal, length, math.sqrt(variance), notes)
+
+    def _message(self, number: int) -> RecordDict:
+        """Return what Flower's ``FedAvg`` would send."""
+        config = ConfigRecord({**self._train_config, "server-round": number})
+        return RecordDict({self.arrayrecord_key: self._trained, self.configrecord_key: config})
+
+    def _judged(self, plan: Plan, reporting: Reporting) -> list[str]:
+        """Log the rule of thumb, warn or refuse; return notes for the result."""
+        ratio = plan.noise_to_signal
+        wanted = math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / self.answers_per_user)
+        text = (
+            f"q = sqrt(d c / n) = {ratio:.2g} for d = {reporting.dim} parameters, "
+            f"c = {reporting.noise:.3g} and {self.num_users} users"
+        )
+        if ratio > REFUSE_ABOVE and not self.force:
+            raise TooFewReports(
+                f"{text}: the noise would drown the model (q > {REFUSE_ABOVE:g}). About {wanted} "
+                "users, a larger epsilon or fewer parameters are needed; force=True tries anyway."
+            )
+        logger.info("%s", text)
+        if ratio <= WARN_ABOVE:
+            return []
+        note = f"{text}: above {WARN_ABOVE}, expect a poor model; {wanted} users would be enough."
+        logger.warning("%s", note)
+        return [note]

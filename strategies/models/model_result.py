@@ -1,0 +1,66 @@
+"""The result of LdpFedAvg: a trained model, and the noise in it."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import ArrayRecord
+
+from ..runtime.result import Outcome, Result
+
+
+@dataclass(frozen=True)
+class ModelFit(Outcome):
+    """A trained model; fields as those of :class:`FedAvgResult`."""
+
+    model: ArrayRecord
+    noise_to_signal: float
+    path_length: float
+    noise: float
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The model."""
+        return self.model
+
+
+@dataclass(repr=False)
+class FedAvgResult(Result):
+    """A result whose estimate is a model.
+
+    Attributes
+    ----------
+    model : ArrayRecord
+        The trained model (also as ``arrays``): the initial arrays with other
+        parameters; arrays that are not floats are the initial ones.
+    noise_to_signal : float
+        The rule of thumb q = sqrt(d c / n), for d parameters and n users: useful up
+        to 0.6, hardly worse than without privacy up to 0.17.
+    path_length : float
+        Sum of the lengths of the steps, if every mean update had length 1.
+    noise : float
+        Standard deviation of the noise that the steps added up to, per parameter: that
+        of a logit, in a linear model with rows of length 1. Leaves out that a noisy
+        step changes the later ones.
+    """
+
+    model: ArrayRecord = field(default_factory=ArrayRecord)
+    noise_to_signal: float = math.inf
+    path_length: float = 0.0
+    noise: float = math.inf
+
+    def _findings(self) -> list[str]:
+        return [
+            f"q = {self.noise_to_signal:.2g}, path length {self.path_length:.3g}, "
+            f"noise per parameter {self.noise:.2g}"
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the model as plain values, for JSON."""
+        return {
+            "noise_to_signal": self.noise_to_signal,
+            "path_length": self.path_length,
+            "noise": self.noise,
+            **super().to_dict(),
+        }

@@ -1,0 +1,1 @@
+"""Pure functions of the server's estimates, which ask nobody."""

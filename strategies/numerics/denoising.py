@@ -1,0 +1,64 @@
+"""The projections of sparse estimation: pure functions of the server's estimates."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.values.projections import keep_largest, project_on_ball
+
+__all__ = ["keep_above", "keep_largest", "project_on_ball", "shrink", "with_least_risk"]
+
+Floats = NDArray[np.float64]
+
+
+def keep_above(vector: Floats, threshold: Floats | float) -> Floats:
+    """Set the entries whose magnitude is at most ``threshold`` to zero."""
+    return np.where(np.abs(vector) > threshold, vector, 0.0)
+
+
+def garrote(vector: Floats, threshold: float) -> Floats:
+    """Set what is below ``threshold`` to zero and shrink what is barely above.
+
+    The factor ``1 - (threshold / entry)**4`` leaves entries of twice the threshold almost as
+    they are, and makes noise that happens to stand out small (a garrote, Breiman 1995,
+    of a higher power).
+    """
+    sizes = np.maximum(np.abs(vector), max(threshold, np.finfo(float).tiny))
+    return np.asarray(vector * (1 - (threshold / sizes) ** 4))
+
+
+def shrink(vector: Floats, variance: float) -> Floats:
+    """Shorten an estimate by what noise adds to its length, as James and Stein (1961).
+
+    ``variance`` is that of every coordinate.
+    """
+    surplus = max(len(vector) - 2, 0) * variance
+    square = float(vector @ vector)
+    return vector * (1 - surplus / square) if square > surplus else np.zeros_like(vector)
+
+
+def with_least_risk(vector: Floats, variance: float) -> Floats:
+    """Take the noise off an estimate by the rule that seems best for it.
+
+    The rules set entries to zero whose square is below a multiple ``c`` of the variance and
+    take ``c * variance / entry`` off the others; ``c`` is 0 (nothing stands out), 1 (the
+    Wiener filter) or 2 log(dim) (all but few are zero). What remains is shortened as far as
+    it still looks like noise. Stein's unbiased estimate of the risk (1981) says how far, and
+    which rule gains most. ``variance`` is that of every coordinate.
+    """
+    best, most = np.zeros_like(vector), 0.0
+    for multiple in (0.0, 1.0, 2 * math.log(max(len(vector), 2))):
+        kept = vector**2 > multiple * variance
+        taken = multiple * variance / np.where(kept, vector, 1.0)
+        rest = np.where(kept, vector - taken, 0.0)
+        slopes = np.where(kept, 1 + taken / np.where(kept, vector, 1.0), 0.0)
+        signal = float(rest @ vector - variance * slopes.sum())
+        square = float(rest @ rest)
+        if signal <= 0 or square == 0:
+            continue
+        factor = min(signal / square, 1.0)
+        gain = factor * (2 * signal - factor * square)
+        if gain > most:
+            best, most = factor * rest, gain
+    return best

@@ -1,0 +1,1 @@
+"""What runs every protocol: the strategy, its exchange with clients, its store, its result."""

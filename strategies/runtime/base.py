@@ -1,0 +1,364 @@
+"""LdpStrategy: a Flower strategy whose protocol is written as a generator.
+
+A subclass writes its protocol the way the paper prints it: it yields a question
+to a cohort and gets the estimate of the answers' mean back (or, from randomizers
+whose reports do not add up, the single reports). All else that Flower
+needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
+"""
+
+import logging
+import re
+import secrets
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import check_integer, check_number, is_integer, plain_arguments
+
+from .census import MAX_USERS_PER_NODE, wait_for_nodes
+from .exchange import Answers, Ask, Exchange, privacy_spent
+from .identity import Print, printed, recognise, remembers_arguments
+from .population import Cohort, Population
+from .result import LinearResult, Outcome, Result
+from .run_store import RunStore
+
+logger = logging.getLogger("flwr")
+
+#: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
+Protocol = Generator[Ask, Any, Outcome]
+
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+
+R = TypeVar("R", bound=Result)
+
+_REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
+_SILENT_APP = (
+    ". The ClientApp does not answer ldp-flower: is attach(...) or, with brackets, "
+    "LdpUpdateMod() in client_app.py?"
+)
+_SEEDED = (
+    "Expected no seed outside a simulation, where runs with the same one would all ask the same "
+    "users first. Nobody has been asked anything but the census."
+)
+_RAISED = re.compile("error 2:").match  # Flower's code for an app that raises; ours never do
+_REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
+
+
+class TooFewReports(RuntimeError):
+    """A step got, or would get, too few answers to go on."""
+
+
+class LdpStrategy(Strategy, Generic[R]):
+    """Base class of all protocols, each with its type of result.
+
+    Parameters
+    ----------
+    min_reports : int (default: 20)
+        Fewest reports with which a step goes on.
+
+    Notes
+    -----
+    Nothing here can weaken anybody's privacy: a strategy sees reports only, and the
+    clients check every query by themselves.
+    """
+
+    #: What :meth:`start` returns.
+    result_type: type[Any] = LinearResult
+    #: Who is protected.
+    unit = "user"
+    #: Type of an app's own messages that the questions ride on, if they do.
+    rides_on: str | None = None
+
+    _arguments: dict[str, Print | str]  # a reason where there is no print
+    _exchange: Exchange
+    _population: Population
+    _running: Protocol
+    _result: R
+    _seeded: bool
+    _rehearsing: int  # nodes
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            checked = plain_arguments(remembers_arguments(vars(cls)["__init__"]))
+            setattr(cls, "__init__", checked)  # noqa: B010 (mypy)
+
+    @remembers_arguments
+    def __init__(self, *, min_reports: int = 20) -> None:
+        check_integer("min_reports", min_reports, 1)
+        self.min_reports = min_reports
+        self._of_start: dict[str, object] = {}  # what decides a run besides the arguments
+        self._ask: Ask | None = None
+        self._fit: Outcome | None = None
+        self._asked: list[Ask] = []
+        self._result = self.result_type()
+
+    @abstractmethod
+    def protocol(self) -> Protocol:
+        """Yield questions, get estimates, return the fit."""
+
+    @property
+    def num_users(self) -> int:
+        """Number of users in the census."""
+        return len(self._population)
+
+    @property
+    def num_unasked(self) -> int:
+        """Number of users in no cohort yet."""
+        return self._population.remaining
+
+    def cohorts(self, sizes: Sequence[int]) -> list[Cohort]:
+        """Take users that have not been asked yet into disjoint random cohorts.
+
+        Raises
+        ------
+        TooFewReports
+            If a cohort would be smaller than ``min_reports``.
+        """
+        if sum(sizes) > self._population.remaining or min(sizes) < self.min_reports:
+            raise TooFewReports(
+                f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
+                f"{self.num_users} users would give cohorts of {list(sizes)}."
+            )
+        return self._population.cut(sizes)
+
+    # ---------------------------------------------------------------- Flower's methods
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return the messages of the protocol's current question."""
+        ask = self._current_ask()
+        messages = self._exchange.messages(server_round, ask, self._population)
+        logger.info(
+            "[STEP %d] %s: asking %d users", server_round, ask.question.name, ask.cohort.size
+        )
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Hand what came back to the protocol."""
+        self._exchange.receive(server_round, [(r.metadata.src_node_id, r) for r in replies])
+        ask = self._current_ask()
+        answer, step = self._exchange.answer(server_round, ask, self._population)
+        self._result.steps.append(step)
+        self._result.num_reports += step.reports
+        self._asked.append(ask)
+        logger.info("\t└──> %s", step)
+        needed = self.min_reports if ask.min_reports is None else ask.min_reports
+        if step.reports < needed:
+            raise TooFewReports(f"{step}. At least {needed} reports are needed.")
+        self._advance(answer)
+        public = self._exchange.public_metrics(server_round)
+        return self._estimate(), MetricRecord({**step.counts(), **public})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return nothing: evaluating on users' data would cost them privacy."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None
+
+    def summary(self) -> None:
+        """Log the protocol's parameters."""
+        logger.info("Starting %s:", type(self).__name__)
+        for name, value in self._parameters().items():
+            logger.info("\t├── %s = %s", name, value)
+
+    # ------------------------------------------------------------------------- the run
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int = 0,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: EvaluateFn | None = None,
+        *,
+        num_nodes: int | None = None,
+        roster_timeout: float = 120.0,
+        max_users_per_node: int = MAX_USERS_PER_NODE,
+        seed: int | None = None,
+        store: str | Path | None = None,
+    ) -> R:
+        """Run the protocol.
+
+        Parameters
+        ----------
+        grid : Grid
+            Flower's grid, or an :class:`~ldp_flower.InProcessGrid`.
+        initial_arrays, num_rounds, train_config, evaluate_config : optional
+            For Flower's signature; a protocol starts from nothing and knows its rounds.
+        timeout : float (default: 3600)
+            Seconds to wait for the answers of one step.
+        evaluate_fn : callable, optional
+            Called with the number of a step and the estimate after it, where a protocol
+            has one: by default after the last.
+        num_nodes : int, optional
+            Number of nodes to wait for; by default until no new one comes.
+        roster_timeout : float (default: 120.0)
+            Seconds to wait for the nodes.
+        max_users_per_node : int (default: 16,777,216)
+            Largest number of users that a node may claim to hold, and with it the share of
+            the estimate that it may decide; one that claims more is rejected.
+        seed : int, optional
+            Seed of public randomness (cohorts, coins), for simulations only. It has no part in
+            privacy. Two runs with the same one ask the same users, in the same order.
+        store : str or Path, optional
+            File that keeps the run. Started again with the same file, the strategy
+            replays the answers that it has and goes on, in the cohorts that it began with;
+            nobody is asked twice. It is the same run if class and arguments of the strategy,
+            and what it takes from this method's, are the same.
+
+        Returns
+        -------
+        Result
+            The estimate with its standard errors, what each user spent, who answered.
+
+        Raises
+        ------
+        TimeoutError
+            If the nodes do not come or none of them answers the census in time.
+        TooFewReports
+            If a step gets too few answers; what was collected is in the store.
+        ValueError
+            If the store cannot be used or belongs to another run, there is a seed and a node
+            that is not simulated, or an argument is out of range.
+        """
+        started = time.monotonic()
+        check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
+        check_number("timeout", timeout)
+        check_number("roster_timeout", roster_timeout)
+        if num_nodes is not None:
+            check_integer("num_nodes", num_nodes, 1)
+        if seed is not None and not is_integer(seed):
+            raise ValueError(f"Expected an integer seed, got {seed!r}.")
+        self._take(initial_arrays, num_rounds, train_config)
+        self.summary()
+        self._of_start["max_users_per_node"] = max_users_per_node
+        with RunStore(store).open() as kept:
+            if store is not None:
+                prints = {name: printed(value) for name, value in self._of_start.items()}
+                recognise(kept, type(self), {**self._arguments, **prints})
+            self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
+            self._evaluate(0, evaluate_fn)
+            while self._fit is None:
+                number = len(self._result.steps)
+                if not kept.get(f"step {number} complete"):
+                    messages = self.configure_train(number, ArrayRecord(), ConfigRecord(), grid)
+                    self._exchange.collect(grid, number, messages, timeout)
+                _, metrics = self.aggregate_train(number, [])
+                kept.put(f"step {number} complete", True)
+                if metrics is not None:
+                    self._result.train_metrics_clientapp[number] = metrics
+                self._evaluate(number, evaluate_fn)
+            result = self._finished(self._fit, self._seeded)
+        logger.info("Finished in %.1f s:", time.monotonic() - started)
+        for line in repr(result).splitlines():
+            logger.info("\t%s", line)
+        return result
+
+    def _take(
+        self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
+    ) -> None:
+        """Take what Flower's signature of :meth:`start` gives."""
+        if initial_arrays or num_rounds or train_config:
+            logger.info("Not used: initial arrays, number of rounds, configs")
+
+    def _estimate(self) -> ArrayRecord | None:
+        """Return the estimate so far, where there is one."""
+        return self._fit.arrays if self._fit else None
+
+    def _evaluate(self, number: int, evaluate_fn: EvaluateFn | None) -> None:
+        arrays = self._estimate()
+        if evaluate_fn is None or arrays is None:
+            return
+        if (evaluated := evaluate_fn(number, arrays)) is not None:
+            self._result.evaluate_metrics_serverapp[number] = evaluated
+
+    def _open_run(
+        self,
+        grid: Grid,
+        kept: RunStore,
+        seed: int | None,
+        timeout: float,
+        num_nodes: int | None,
+        roster_timeout: float,
+        max_users_per_node: int,
+    ) -> None:
+        if kept.get("roster") is None:
+            kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
+        self._exchange = Exchange(kept, self.rides_on)
+        if not kept.get("step 0 complete"):
+            messages = self._exchange.census_messages(kept.get("roster"))
+            self._exchange.collect(grid, 0, messages, timeout)
+        nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
+        if not nodes:
+            hint = _SILENT_APP if any(map(_RAISED, step.reasons)) else ""
+            if step.silent:
+                raise TimeoutError(
+                    f"No node answered the census within {timeout:g} s. {step}{hint}"
+                )
+            raise TooFewReports(f"No node answered the census as it should. {step}{hint}")
+        kept.put("step 0 complete", True)
+        if seed is not None and not all(facts.simulated for facts in nodes.values()):
+            raise ValueError(_SEEDED)
+        if kept.get("salt") is None:
+            kept.put("salt", secrets.randbits(63) if seed is None else int(seed) % HASH_END)
+        self._seeded = any(facts.seeded for facts in nodes.values())
+        self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
+        keys = {node: facts.keys for node, facts in nodes.items()}
+        self._population = Population(keys, kept.get("salt"))
+        self._asked, self._fit = [], None
+        self._result = self.result_type(num_users=self.num_users, steps=[step])
+        logger.info("[CENSUS] %d users", self.num_users)
+        logger.info("\t└──> %s", step)
+        if self.num_users < self.min_reports:
+            raise TooFewReports(
+                f"{self.num_users} users are fewer than the {self.min_reports} that a step needs."
+            )
+        self._running = self.protocol()
+        self._advance(None)
+
+    def _parameters(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def _current_ask(self) -> Ask:
+        if self._ask is None:
+            raise RuntimeError("No protocol is running; call start.")
+        return self._ask
+
+    def _advance(self, answer: Estimate | Answers | None) -> None:
+        try:
+            self._ask = self._running.send(answer)
+        except StopIteration as end:
+            self._ask, self._fit = None, end.value
+
+    def _finished(self, fit: Outcome, seeded: bool) -> R:
+        result = self._result
+        for found in fields(fit):
+            setattr(result, found.name, getattr(fit, found.name))
+        result.arrays = fit.arrays
+        if rejected := sum(step.rejected for step in result.steps):
+            result.notes = [*result.notes, _REJECTED.format(rejected)]
+        if self._rehearsing:
+            result.notes = [*result.notes, _REHEARSED.format(self._rehearsing)]
+        result.privacy = privacy_spent(self._asked, self.unit, seeded)
+        return result

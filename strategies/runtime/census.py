@@ -1,0 +1,84 @@
+"""Which nodes there are, and what they say in the census."""
+
+import time
+from dataclasses import dataclass
+
+from flwr.app import RecordDict
+from flwr.serverapp import Grid
+
+from ldp_flower.guarantee.keys import NodeKeys
+
+MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
+_NUMBERS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
+_ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
+
+
+def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[int]:
+    """Return the ids of all nodes; in simulation they register one after the other.
+
+    Raises
+    ------
+    TimeoutError
+        If fewer than ``num_nodes`` come (or none, if their number is not known).
+    """
+    start = still_since = time.monotonic()
+    known: list[int] = []
+    while True:
+        nodes = sorted(grid.get_node_ids())
+        now = time.monotonic()
+        if len(nodes) != len(known):
+            known, still_since = nodes, now
+        if num_nodes is None and known and now - still_since >= _ROSTER_STILL:
+            return known
+        if num_nodes is not None and len(known) >= num_nodes:
+            return known
+        if now - start > timeout:
+            wanted = "any" if num_nodes is None else num_nodes
+            raise TimeoutError(
+                f"Waited {timeout:g} s for {wanted} nodes and found {len(known)}: are the "
+                "SuperNodes running and connected to this SuperLink?"
+            )
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a node says in the census.
+
+    Attributes
+    ----------
+    keys : NodeKeys
+        The keys of its users.
+    seeded : bool
+        Whether it draws its reports from a seed.
+    rehearsing : bool
+        Whether its operator rehearses, and its reports are about no data.
+    simulated : bool
+        Whether it is simulated.
+    """
+
+    keys: NodeKeys
+    seeded: bool
+    rehearsing: bool
+    simulated: bool
+
+
+def census_content(content: RecordDict) -> bytes:
+    """Return a node's answer to the census as the store keeps it."""
+    facts = content.metric_records["census"]
+    numbers = [facts[name] for name in _NUMBERS]
+    return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
+
+
+def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
+    """Return what a node says, or None if it cannot be true or it claims too many users."""
+    try:
+        group, first, users, *flags = (int(number) for number in content.split())
+        seeded, rehearsing, simulated = map(bool, flags)
+    except ValueError:
+        return None
+    # In a simulation keys have group 0, anywhere else the node's own id.
+    possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
+    if not possible or not 0 <= users <= max_users:
+        return None
+    return Facts(NodeKeys(group, first, users), seeded, rehearsing, simulated)

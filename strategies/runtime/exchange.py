@@ -1,0 +1,341 @@
+"""Questions out, answers in: collection and checking of replies."""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.keys import NodeKeys, Slots
+from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query, Report
+from ldp_flower.guarantee.questions import Question
+from ldp_flower.guarantee.training import PUBLIC, census, with_query
+from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
+from ldp_flower.randomness import Words
+
+from .census import Facts, census_content, census_facts
+from .population import Cohort, Population
+from .result import PrivacySpent, Step
+from .run_store import Reply, RunStore
+
+logger = logging.getLogger("flwr")
+
+_PAUSES = 5  # times as long as asking for replies takes, while some come
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question to one cohort, as a protocol yields it.
+
+    Attributes
+    ----------
+    cohort : Cohort
+        Whom to ask.
+    question : Question
+        What each user computes.
+    randomizer : Randomizer
+        How each user's value becomes a report.
+    content : RecordDict, optional
+        Records of an app's own that the question rides on, instead of arrays.
+    public : tuple of int, optional
+        Shape of each user's public data, which the question has sent beside the reports:
+        then the answer is :class:`Answers`, whatever the randomizer.
+    min_reports : int, optional
+        Fewest reports with which the run goes on; by default the strategy's. Fewer will do
+        for a question whose answer helps but is not needed.
+    """
+
+    cohort: Cohort
+    question: Question
+    randomizer: Randomizer
+    content: RecordDict | None = None
+    public: tuple[int, ...] | None = None
+    min_reports: int | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Single reports: of a randomizer whose reports do not add up, or with public data.
+
+    Attributes
+    ----------
+    reports : ndarray, shape (users, *report_shape)
+        The reports.
+    coins : ndarray of uint64, shape (users,)
+        The public coins that they were made with.
+    public : ndarray of float32, shape (users, *public_shape)
+        The same users' public data, of no columns if none were asked for.
+    """
+
+    reports: NDArray[np.generic]
+    coins: Words
+    public: NDArray[np.float32]
+
+    @property
+    def count(self) -> int:
+        """Number of reports."""
+        return len(self.reports)
+
+
+def privacy_spent(asked: Sequence[Ask], unit: str, seeded: bool) -> PrivacySpent:
+    """Return what one user spent, at most, by answering all these questions."""
+    # Costs add up where cohorts overlap; the sum is largest at the low end of one.
+    places = {ask.cohort.low for ask in asked}
+    costs = [
+        _charged([ask.randomizer for ask in asked if ask.cohort.low <= at < ask.cohort.high])
+        for at in places
+    ]
+    return PrivacySpent(
+        max(sum(mechanism.epsilon for mechanism in those) for those in costs),
+        max(sum(mechanism.delta for mechanism in those) for those in costs),
+        unit,
+        all(ask.randomizer.exact for ask in asked),
+        seeded,
+    )
+
+
+def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
+    """Leave out those that belong to a plan already paid."""
+    plans = Counter[str]()
+    charged = []
+    for mechanism in mechanisms:
+        if isinstance(mechanism, RecordMechanism):
+            plans[mechanism.plan] += 1
+            if plans[mechanism.plan] % mechanism.steps != 1 % mechanism.steps:
+                continue
+        charged.append(mechanism)
+    return charged
+
+
+class Exchange:
+    """The traffic of one run. Step 0 is the census, the protocol's steps follow.
+
+    Parameters
+    ----------
+    store : RunStore
+        Keeps every reply as it arrives.
+    rides_on : str, optional
+        Type of an app's own messages that all questions ride on.
+    """
+
+    def __init__(self, store: RunStore, rides_on: str | None = None) -> None:
+        self._store = store
+        self._rides_on = rides_on
+        self._public: dict[int, dict[int, MetricRecord]] = {}
+
+    def collect(self, grid: Grid, step: int, messages: list[Message], timeout: float) -> None:
+        """Send messages and store every reply as it arrives, until all are there."""
+        if not messages:
+            return
+        pushed = list(grid.push_messages(messages))
+        if len(pushed) != len(messages):
+            raise RuntimeError("The SuperLink did not take this step's messages; its log says why.")
+        receivers = [message.metadata.dst_node_id for message in messages]
+        waiting = {i: node for i, node in zip(pushed, receivers, strict=True) if i is not None}
+        end, pause, told = time.monotonic() + timeout, 0.05, time.monotonic()
+        while waiting:
+            asked, before = time.monotonic(), len(waiting)
+            replies = list(grid.pull_messages(list(waiting)))
+            # In Flower's engine whoever asks about thousands of messages keeps it from work.
+            took = time.monotonic() - asked
+            answered = [(waiting.pop(r.metadata.reply_to_message_id, None), r) for r in replies]
+            self.receive(step, [(node, r) for node, r in answered if node is not None])
+            remaining = end - time.monotonic()
+            if not waiting or remaining <= 0:
+                break
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
+            time.sleep(min(pause, remaining))
+            pause = min(1.5 * pause, 0.5)
+            if len(waiting) < before:
+                pause = min(pause, max(_PAUSES * took, 0.05))
+
+    def receive(self, step: int, replies: Iterable[tuple[int, Message]]) -> None:
+        """Store the replies of nodes."""
+        self._store.add_replies(step, [self._read(step, node, reply) for node, reply in replies])
+
+    def _read(self, step: int, node: int, reply: Message) -> Reply:
+        """Decode one reply; what cannot be decoded is empty, and rejected later."""
+        if reply.has_error():
+            reason = f"{reply.error.reason}"[:200]
+            return node, None, f"error {reply.error.code}: {reason}"
+        try:
+            if step == 0:
+                content = census_content(reply.content)
+            else:
+                content = self._report(step, node, reply.content).to_bytes()
+        except (MessageError, KeyError, TypeError, ValueError, OverflowError):
+            content = b""
+        return node, content, None
+
+    def _report(self, step: int, node: int, content: RecordDict) -> Report:
+        own = RecordDict({name: record for name, record in content.items() if name != PUBLIC})
+        report = Report.from_record_dict(own)
+        public = content.get(PUBLIC)
+        if isinstance(public, MetricRecord):
+            self._public.setdefault(step, {})[node] = public
+        return report
+
+    def public_metrics(self, step: int) -> dict[str, float]:
+        """Return the means of what this step's clients declared public and sent."""
+        sent: dict[str, list[float]] = {}
+        for record in self._public.get(step, {}).values():
+            for name, value in record.items():
+                if isinstance(value, int | float) and math.isfinite(value):
+                    sent.setdefault(f"public.{name}", []).append(float(value))
+        return {name: sum(values) / len(values) for name, values in sent.items()}
+
+    def census_messages(self, roster: list[int]) -> list[Message]:
+        """Return the messages that ask nodes how many users they hold."""
+        content = RecordDict() if self._rides_on is None else census()
+        kind = self._rides_on or f"query.{CENSUS}"
+        return [Message(content, node, kind) for node in self._waiting(0, roster)]
+
+    def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
+        """Read the answers to the census, of nodes with at most so many users each.
+
+        Returns
+        -------
+        nodes : dict of int to Facts
+            What every node that answered says.
+        step : Step
+            What became of the question; all its numbers are nodes.
+        """
+        replies = self._store.replies(0)
+        nodes: dict[int, Facts] = {}
+        rejected = 0
+        for node in roster:
+            content, _ = replies.get(node, (None, None))
+            if content is None:
+                continue
+            if (facts := census_facts(content, node, max_users)) is None:
+                rejected += 1
+            else:
+                nodes[node] = facts
+        reasons = Counter(error for _, error in replies.values() if error is not None)
+        errors, silent = sum(reasons.values()), len(roster) - len(replies)
+        step = Step(0, "census", "", 0, len(roster), len(nodes), errors, rejected, silent, reasons)
+        return nodes, step
+
+    def _waiting(self, step: int, nodes: Iterable[int]) -> list[int]:
+        replies = self._store.replies(step)
+        return [node for node in nodes if replies.get(node, (None, None))[0] is None]
+
+    def messages(self, step: int, ask: Ask, population: Population) -> list[Message]:
+        """Return the messages to the nodes that have not answered this step yet."""
+        cohort = ask.cohort
+        query = Query(ask.question, ask.randomizer, population.salt, cohort.low, cohort.high, step)
+        own = ask.content
+        content = query.to_record_dict() if own is None else with_query(own, query)
+        kind = self._rides_on or f"query.{QUERY}"
+        return [
+            Message(content, node, kind, group_id=str(step))
+            for node in self._waiting(step, population.addressed(cohort))
+        ]
+
+    def answer(
+        self, number: int, ask: Ask, population: Population
+    ) -> tuple[Estimate | Answers, Step]:
+        """Check and put together the stored replies of a step, node by node in a fixed order.
+
+        Returns
+        -------
+        answer : Estimate or Answers
+            The mean over whoever answered, or their reports where these do not add up.
+        step : Step
+            What became of the question.
+        """
+        randomizer = ask.randomizer
+        parts: list[Summary | Answers] = []
+        errors = rejected = silent = 0
+        reasons = Counter[str]()
+        replies = self._store.replies(number)
+        for node, slots in population.addressed(ask.cohort).items():
+            content, error = replies.get(node, (None, None))
+            if error is not None:
+                errors += 1
+                reasons[error] += 1
+            elif content is None:
+                silent += 1
+            else:
+                keys = population.nodes[node]
+                part = _checked(content, number, ask, keys, population.salt, slots)
+                if part is None:
+                    rejected += 1
+                else:
+                    parts.append(part)
+        answer = _together(ask, parts)
+        return answer, Step(
+            number,
+            ask.question.name,
+            type(randomizer).__name__,
+            randomizer.report_bytes,
+            ask.cohort.size,
+            answer.count,
+            errors,
+            rejected,
+            silent,
+            reasons,
+        )
+
+
+def _checked(
+    content: bytes, number: int, ask: Ask, keys: NodeKeys, salt: int, slots: Slots
+) -> Summary | Answers | None:
+    """Return a node's part, or None if it cannot come from the users who were asked."""
+    try:
+        arrays = Report.from_bytes(content).arrays
+    except MessageError:
+        return None
+    randomizer = ask.randomizer
+    if "reports" not in arrays:
+        if ask.public is not None or not randomizer.summable:
+            return None
+        count = arrays["count"]
+        if count.shape != (1,) or not 1 <= count[0] <= len(slots):
+            return None
+        summary = Summary(int(count[0]), arrays["sum"], arrays["sum_of_squares"])
+        return summary if randomizer.accepts(summary, keys.coins(salt, number, slots)) else None
+    answered, reports = arrays["slots"], arrays["reports"]
+    if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():
+        return None
+    answered = answered.astype(np.int64)
+    if len(np.unique(answered)) != len(answered):
+        return None
+    if not randomizer.well_formed(reports, len(answered)):
+        return None
+    public = arrays.get("public")
+    if public is None:
+        public = _no_data(len(answered), None)
+    if public.dtype != np.float32 or public.shape != _no_data(len(answered), ask.public).shape:
+        return None
+    coins = keys.coins(salt, number, answered)
+    if ask.public is None and randomizer.summable:
+        return randomizer.summarize(reports, coins)
+    return Answers(reports, coins, public)
+
+
+def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
+    """Return public data of zeros; without a shape, of no columns."""
+    return np.zeros((users, *((0,) if shape is None else shape)), np.float32)
+
+
+def _together(ask: Ask, parts: list[Summary | Answers]) -> Estimate | Answers:
+    randomizer = ask.randomizer
+    if ask.public is None and randomizer.summable:
+        summaries = [part for part in parts if isinstance(part, Summary)]
+        return randomizer.estimate(sum(summaries, Summary.empty(randomizer.size)))
+    single = [part for part in parts if isinstance(part, Answers)]
+    nothing = np.empty((0, *randomizer.report_shape), randomizer.report_dtype)
+    return Answers(
+        np.concatenate([nothing, *(part.reports for part in single)]),
+        np.concatenate([np.empty(0, np.uint64), *(part.coins for part in single)]),
+        np.concatenate([_no_data(0, ask.public), *(part.public for part in single)]),
+    )

@@ -1,0 +1,159 @@
+"""What a run is recognised by: the class of its strategy and all of its parameters."""
+
+import hashlib
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+
+from ldp_flower.guarantee.training import digest
+from ldp_flower.validation import plain
+
+from .run_store import RunStore
+
+_MOST_SHOWN = 60  # characters of a parameter that a message shows
+
+_NONE = ("", "nothing")
+
+#: The hash of a parameter, and what people are shown of it.
+Print = tuple[str, str]
+
+
+def printed(value: object) -> Print:
+    """Return the SHA-256 of a parameter's whole content, and a short description.
+
+    Numbers are the same if they are equal, whatever their type, and so are lists and tuples;
+    arrays if types, shapes and bytes are; other objects if they are of one class and hold
+    the same.
+
+    Raises
+    ------
+    ValueError
+        If it is or holds something, such as a function, whose content cannot be told.
+    """
+    found = hashlib.sha256(_encoded(value)).hexdigest()
+    if isinstance(value, np.ndarray):
+        return found, f"{value.dtype} array of shape {value.shape}, SHA-256 {found[:8]}..."
+    text = f"{plain(value)!r}"
+    if len(text) > _MOST_SHOWN:
+        text = f"{text[:_MOST_SHOWN]}... (SHA-256 {found[:8]}...)"
+    return found, text
+
+
+def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]) -> None:
+    """Make a new store one of this strategy's runs, or check that it is.
+
+    Parameters
+    ----------
+    store : RunStore
+        The store of the run.
+    kind : type
+        Class of the strategy.
+    parameters : mapping of str to (str, str) or str
+        Prints of all that decides the run, or the reason why there is none.
+
+    Raises
+    ------
+    ValueError
+        If it is another run's, naming what differs, or a parameter has no print.
+    """
+    expected = f"Expected a store of {kind.__name__}"
+    for name, found in parameters.items():
+        if isinstance(found, str):
+            raise ValueError(
+                f"Expected parameters that a store can tell a run by, got {name}: {found}."
+            )
+    kept = store.get("protocol")
+    if kept is None:
+        store.put("protocol", {"class": _name(kind), "parameters": parameters})
+        return
+    if not isinstance(kept, dict):
+        raise ValueError(f"{expected}, got one that another version of ldp-flower has written.")
+    if kept["class"] != _name(kind):
+        raise ValueError(f"{expected}, got one of {kept['class']}.")
+    theirs = kept["parameters"]
+    others = [
+        f"{name} = {theirs.get(name, _NONE)[1]}, here {parameters.get(name, _NONE)[1]}"
+        for name in dict.fromkeys((*theirs, *parameters))
+        if theirs.get(name, _NONE)[0] != parameters.get(name, _NONE)[0]
+    ]
+    if others:
+        raise ValueError(f"{expected} with the same parameters, got one with {'; '.join(others)}.")
+
+
+def remembers_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that keeps prints of its arguments, defaults included.
+
+    They are taken before it runs, so that nothing that happens to the object or to the
+    arguments later counts. Of a class and those that it is derived from, whose constructors
+    it calls, the arguments of the first one count.
+    """
+    signature = inspect.signature(constructor)
+
+    @wraps(constructor)
+    def remembering(self: Any, *args: object, **given: object) -> None:
+        if "_arguments" not in vars(self):
+            self._arguments = _printed_arguments(signature, self, args, given)
+        constructor(self, *args, **given)
+
+    return remembering
+
+
+def _printed_arguments(
+    signature: inspect.Signature, instance: object, args: Sequence[object], given: dict[str, object]
+) -> dict[str, Print | str]:
+    """Return the print of every argument, or the reason why it has none."""
+    try:
+        bound = signature.bind(instance, *args, **given)
+    except TypeError:
+        return {}  # the constructor says what is wrong
+    bound.apply_defaults()
+    prints: dict[str, Print | str] = {}
+    for name, value in list(bound.arguments.items())[1:]:
+        try:
+            prints[name] = printed(value)
+        except ValueError as error:
+            prints[name] = str(error)
+    return prints
+
+
+def _encoded(value: Any) -> bytes:
+    """Return bytes that are the same for what counts as the same value, and for no other."""
+    value = plain(value)
+    if value is None or isinstance(value, bool | str | bytes):
+        kind = next(kind for kind in (str, bytes, object) if isinstance(value, kind))
+        return _joined(kind.__name__, value if isinstance(value, bytes) else str(value))
+    if isinstance(value, int | float):
+        finite = isinstance(value, int) or math.isfinite(value)
+        return _joined("number", str(value.as_integer_ratio() if finite else value))
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return _joined("array", value.dtype.str, str(value.shape), value.tobytes())
+    if isinstance(value, ArrayRecord | ConfigRecord):
+        return _joined("records", digest(RecordDict({"": value})))
+    if isinstance(value, Mapping):
+        # In order, which means something where the columns of a table are named.
+        pairs = [_encoded(part) for pair in value.items() for part in pair]
+        return _joined("mapping", *pairs)
+    if isinstance(value, Set):
+        return _joined("set", *sorted(map(_encoded, value)))
+    if isinstance(value, list | tuple):
+        return _joined("sequence", *map(_encoded, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {field.name: getattr(value, field.name) for field in fields(value)}
+        return _joined("object", _name(type(value)), _encoded(held))
+    raise ValueError(f"Cannot tell one {type(value).__name__} from another")
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _joined(*parts: str | bytes) -> bytes:
+    """Return the parts with their lengths, so that no two lists of parts are the same bytes."""
+    contents = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in parts]
+    return b"".join(b"%d:%b" % (len(content), content) for content in contents)

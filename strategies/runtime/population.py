@@ -1,0 +1,92 @@
+"""Who takes part: the users behind the nodes, and their division into cohorts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldp_flower.guarantee.keys import HASH_END, NodeKeys, Slots
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Users whose hash lies in ``[low, high)``.
+
+    Attributes
+    ----------
+    low, high : int
+        The two cuts.
+    size : int
+        Number of users between them.
+    """
+
+    low: int
+    high: int
+    size: int
+
+
+class Population:
+    """The census of a run, cut into disjoint cohorts of exact sizes as they are needed.
+
+    Parameters
+    ----------
+    nodes : mapping of int to NodeKeys
+        The keys of the users behind every node.
+    salt : int
+        Public salt of the run; another salt is another random division.
+    """
+
+    def __init__(self, nodes: Mapping[int, NodeKeys], salt: int) -> None:
+        self.nodes = nodes
+        self.salt = salt
+        self._assigned = 0
+        counts = [keys.count for keys in nodes.values()]
+        hashes = [keys.hashes(salt) for keys in nodes.values()]
+        whole = np.concatenate([np.empty(0, np.uint64), *hashes])
+        order = np.argsort(whole, kind="stable")
+        self._hashes = whole[order]
+        # Of the users in order of their hashes: the position of the node, and the slot on it.
+        self._node = np.repeat(np.arange(len(nodes), dtype=np.int32), counts)[order]
+        slots = (np.arange(count, dtype=np.int32) for count in counts)
+        self._slot = np.concatenate([np.empty(0, np.int32), *slots])[order]
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    @property
+    def remaining(self) -> int:
+        """Number of users in no cohort yet."""
+        return len(self) - self._assigned
+
+    def cut(self, sizes: Sequence[int]) -> list[Cohort]:
+        """Take the next users, at random, into disjoint cohorts of these sizes.
+
+        Raises
+        ------
+        ValueError
+            If a size is below 1 or there are not enough users left.
+        """
+        if min(sizes, default=1) < 1 or sum(sizes) > self.remaining:
+            raise ValueError(
+                f"Expected cohorts of at least 1 user and {self.remaining} in all, got {sizes}."
+            )
+        cohorts = []
+        for size in sizes:
+            end = self._assigned + size
+            cohorts.append(Cohort(self._cut_before(self._assigned), self._cut_before(end), size))
+            self._assigned = end
+        return cohorts
+
+    def _cut_before(self, rank: int) -> int:
+        return HASH_END if rank == len(self) else int(self._hashes[rank])
+
+    def addressed(self, cohort: Cohort) -> dict[int, Slots]:
+        """Return the slots of the cohort's users on every node that has some."""
+        cuts = np.array([cohort.low, cohort.high], np.uint64)
+        start, end = np.searchsorted(self._hashes, cuts)
+        order = np.lexsort((self._slot[start:end], self._node[start:end]))
+        node, slot = self._node[start:end][order], self._slot[start:end][order].astype(np.int64)
+        edges = np.flatnonzero(np.diff(node, prepend=-1))
+        names = list(self.nodes)
+        parts = np.split(slot, edges[1:])
+        return {names[node[edge]]: part for edge, part in zip(edges, parts, strict=False)}

@@ -1,0 +1,77 @@
+"""What the protocols for silos share: every silo answers every step, under one plan."""
+
+import math
+
+from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
+from ldp_flower.values.links import LINKS
+
+from ..runtime.base import LdpStrategy
+from ..runtime.population import Cohort
+from ..runtime.result import LinearResult
+
+_LINKS = ("identity", "logistic")
+
+
+class SiloRegression(LdpStrategy[LinearResult]):
+    """Base class: a sparse regression over silos, each of many records.
+
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    sparsity : int
+        Number of coefficients that may differ from zero.
+    epsilon, delta : float
+        Privacy parameters of everything that a silo reports, about each of its records.
+    num_steps : int
+        Number of steps; every silo answers each.
+    link : {"identity", "logistic"}
+        Squared loss, or logistic loss for targets 0 and 1.
+    radius : float
+        Bound on the Euclidean norm of the coefficients, infinity for none.
+    min_reports : int
+        Fewest silos with which a step goes on.
+    """
+
+    unit = "record"
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        sparsity: int,
+        epsilon: float,
+        delta: float,
+        num_steps: int,
+        link: str,
+        radius: float,
+        min_reports: int,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        check_integer("dim", dim, 1)
+        check_integer("sparsity", sparsity, 1, dim)
+        check_fraction("delta", delta)
+        check_integer("num_steps", num_steps, 1)
+        check_choice("link", link, _LINKS)
+        if radius != math.inf:
+            check_positive("radius", radius)
+        self.dim = dim
+        self.sparsity = sparsity
+        self.epsilon = epsilon
+        self.delta = delta
+        self.num_steps = num_steps
+        self.link = link
+        self.radius = radius
+
+    def everyone(self) -> Cohort:
+        """Return all silos as one cohort."""
+        (cohort,) = self.cohorts([self._population.remaining])
+        return cohort
+
+    def _score_bound(self, wanted: float | None, name: str) -> float:
+        """Return the bound on scores: the wanted one, or the link's own."""
+        bound = LINKS[self.link].largest_score if wanted is None else wanted
+        if not math.isfinite(bound):
+            raise ValueError(f"Expected {name}, since the squared loss has no bound of its own.")
+        check_positive(name, bound)
+        return bound

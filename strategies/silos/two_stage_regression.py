@@ -1,0 +1,196 @@
+"""TwoStageRegression: choose coordinates privately, then descend in these alone."""
+
+import math
+from collections.abc import Generator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
+from ldp_flower.validation import check_positive
+from ldp_flower.values.links import LINKS
+
+from ..numerics.denoising import keep_largest, project_on_ball
+from ..runtime.base import Protocol
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..runtime.result import Fit
+from .base import SiloRegression
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_CHOICE = 0.7  # the bound on targets while coordinates are chosen, in their scale
+_SHRINKAGE = 0.7  # of the bound on residuals, from step to step
+_FLOOR = 0.8  # of that bound, in scales of the noise
+_LONG = 1.05  # a record's length over its root mean square, that is kept
+
+
+class TwoStageRegression(SiloRegression):
+    """Regression over silos: a private choice of features, then noisy gradient steps.
+
+    Every silo is one user of a node. First silos name the features that go along with their
+    targets most, one by one without replacement, with noise; then they report their mean
+    gradients in the chosen features, with Gaussian noise. For classes; with the squared loss
+    :class:`PeelingDpIht`, which may correct a choice, is better.
+
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    sparsity : int
+        Number of coefficients that may differ from zero.
+    epsilon : float
+        Privacy parameter of everything that a silo reports, about each of its records.
+    delta : float
+        Privacy parameter likewise, in (0, 1).
+    target_scale : float, optional
+        Root mean square of the targets, a public guess; the squared loss needs it.
+    noise_scale : float, optional
+        Standard deviation of the targets given the features, a public guess; by default
+        half of ``target_scale``. Residuals are clipped at 0.8 times that in the end.
+    feature_bound : float (default: 1.0)
+        Features are clipped to ``[-feature_bound, feature_bound]``.
+    feature_variance : float (default: 1.0)
+        Mean square of a feature: 1 for signs, 1/3 for uniform features. Steps are its
+        inverse, four times that for the logistic loss.
+    num_steps : int (default: 3)
+        Number of gradient steps, and of questions (at most ``sparsity``) in which the
+        features are chosen.
+    link : {"identity", "logistic"} (default: "identity")
+        Squared loss, or logistic loss for targets 0 and 1.
+    radius : float (default: infinity)
+        Bound on the Euclidean norm of the coefficients.
+    min_reports : int (default: 1)
+        Fewest silos with which a step goes on.
+
+    Notes
+    -----
+    Source: the two stages of Kifer, Smith & Thakurta, "Private convex empirical risk
+    minimization and high-dimensional regression" (2012). Their selection tries all sets of
+    features, or assumes that the data are stable, and their objective perturbation needs
+    exact minimisers; here selection is by exponential mechanisms and needs no assumption, and
+    gradient steps take the place of the minimiser.
+
+    Both stages share one plan of equal reports, so that about half of the budget goes into
+    the choice. ``std_error`` is the noise of the last step; it leaves out what the earlier
+    ones left to do, and the choice.
+
+    Guarantee
+    ---------
+    1. Protected: every record of every silo, against any other record in its place, at
+       (``epsilon``, ``delta``) for the whole run, against everybody but its own silo.
+       A person with several records, or records in several silos, is protected less.
+    2. All questions are one plan of the silo's ledger, paid as a whole with the first: see
+       :class:`ldp_flower.randomizers.RecordVertices` for the composition.
+    3. How many records a silo has is public, declared by its operator. No guarantee rests
+       on that number.
+    4. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
+       on their side.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        sparsity: int,
+        epsilon: float,
+        delta: float,
+        target_scale: float | None = None,
+        noise_scale: float | None = None,
+        feature_bound: float = 1.0,
+        feature_variance: float = 1.0,
+        num_steps: int = 3,
+        link: str = "identity",
+        radius: float = math.inf,
+        min_reports: int = 1,
+    ) -> None:
+        super().__init__(
+            dim,
+            sparsity=sparsity,
+            epsilon=epsilon,
+            delta=delta,
+            num_steps=num_steps,
+            link=link,
+            radius=radius,
+            min_reports=min_reports,
+        )
+        check_positive("feature_bound", feature_bound)
+        check_positive("feature_variance", feature_variance)
+        self.target_scale = target_scale
+        self.feature_bound = feature_bound
+        self.feature_variance = feature_variance
+        self._first_bound = self._score_bound(
+            target_scale if link == "identity" else None, "target_scale"
+        )
+        self.noise_scale = self._first_bound / 2 if noise_scale is None else noise_scale
+        check_positive("noise_scale", self.noise_scale)
+        self.choice(dim, 1)  # refuses a bad epsilon now
+
+    @property
+    def num_choices(self) -> int:
+        """Number of questions in which features are chosen."""
+        return min(self.num_steps, self.sparsity)
+
+    def choice(self, candidates: int, how_many: int) -> RecordVertices:
+        """Return the mechanism that chooses features among so many candidates."""
+        steps = self.num_choices + self.num_steps
+        bound = self._choice_bound * self.feature_bound
+        return RecordVertices(self.epsilon, candidates, bound, self.delta, steps, how_many)
+
+    def randomizer(self, num_chosen: int, residual_bound: float) -> ConcentratedGaussian:
+        """Return the mechanism of a gradient step in the chosen features."""
+        steps = self.num_choices + self.num_steps
+        usual = _LONG * math.sqrt(self.feature_variance)
+        length = min(usual, self.feature_bound) * math.sqrt(num_chosen)
+        radius = residual_bound * length
+        return ConcentratedGaussian(self.epsilon, num_chosen, radius, self.delta, steps)
+
+    def protocol(self) -> Protocol:
+        """Choose, then descend."""
+        everyone = self.everyone()
+        chosen = yield from self._choose(everyone)
+        theta, noise = np.zeros(self.dim), np.inf
+        step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
+        for bound in self._residual_bounds():
+            randomizer = self.randomizer(len(chosen), bound)
+            gradient = yield Ask(everyone, self._gradient(theta, bound, chosen), randomizer)
+            theta[chosen] -= step_size * gradient.mean
+            theta = project_on_ball(theta, self.radius)
+            noise = step_size * float(gradient.std_error[0])
+        return Fit(theta, np.where(theta != 0, noise, 0.0))
+
+    def _choose(self, everyone: Cohort) -> Generator[Ask, Estimate, Integers]:
+        """Ask for the steepest coordinates at zero, a few at a time."""
+        chosen = np.zeros(0, np.int64)
+        for left in range(self.num_choices, 0, -1):
+            rest = np.setdiff1d(np.arange(self.dim), chosen)
+            how_many = -(-(self.sparsity - len(chosen)) // left)
+            mechanism = self.choice(len(rest), how_many)
+            question = self._gradient(np.zeros(self.dim), self._choice_bound, rest)
+            votes = yield Ask(everyone, question, mechanism)
+            # A report may name both signs of one feature, which then cancel.
+            found = np.flatnonzero(keep_largest(votes.mean, how_many))
+            chosen = np.sort(np.append(chosen, rest[found]))
+        return chosen if len(chosen) else np.zeros(1, np.int64)
+
+    @property
+    def _choice_bound(self) -> float:
+        """Bound on the scores at zero: half of the largest one for the logistic loss."""
+        return self._first_bound * (_CHOICE if self.link == "identity" else 0.5)
+
+    def _residual_bounds(self) -> list[float]:
+        if self.link == "logistic":
+            return [self._first_bound] * self.num_steps
+        floor = min(_FLOOR * self.noise_scale, self._first_bound)
+        return [max(self._first_bound * _SHRINKAGE**t, floor) for t in range(self.num_steps)]
+
+    def _gradient(self, theta: Floats, bound: float, coordinates: Integers) -> Gradient:
+        return Gradient(
+            theta,
+            coordinates,
+            feature_bound=self.feature_bound,
+            residual_bound=bound,
+            link=self.link,
+        )

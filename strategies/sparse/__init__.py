@@ -1,0 +1,1 @@
+"""Sparse regressions and means by a set vote, waves and one posterior."""

@@ -1,0 +1,209 @@
+"""What SparseRegression and SparseMean share: a vote, then waves, and one posterior."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtr, chdtrc, gammaln
+
+from ldp_flower.guarantee.questions import Question, ResidualCoefficients
+from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer
+from ldp_flower.validation import check_integer
+
+from ..numerics.set_vote import Vote, best_vote, enough_voters
+from ..numerics.spike_and_slab import Evidence, Posterior, posterior
+from ..numerics.water_filling import water_fill
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..subprotocols.scale import USERS_SPREAD, TargetScale
+from .sparse_result import SparseFit, SparseResult
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
+_SURELY = 4  # times the voters that usually find a coefficient find it nearly always
+_CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
+_NEGLIGIBLE = 1e-3  # of the largest share of information
+_CLIP = 1.0  # radius over the root mean square length of a user's vector
+_LEAST_REST = 0.25  # share of the mean square that always counts as unexplained
+_TYPICAL_ACTIVE = 32  # number of coordinates in question; precision hardly depends on it
+_DOUBT = 1.2  # a vote tells little of sizes: room for larger ones than are believed
+_SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the scale
+
+
+class SparseWaves(LdpStrategy[SparseResult]):
+    """Base class: users hold noisy versions of one sparse vector of coefficients.
+
+    A user's data are taken for ``rows`` observations of a linear model with unit
+    columns, whose coefficients, in units of the observations' scale, have length at
+    most 1. Subclasses say how users are asked for them.
+
+    Parameters
+    ----------
+    dim : int
+        Number of coefficients.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    num_waves : int
+        Rounds after the vote; fewer if users are few.
+    exact : bool
+        Report waves through :class:`Codebook`, otherwise :class:`PrivUnit`.
+    min_reports : int
+        Fewest reports with which a step goes on.
+    """
+
+    result_type = SparseResult
+
+    def __init__(
+        self, dim: int, *, epsilon: float, num_waves: int, exact: bool, min_reports: int
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        check_integer("dim", dim, 2)
+        check_integer("num_waves", num_waves, 1)
+        self.dim = dim
+        self.epsilon = epsilon
+        self.num_waves = num_waves
+        self.exact = exact
+        self.randomizer(dim, 1.0)  # refuses a bad epsilon now
+
+    @property
+    @abstractmethod
+    def _rows(self) -> int:
+        """Typical number of a user's observations."""
+
+    @property
+    @abstractmethod
+    def _score(self) -> float:
+        """By how many standard deviations a typical coefficient stands out for one user."""
+
+    @property
+    @abstractmethod
+    def _few(self) -> bool:
+        """Whether the waves can hold all coefficients at once, without a vote."""
+
+    @abstractmethod
+    def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
+        """Return the scale of the observations; one of variance 0 is not refined."""
+
+    @abstractmethod
+    def _selection(self, set_size: int) -> Question:
+        """Ask a user for the ``set_size`` coordinates with its largest scores."""
+
+    @abstractmethod
+    def _difference(
+        self, centre: Floats, rest: float, active: Integers, weights: Floats, scale: TargetScale
+    ) -> Question:
+        """Ask for ``weights`` times what a user's coefficients differ from ``centre``.
+
+        In units in which what ``centre`` leaves of the user's observations, ``rest`` of
+        their mean square, has mean square 1.
+        """
+
+    @abstractmethod
+    def _moments(self, num_active: int) -> tuple[float, float]:
+        """Return by what a user's coefficients are shrunken, and their variance times rows."""
+
+    @abstractmethod
+    def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
+        """Return coefficients and standard errors in units of the data."""
+
+    @abstractmethod
+    def _notes(self, belief: Posterior, scale: TargetScale) -> list[str]:
+        """Return what a user of the result should know."""
+
+    def _unexplained(self, centre: Floats) -> float:
+        """Return the mean square that ``centre`` leaves of the observations'."""
+        return 1 - float(centre @ centre)
+
+    def randomizer(self, dim: int, radius: float) -> Randomizer:
+        """Return the mechanism for a wave's vectors of ``dim`` coordinates."""
+        return (Codebook if self.exact else PrivUnit)(self.epsilon, dim, radius)
+
+    def protocol(self) -> Protocol:
+        """Learn the scale, let a cohort vote, then refine the posterior wave by wave."""
+        scale = yield from self._learn_scale()
+        evidence = Evidence(self.dim, self._rows)
+        if voters := self._num_voters():
+            evidence.vote = yield from self._vote(*self.cohorts([voters]))
+        belief = posterior(evidence)
+        for information, cohort in self._waves():
+            scale = yield from self._wave(cohort, information, belief, evidence, scale)
+            belief = posterior(evidence)
+        coef, std_error = self._coefficients(belief, scale)
+        return SparseFit(coef, std_error, self._notes(belief, scale), belief.inclusion)
+
+    def _num_voters(self) -> int:
+        if self._few:
+            return 0
+        users = self._population.remaining
+        enough = _SURELY * enough_voters(self.epsilon, self.dim, self._score)
+        return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
+
+    def _vote(self, cohort: Cohort) -> Generator[Ask, Estimate, Vote]:
+        oracle = best_vote(self.epsilon, self.dim, self._score)
+        answer = yield Ask(cohort, self._selection(oracle.set_size), oracle)
+        counts = np.rint(oracle.support(answer))
+        own, other = float(oracle.own), float(oracle.other)
+        return Vote(counts, answer.count, own, other, oracle.set_size, self._rows)
+
+    def _waves(self) -> Iterator[tuple[float, Cohort]]:
+        """Yield cohorts, each with the precision that all users still to come can add."""
+        waves = min(self.num_waves, max(1, self._population.remaining // self.min_reports))
+        precision = self._rows / self.randomizer(_TYPICAL_ACTIVE, 1.0).variance
+        for left in range(waves, 0, -1):
+            remaining = self._population.remaining
+            (cohort,) = self.cohorts([remaining // left])
+            yield precision * remaining, cohort
+
+    def _wave(
+        self,
+        cohort: Cohort,
+        information: float,
+        belief: Posterior,
+        evidence: Evidence,
+        scale: TargetScale,
+    ) -> Generator[Ask, Estimate, TargetScale]:
+        """Ask for what the centre leaves, weighted by what a report can teach of each."""
+        centre = np.where(belief.inclusion > _CENTRED, belief.mean, 0.0)
+        rest = max(self._unexplained(centre), _LEAST_REST)
+        shares = water_fill(belief.variance, information)
+        active = np.flatnonzero(shares > _NEGLIGIBLE * shares.max())
+        shares, weights = shares[active], np.sqrt(shares[active])
+        factor, noise = self._moments(len(active))
+        noise /= self._rows
+        errors = belief.variance[active] + (belief.mean - centre)[active] ** 2
+        # What is left is at most the rest, whatever the belief says.
+        signal = min(_DOUBT * float(shares @ errors) / rest, float(shares.max()))
+        energy = shares.sum() * noise + factor**2 * signal
+        question = self._difference(centre, rest, active, weights, scale)
+        kept = _kept_by_clipping(float(shares.sum() ** 2 / (shares @ shares)))
+        scale_weight = 0.0
+        if scale.variance:
+            scale_weight = math.sqrt(_SCALE_ENERGY * energy / scale.spread)
+            assert isinstance(question, ResidualCoefficients)  # the only ones with a scale
+            question = replace(question, scale=scale.value, scale_weight=scale_weight)
+            energy *= 1 + _SCALE_ENERGY
+        dim = len(active) + (scale_weight > 0)
+        mechanism = self.randomizer(dim, _CLIP * math.sqrt(energy))
+        answer = yield Ask(cohort, question, mechanism)
+        unit = math.sqrt(rest) / (factor * kept * weights)
+        variance = (mechanism.variance + shares * noise) / answer.count * unit**2
+        evidence.add(active, centre[active] + unit * answer.mean[: len(active)], variance)
+        if not scale_weight:
+            return scale
+        scale_unit = 1 / (kept * scale_weight)
+        scale_variance = mechanism.variance * scale_unit**2 + USERS_SPREAD**2
+        return scale.updated(scale_unit * answer.mean[-1], scale_variance / answer.count)
+
+
+def _kept_by_clipping(degrees: float) -> float:
+    """Return ``E min(1, _CLIP / sqrt(x))`` for x a chi-square over its degrees of freedom."""
+    degrees = max(degrees, 2.0)
+    inverse_root = math.exp(gammaln((degrees - 1) / 2) - gammaln(degrees / 2))
+    inverse_root *= math.sqrt(degrees / 2) * chdtrc(degrees - 1, degrees * _CLIP**2)
+    return float(chdtr(degrees, degrees * _CLIP**2) + _CLIP * inverse_root)

@@ -1,0 +1,1 @@
+"""Questions that several protocols ask on their way."""

@@ -1,0 +1,153 @@
+"""The mean of users' vectors, one rotated coordinate per user: a range, then a number in it."""
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
+from ldp_flower.randomizers import (
+    Estimate,
+    HadamardResponse,
+    HybridMechanism,
+    RandomizedResponse,
+    Randomizer,
+    SampledCoordinate,
+)
+from ldp_flower.randomness import KeyedRandom, derive
+from ldp_flower.values.rotation import padded, rotate_back
+
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+
+Floats = NDArray[np.float64]
+
+_WIDTH = 4.0  # of a bin, in standard deviations of the users, at least
+_FEWEST_BINS = 4  # a bin widened by half its width on each side is no gain with fewer
+_MOST_BINS = 1024
+_HALF = 0.5  # share of the users in a bin when their mean is at its end
+_EXCEEDED = 0.05  # probability that a rotated coordinate leaves its range, over the signs
+
+
+@dataclass(frozen=True)
+class CoordinateMean:
+    """Estimator of the mean of vectors, from one coordinate of each user.
+
+    Attributes
+    ----------
+    epsilon : float
+        Privacy parameter of each user's one report.
+    dim : int
+        Number of coordinates of the vectors.
+    length : float
+        Bound on the length of their mean.
+    spread : float
+        Root mean square distance of a user's vector from the mean, at most.
+    exact : bool
+        Randomise numbers by randomised response instead of the hybrid mechanism.
+
+    Notes
+    -----
+    Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: the range is asked of
+    users of its own, one coordinate of each, and numbers are clipped to it, so that a
+    user sends one report of ``epsilon``. Vectors are padded to K coordinates and
+    rotated by random signs and Hadamard's matrix, after which the mean's coordinates lie
+    within ``length sqrt(2 log(2 K / 0.05) / K)`` with probability 95 % (Hoeffding).
+    That range is cut into a power of two of bins, each at least ``4 spread / sqrt(K)`` wide.
+    """
+
+    epsilon: float
+    dim: int
+    length: float
+    spread: float
+    exact: bool
+
+    @property
+    def order(self) -> int:
+        """Number of rotated coordinates."""
+        return padded(self.dim)
+
+    def number(self, radius: float) -> Randomizer:
+        """Return the mechanism for one coordinate."""
+        if self.exact:
+            return RandomizedResponse(self.epsilon, radius)
+        return HybridMechanism(min(self.epsilon, HybridMechanism.largest_epsilon), radius)
+
+    @property
+    def reach(self) -> float:
+        """Bound on a coordinate of the rotated mean, with high probability."""
+        order = self.order
+        return self.length * math.sqrt(min(1.0, 2 * math.log(2 * order / _EXCEEDED) / order))
+
+    @property
+    def num_bins(self) -> int:
+        """Bins that the range is looked for in; 1: it is not looked for."""
+        widest = 2 * self.reach / (_WIDTH * self.spread / math.sqrt(self.order))
+        bins = 1 << min(int(widest), _MOST_BINS).bit_length() - 1 if widest >= 1 else 1
+        return bins if bins >= _FEWEST_BINS else 1
+
+    def sizes(self, num_users: int) -> list[int]:
+        """Divide users into those who tell the range, if it is needed, and the others."""
+        half = num_users // 2
+        return [num_users] if self.num_bins == 1 else [half, num_users - half]
+
+    def doubts(self, num_users: int) -> list[str]:
+        """Return what to say if so many users are too few to tell the ranges."""
+        if self.num_bins == 1:
+            return []
+        # A mean between two bins gives each half of the users; another bin's noise passes it.
+        users = self.sizes(num_users)[0] / self.order
+        noise = math.sqrt(HadamardResponse(self.epsilon, self.num_bins).variance / users)
+        if noise * math.sqrt(2 * math.log(self.order * self.num_bins)) < _HALF:
+            return []
+        return [
+            f"The ranges of {self.order} coordinates were asked of {users:.0f} users each, which "
+            "are too few: some are likely wrong, by more than the standard errors say."
+        ]
+
+    def estimate(
+        self, cohorts: Sequence[Cohort], question: Question, salt: int
+    ) -> Generator[Ask, Estimate, Estimate]:
+        """Ask for the range, then for numbers within it; return the mean rotated back.
+
+        Parameters
+        ----------
+        cohorts : sequence of Cohort
+            Of the sizes of :meth:`sizes`.
+        question : Question
+            Whose answers are averaged.
+        salt : int
+            Public randomness, for the signs.
+        """
+        words = KeyedRandom(derive(salt, cohorts[0].low)).words((1, self.dim))[0]
+        signs = np.where(words >> np.uint64(63), 1.0, -1.0)
+        *ranging, answering = cohorts
+        midpoints, half = np.zeros(self.order), self.reach
+        for cohort in ranging:
+            half = 2 * self.reach / self.num_bins  # half a bin, and half a bin beyond it
+            midpoints = yield from self._midpoints(cohort, question, signs)
+        number = self.number(half)
+        answer = yield Ask(
+            answering,
+            Rotated(question, signs, midpoints),
+            SampledCoordinate(number, self.order),
+        )
+        # Where nobody was asked the midpoint is all there is; it is right to half the range.
+        errors = np.where(np.isfinite(answer.std_error), answer.std_error, half)
+        mean = rotate_back((midpoints + answer.mean)[None], signs)[0]
+        return Estimate(mean, np.full(self.dim, math.sqrt(np.mean(errors**2))), answer.count)
+
+    def _midpoints(
+        self, cohort: Cohort, question: Question, signs: Floats
+    ) -> Generator[Ask, Estimate, Floats]:
+        """Ask for every coordinate's histogram, and return its fullest bin's midpoint."""
+        histogram = HadamardResponse(self.epsilon, self.num_bins)
+        answer = yield Ask(
+            cohort,
+            RotatedBins(question, signs, self.reach, self.num_bins),
+            SampledCoordinate(histogram, self.order),
+        )
+        fullest = np.argmax(answer.mean.reshape(self.order, -1), axis=1)
+        return np.asarray(((fullest + 0.5) * 2 / self.num_bins - 1) * self.reach)

@@ -1,0 +1,157 @@
+"""The scale of the targets, bought from a small cohort."""
+
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from ldp_flower.guarantee.questions import Question, TargetScaleBin
+from ldp_flower.randomizers import Estimate, KRandomizedResponse
+
+from ..runtime.base import LdpStrategy, TooFewReports
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+
+Floats = NDArray[np.float64]
+
+_PER_OCTAVE = 2
+_NUM_BINS = 40
+_SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
+USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
+_COHORTS = 3  # whose reports have to do
+_SHARE = 0.13  # of all users that one of them may be
+_CERTAIN = 0.99  # probability from which a bought scale is believed
+_NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """What is believed about the root mean square of the targets.
+
+    Attributes
+    ----------
+    value : float
+        Its estimate.
+    variance : float
+        Variance of its logarithm around the most likely value.
+    certainty : float (default: 1.0)
+        Probability that it is near the most likely value at all.
+    """
+
+    value: float
+    variance: float
+    certainty: float = 1.0
+
+    @property
+    def spread(self) -> float:
+        """Mean square of a user's log-scale around the estimate."""
+        return self.variance + USERS_SPREAD**2
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the value is at least near the right one, to all intents."""
+        return self.certainty >= _CERTAIN
+
+    def doubts(self, argument: str) -> list[str]:
+        """Return what to say if the scale could not be told for certain.
+
+        ``argument`` is that of the strategy's constructor by which it may be declared.
+        """
+        if self.is_certain:
+            return []
+        return [
+            f"The bought scale may be wrong: {self.value:.3g} has a probability of only "
+            f"{self.certainty:.0%} to be right within a factor {math.exp(_NEAR):.1f}, and "
+            f"coefficients are as wrong as it is. Declare {argument}, or ask more users."
+        ]
+
+    def updated(self, log_ratio: float, variance: float) -> "TargetScale":
+        """Return the belief after an unbiased estimate of the logarithm of scale over value."""
+        weight = self.variance / (self.variance + variance)
+        return replace(
+            self, value=self.value * math.exp(weight * log_ratio), variance=weight * variance
+        )
+
+
+def scale_cohorts(
+    strategy: LdpStrategy[Any], epsilon: float, argument: str = "target_scale"
+) -> Iterator[Cohort]:
+    """Return the cohorts that may be asked for a scale, each cut when it is needed.
+
+    A cohort is large enough to tell the 40 bins apart, nearly always. Where many users do
+    not answer there are more than the usual three.
+
+    Raises
+    ------
+    TooFewReports
+        If that would be too many of the users.
+    """
+    size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
+    size = max(size, strategy.min_reports)
+    if size > _SHARE * strategy.num_users:
+        raise TooFewReports(
+            f"To learn the scale of the data would take {size} of {strategy.num_users} users. "
+            f"Declare {argument} if it is public, or ask more users."
+        )
+    most = max(_COHORTS, int(_COHORTS * _SHARE * strategy.num_users / size))
+    return (strategy.cohorts([size])[0] for _ in range(most))
+
+
+def buy_target_scale(
+    cohorts: Iterable[Cohort],
+    epsilon: float,
+    samples_per_user: int,
+    question: Callable[[float, float, int], Question] = TargetScaleBin,
+) -> Generator[Ask, Estimate, TargetScale]:
+    """Ask one cohort after the other until the scale is all but certain, or three answered.
+
+    Each user reports the bin of its own targets' root mean square, by randomised
+    response over all bins. With a known spread of users around the common scale, the
+    counts of all bins together give a scale finer than the bins. ``question``
+    asks for another size, the root mean square of ``samples_per_user`` numbers, given bins.
+
+    Raises
+    ------
+    TooFewReports
+        If nobody answers at all.
+    """
+    oracle = KRandomizedResponse(epsilon, _NUM_BINS)
+    bins = question(_SMALLEST, _PER_OCTAVE, _NUM_BINS)
+    own, other = float(oracle.own), float(oracle.other)
+    counts, num_reports = np.zeros(_NUM_BINS), 0
+    scale = TargetScale(1.0, math.inf, 0.0)
+    for cohort in cohorts:
+        # However few answer: how certain the scale is says whether to ask more.
+        answer = yield Ask(cohort, bins, oracle, min_reports=0)
+        counts += oracle.support(answer)
+        num_reports += answer.count
+        scale = _posterior(counts, num_reports, own, other, samples_per_user)
+        if scale.certainty > 0.999 or num_reports >= _COHORTS * cohort.size:
+            return scale
+    if not num_reports:
+        raise TooFewReports("Nobody of those asked for the scale of the data has answered.")
+    return scale
+
+
+def _posterior(
+    counts: Floats, num_reports: int, own: float, other: float, samples_per_user: int
+) -> TargetScale:
+    low = math.log(_SMALLEST)
+    edges = low + np.arange(_NUM_BINS + 1) / _PER_OCTAVE * math.log(2)
+    logs = np.linspace(edges[0], edges[-1], 50 * _NUM_BINS + 1)
+    spread = math.sqrt(1 / (2 * samples_per_user) + USERS_SPREAD**2)
+    inner = ndtr((edges[1:-1] - logs[:, None]) / spread)
+    in_bin = np.diff(inner, prepend=0.0, append=1.0, axis=1)
+    chance = other + (own - other) * in_bin
+    log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    near = np.abs(logs - logs[np.argmax(weights)]) < _NEAR
+    certainty = float(weights[near].sum())
+    mean = float(weights[near] @ logs[near]) / certainty
+    variance = float(weights[near] @ (logs[near] - mean) ** 2) / certainty
+    return TargetScale(math.exp(mean), variance, certainty)

@@ -1,0 +1,1 @@
+"""Regression on real tables: what comes before a fit and after it."""

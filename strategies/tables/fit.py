@@ -1,0 +1,79 @@
+"""Regression on real tables: what comes before a fit and after it, for any strategy that fits."""
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
+
+from ldp_flower import Schema
+from ldp_flower.validation import check_choice, check_integer
+
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.exchange import Ask
+from ..runtime.result import Fit
+from .feasibility import check_enough
+from .holdout import gate, keep_back
+from .standardisation import Mechanism, buy_standardisation, through
+
+_EFFECTS = ("all", "within")
+
+
+def check_table(dim: int | Schema, effects: str) -> tuple[int, Schema | None]:
+    """Return the number of features, and the schema if there is one.
+
+    Raises
+    ------
+    ValueError
+        If the number is below 1, or effects are unknown or need a schema.
+    """
+    check_choice("effects", effects, _EFFECTS)
+    if isinstance(dim, Schema):
+        return dim.num_features, dim
+    check_integer("dim", dim, 1)
+    if effects != "all":
+        raise ValueError(f"Expected a schema with effects={effects!r}, got dim={dim}.")
+    return dim, None
+
+
+def fit_table(
+    strategy: LdpStrategy[Any],
+    schema: Schema,
+    fit: Callable[[], Generator[Ask, Any, Any]],
+    mechanism: Mechanism,
+    *,
+    epsilon: float,
+    samples_per_user: int,
+    effects: str,
+) -> Protocol:
+    """Refuse, standardise, fit, judge the fit, and return it in units of the schema's features.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        Whose users are asked.
+    schema : Schema
+        What is publicly known about the table; what is not is bought.
+    fit : callable
+        Returns the protocol of a fit that expects standardised columns.
+    mechanism : callable
+        From a number of coordinates and a radius to the mechanism for vectors.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    samples_per_user : int
+        Typical number of a user's rows.
+    effects : str
+        ``"all"``, or ``"within"`` for slopes inside users.
+
+    Raises
+    ------
+    TooFewReports
+        Before anybody is asked, if users are too few for a useful model.
+    """
+    doubts = check_enough(strategy, epsilon, schema.num_features, samples_per_user)
+    bought = yield from buy_standardisation(
+        strategy, epsilon, schema, mechanism, effects == "within"
+    )
+    judges = keep_back(strategy, epsilon, level_known=effects == "within")
+    found = yield from through(fit(), bought)
+    verdict = yield from through(gate(judges, found.coef, epsilon), bought)
+    restored: Fit = bought.restored(verdict.applied(found))
+    return replace(restored, notes=[*doubts, *restored.notes])

@@ -1,0 +1,187 @@
+"""PrivateEvaluation: the R2 of a given linear model over users, with its standard error."""
+
+import math
+from collections.abc import Generator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ldp_flower.randomizers import Estimate, Randomizer
+from ldp_flower.validation import check_positive
+
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..subprotocols.squared_errors import Told, ask_squared_errors, number_randomizer, reach
+from .evaluation_result import Evaluation, EvaluationResult
+
+Floats = NDArray[np.float64]
+
+_BASELINE_NOISE = 0.03  # standard error of the baseline that is wanted, in units of the bound
+_LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that tell it
+_FIRST_SHARE = 1 / 3  # of the others, who tell the first difference
+_CLEAR = 4.0  # standard errors by which the baseline has to clear zero
+_FIRST_PIVOT = 0.5
+_LEAST_REACH = 2.0  # of a difference, in units of the baseline
+_NOISE = 0.03  # of R2, up to which a wider reach is worth it
+_PRECISE = 0.1  # standard error from which on more users are called for
+
+
+class PrivateEvaluation(LdpStrategy[EvaluationResult]):
+    """The R2 of a given linear model over users, with its standard error; one report per user.
+
+    With A the mean squared residual and B the mean squared deviation from a centre, R2 is
+    ``1 - A / B``. Users who are asked for A and B themselves need wide bounds. So only 10
+    to 50 % of them report their B, which is needed roughly. The others report the
+    difference ``A - (1 - pivot) B`` of their own two means, which is small for every user if
+    the model is as good for it as for others, and whose mean says how far R2 is from the pivot.
+    The first pivot is 0.5, the second one the estimate so far.
+
+    Parameters
+    ----------
+    coef : array_like, shape (num_features,)
+        The model: predictions are ``<x, coef>``.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    centre : float (default: 0.0)
+        What the model is compared with: the best constant prediction that is publicly known. R2
+        is too good by the square of its distance from the targets' mean over their variance.
+    bound : float (default: 4.0)
+        Public bound on a user's mean squared deviation from the centre; what is beyond is
+        clipped. The default holds for targets within [-2, 2], as a
+        :class:`~ldp_flower.Schema` gives them for bounds, and the centre 0.
+    min_reports : int (default: 20)
+        Fewest reports with which a step goes on.
+
+    Raises
+    ------
+    ValueError
+        If ``coef`` is not a vector of finite numbers or another argument is out of range.
+
+    Notes
+    -----
+    Every user counts the same, however many rows it has. The users must be others than the
+    model was fitted on, or R2 is too good.
+
+    Differences are clipped at 2 to 6 times the baseline, as wide as a standard error of R2 of
+    0.03 allows. Without clipping A and B are unbiased, and R2 is but for terms of the order of
+    its variance. A single number in an interval goes through
+    :class:`RandomizedResponse` or, from about epsilon 1.2, :class:`Codebook`, whichever is less
+    noisy; both have finitely many outputs.
+
+    Guarantee
+    ---------
+    1. Protected: a user's whole set of records, against any other set (user-level
+       local differential privacy), at pure ``epsilon``.
+    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
+       public hashes. Later questions depend on data through earlier reports only, so
+       the whole is epsilon-LDP by parallel composition, sequentially interactive. What the
+       model itself told of those it was fitted on is not part of this.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers
+       enforce this on their side.
+    """
+
+    result_type = EvaluationResult
+
+    def __init__(
+        self,
+        coef: ArrayLike,
+        *,
+        epsilon: float,
+        centre: float = 0.0,
+        bound: float = 4.0,
+        min_reports: int = 20,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        self.coef = np.array(coef, np.float64)
+        if self.coef.ndim != 1 or not self.coef.size or not np.isfinite(self.coef).all():
+            raise ValueError(
+                f"Expected coef to be a vector of finite numbers, got shape {self.coef.shape}."
+            )
+        if not math.isfinite(centre):
+            raise ValueError(f"Expected a finite centre, got {centre}.")
+        check_positive("bound", bound)
+        self.epsilon = epsilon
+        self.centre = float(centre)
+        self.bound = bound
+        self.randomizer(1.0)  # refuses a bad epsilon now
+
+    def randomizer(self, radius: float) -> Randomizer:
+        """Return the mechanism for a number in ``[-radius, radius]``."""
+        return number_randomizer(self.epsilon, radius)
+
+    def protocol(self) -> Protocol:
+        """Ask for the baseline, then for differences, and solve for both means."""
+        baseline_cohort, *others = self.cohorts(self._sizes())
+        half = self.bound / 2
+        baseline = yield from self._measure(baseline_cohort, half, (0.0, 1.0), half)
+        scale = min(max(baseline.value, 0.0) + baseline.std_error, self.bound)
+        told, pivot, beyond = [baseline], _FIRST_PIVOT, False
+        for cohort in others:
+            if beyond:
+                told = [baseline]  # clipping made the first difference too small
+            radius = reach(self.epsilon, cohort, _NOISE, _LEAST_REACH) * scale
+            difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
+            told.append(difference)
+            means, covariance = _solved(told)
+            if _is_clear(means, covariance):
+                pivot = min(1 - means[0] / means[1], 1.0)
+            beyond = difference.value > radius / 2
+        return self._evaluation(means, covariance, beyond)
+
+    def _sizes(self) -> list[int]:
+        """Return how many users tell the baseline, and the first and the second difference."""
+        wanted = self.randomizer(0.5 / _BASELINE_NOISE).variance / self.num_users
+        baseline = int(float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE)) * self.num_users)
+        first = int(_FIRST_SHARE * (self.num_users - baseline))
+        return [baseline, first, self.num_users - baseline - first]
+
+    def _measure(
+        self, cohort: Cohort, radius: float, weights: tuple[float, float], offset: float = 0.0
+    ) -> Generator[Ask, Estimate, Told]:
+        """Ask for a weighted sum of both means, which clients clip to ``offset +- radius``."""
+        mechanism = self.randomizer(radius)
+        return (
+            yield from ask_squared_errors(
+                cohort, self.coef, mechanism, weights, self.centre, offset
+            )
+        )
+
+    def _evaluation(self, means: Floats, covariance: Floats, beyond: bool) -> Evaluation:
+        loss, baseline = map(float, means)
+        notes = []
+        if not _is_clear(means, covariance):
+            notes.append(
+                "The baseline does not clear its noise, so that nothing can be said about R2: more "
+                "users, a larger epsilon or a smaller bound are needed."
+            )
+            r2, std_error = math.nan, math.inf
+        else:
+            r2 = 1 - loss / baseline
+            gradient = np.array([-1.0, 1 - r2]) / baseline
+            std_error = math.sqrt(gradient @ covariance @ gradient)
+            if std_error > _PRECISE:
+                needed = math.ceil(self.num_users * (std_error / _PRECISE) ** 2)
+                notes.append(
+                    f"A standard error of {_PRECISE} would take about {needed:,} users at this "
+                    f"epsilon; here are {self.num_users:,}."
+                )
+            if beyond:
+                notes.append(
+                    "Most residuals were clipped: the model is much worse than the centre, and R2 "
+                    "is likely to be lower than this."
+                )
+        return Evaluation(r2, std_error, loss, math.sqrt(covariance[0, 0]), baseline, notes)
+
+
+def _is_clear(means: Floats, covariance: Floats) -> bool:
+    """Whether the baseline is known well enough to divide by."""
+    return bool(means[1] > _CLEAR * math.sqrt(covariance[1, 1]))
+
+
+def _solved(told: list[Told]) -> tuple[Floats, Floats]:
+    """Return the weighted least squares estimate of both means, and its covariance."""
+    errors = np.array([one.std_error for one in told])
+    weights = np.array([one.weights for one in told]) / errors[:, None]
+    covariance = np.linalg.inv(weights.T @ weights)
+    return covariance @ weights.T @ (np.array([one.value for one in told]) / errors), covariance

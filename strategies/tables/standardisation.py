@@ -1,0 +1,204 @@
+"""Centres and scales of a table's columns: bought, applied on clients, undone in the result."""
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower import Schema
+from ldp_flower.guarantee.questions import ColumnLogSizes, ColumnMeanNorm, ColumnMeans, Standardised
+from ldp_flower.randomizers import Estimate, Randomizer
+
+from ..numerics.denoising import shrink
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..runtime.result import Fit
+from ..subprotocols.norm import buy_norm, norm_askers
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+AnyFit = TypeVar("AnyFit", bound=Fit)
+T = TypeVar("T")
+#: From a number of coordinates and a radius to the mechanism for vectors in that ball.
+Mechanism = Callable[[int, float], Randomizer]
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """Public constants that bring columns to about mean 0 and scale 1.
+
+    Attributes
+    ----------
+    means, scales : ndarray of float64, shape (num_features + 1,)
+        For each feature of a schema and, last, the target; 0 and 1 where nothing is moved.
+    within : bool
+        Whether users subtract the means of their own rows first.
+    """
+
+    means: Floats
+    scales: Floats
+    within: bool = False
+
+    @classmethod
+    def none(cls, num_features: int, within: bool = False) -> Self:
+        """Return the one that leaves all columns as they are."""
+        size = num_features + 1
+        return cls(np.zeros(size), np.ones(size), within)
+
+    def applied(self, ask: Ask) -> Ask:
+        """Return the same question about standardised columns."""
+        question = Standardised(ask.question, self.means, self.scales, self.within)
+        return replace(ask, question=question)
+
+    def restored(self, fit: AnyFit) -> AnyFit:
+        """Return a fit of standardised columns in units of the schema's features.
+
+        The first feature is the intercept. Where all features are at these means, whatever the
+        true ones are, the fit predicts its first coefficient, of which ``std_error`` has the
+        error: so none of the means adds one, and slopes add theirs times the way from there.
+        """
+        means, scales, target_scale = self.means[:-1], self.scales[:-1], self.scales[-1]
+        units = target_scale / scales
+        coef, std_error = units * fit.coef, units * fit.std_error
+        if self.within:
+            coef[0] = std_error[0] = 0.0
+            return replace(fit, coef=coef, std_error=std_error)
+        std_error[0] = math.sqrt(std_error[0] ** 2 + std_error**2 @ means**2)
+        coef[0] += self.means[-1] - coef @ means
+        return replace(fit, coef=coef, std_error=std_error)
+
+
+def through(
+    asks: Generator[Ask, Any, T], standardisation: Standardisation
+) -> Generator[Ask, Any, T]:
+    """Run a protocol whose every question is about standardised columns."""
+    answer = None
+    while True:
+        try:
+            ask = asks.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = yield standardisation.applied(ask)
+
+
+# A size is a root mean square in units of the schema's features, where columns with bounds
+# lie within [-2, 2]: bounds that fit give some 1.5, bounds 10 times too wide 0.1.
+_FARTHEST = 2.0
+# A prior is a size, the spread of logarithms around it, and where logarithms are clipped.
+_FIRST_SIZES = 0.4, 2.0, 3.0
+# Around bought centres sizes are known already, but for columns that were off-centre.
+_SECOND_SIZES = 0.6, 0.7, math.log(3)
+_ROOM = 1.2  # radius of the second wave of centres over users' typical distance
+_SHARE, _LARGER_SHARE = 0.05, 0.1  # of all users; the larger for each column's last cohort
+_ENOUGH = 0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
+
+
+def buy_standardisation(
+    strategy: LdpStrategy[Any],
+    epsilon: float,
+    schema: Schema,
+    mechanism: Mechanism,
+    within: bool = False,
+) -> Generator[Ask, Estimate, Standardisation]:
+    """Ask small cohorts for what a schema does not declare.
+
+    First for sizes, as bounds may be much too wide; then for centres, twice, the second
+    time around the first estimate, from where users' means are not far; last for sizes
+    around the centres. A user reports one vector of all columns in question. What the
+    schema declares is not asked for.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        Whose users are asked.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    schema : Schema
+        Tells what is declared.
+    mechanism : callable
+        From a number of coordinates and a radius to the mechanism for vectors.
+    within : bool (default: False)
+        Whether users subtract the means of their own rows, so that centres are known.
+    """
+    bought = Standardisation.none(schema.num_features, within)
+    centres = np.flatnonzero(~(schema.centred | within))
+    scales = np.flatnonzero(~schema.scaled)
+    columns = np.union1d(centres, scales)
+    farthest = np.where(schema.scaled, np.inf, _FARTHEST)
+    buyer = _Buyer(strategy, epsilon, mechanism, farthest)
+    if not len(columns):
+        return bought
+    bought = yield from buyer.sizes(bought, columns, _FIRST_SIZES, _SHARE)
+    if len(centres):
+        bought = yield from buyer.centres(bought, centres)
+    bought = replace(bought, scales=np.where(schema.scaled, 1.0, bought.scales))
+    if len(scales):
+        bought = yield from buyer.sizes(bought, scales, _SECOND_SIZES, _LARGER_SHARE)
+    return bought
+
+
+@dataclass(frozen=True)
+class _Buyer:
+    """Asks cohorts of a strategy's users for vectors of columns."""
+
+    strategy: LdpStrategy[Any]
+    epsilon: float
+    mechanism: Mechanism
+    farthest: Floats  # from 0 that a column can be
+
+    def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
+        size = min(share * self.strategy.num_users, mechanism.variance / _ENOUGH**2)
+        return self.strategy.cohorts([max(math.ceil(size), self.strategy.min_reports)])[0]
+
+    def sizes(
+        self,
+        known: Standardisation,
+        columns: Integers,
+        prior: tuple[float, float, float],
+        share: float,
+    ) -> Generator[Ask, Estimate, Standardisation]:
+        """Multiply scales by users' typical sizes, drawn to what all columns have in common."""
+        centre, spread, reach = prior
+        mechanism = self.mechanism(len(columns), spread * math.sqrt(len(columns)))
+        question = ColumnLogSizes(centre, reach, columns)
+        answer = yield known.applied(Ask(self._cohort(mechanism, share), question, mechanism))
+        common = answer.mean.mean()
+        own = shrink(answer.mean - common, mechanism.variance / answer.count)
+        scales = known.scales.copy()
+        sizes = scales[columns] * centre * np.exp(common + own)
+        scales[columns] = np.minimum(sizes, self.farthest[columns])
+        return replace(known, scales=scales)
+
+    def centres(
+        self, known: Standardisation, columns: Integers
+    ) -> Generator[Ask, Estimate, Standardisation]:
+        """Set means: one wave in the ball of typical rows, one in that of users' distances."""
+        root = math.sqrt(len(columns))
+        first = self.mechanism(len(columns), root)
+        centre = np.zeros(len(known.means))
+        ask = Ask(self._cohort(first, _SHARE), ColumnMeans(centre, columns), first)
+        coarse = yield known.applied(ask)
+        coarse_variance = first.variance / coarse.count
+        centre = centre.copy()
+        centre[columns] = shrink(coarse.mean, coarse_variance)
+        question = partial(ColumnMeanNorm, centre, coordinates=columns)
+        (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
+        asks = buy_norm(cohort, self.epsilon, question, root / 2)
+        distance = (yield from through(asks, known)).value
+        second = self.mechanism(len(columns), min(_ROOM * distance, root))
+        ask = Ask(self._cohort(second, _LARGER_SHARE), ColumnMeans(centre, columns), second)
+        fine = yield known.applied(ask)
+        fine_variance = second.variance / fine.count
+        weight = coarse_variance / (coarse_variance + fine_variance)
+        mean = (1 - weight) * coarse.mean + weight * (centre[columns] + fine.mean)
+        variance = weight * fine_variance
+        means = known.means.copy()
+        bought = known.scales[columns] * shrink(mean, variance)
+        farthest = self.farthest[columns]
+        means[columns] = np.clip(bought, -farthest, farthest)
+        return replace(known, means=means)

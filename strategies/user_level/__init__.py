@@ -1,0 +1,1 @@
+"""Users with many records each, after Ma, Jia & Yang (ICML 2024)."""

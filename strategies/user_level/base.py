@@ -1,0 +1,162 @@
+"""What the regressions of Ma, Jia & Yang share: users vote for variables, others estimate."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri, ndtri
+
+from ldp_flower.guarantee.questions import SELECTORS
+from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer, SubsetSelection
+from ldp_flower.validation import check_choice, check_integer, check_positive
+
+from ..numerics.denoising import keep_above, keep_largest
+from ..numerics.set_vote import best_vote, typical_score
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..runtime.result import Fit, LinearResult
+from ..subprotocols.scale import buy_target_scale, scale_cohorts
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_METHODS = ("auto", "paper")
+_VOTERS = 0.5  # share of the users that vote
+_CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
+_FALSE_CANDIDATES = 4  # that are expected among those whose votes count
+_BEYOND = 0.2  # share of the users whose vectors are shortened
+_STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
+_CERTAIN = 3.0  # standard deviations of the weakest count above those of the rest
+
+
+class SelectedRegression(LdpStrategy[LinearResult]):
+    """Base class: select variables by a vote, then estimate their coefficients.
+
+    Parameters
+    ----------
+    dim : int
+        Number of features, expected roughly centred and of unit scale.
+    epsilon : float
+        Privacy parameter of each user's one report.
+    samples_per_user : int
+        Typical number of records of a user, a public guess; a user may hold any number.
+    sparsity : int
+        Number of coefficients that may differ from zero.
+    method : str (default: "auto")
+        ``"auto"`` or ``"paper"``, see the subclasses.
+    target_scale : float, optional
+        Root mean square of the (centred) targets, if it is public. By default it is
+        bought from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
+        and 700 at 1.
+    selector : str (default: "lasso")
+        How users rank features: a key of :data:`~..subprotocols.selectors.SELECTORS`.
+    exact : bool (default: True)
+        Use mechanisms with finitely many outputs; otherwise faster ones, which clients
+        outside simulations refuse unless their operator allows inexact mechanisms.
+    min_reports : int (default: 10)
+        Fewest reports with which a step goes on.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        epsilon: float,
+        samples_per_user: int,
+        sparsity: int,
+        method: str = "auto",
+        target_scale: float | None = None,
+        selector: str = "lasso",
+        exact: bool = True,
+        min_reports: int = 10,
+    ) -> None:
+        super().__init__(min_reports=min_reports)
+        check_integer("dim", dim, 2)
+        check_integer("samples_per_user", samples_per_user, 1)
+        check_integer("sparsity", sparsity, 1, dim)
+        check_choice("method", method, _METHODS)
+        check_choice("selector", selector, SELECTORS)
+        if target_scale is not None:
+            check_positive("target_scale", target_scale)
+        self.dim = dim
+        self.epsilon = epsilon
+        self.samples_per_user = samples_per_user
+        self.sparsity = sparsity
+        self.method = method
+        self.target_scale = target_scale
+        self.selector = selector
+        self.exact = exact
+        self.randomizer(1, 1.0)  # refuses a bad epsilon now
+
+    def randomizer(self, dim: int, radius: float) -> Randomizer:
+        """Return the mechanism for vectors of ``dim`` coordinates in a ball."""
+        return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, dim, radius)
+
+    @abstractmethod
+    def _regress(
+        self, selected: Integers, scale: float, notes: list[str]
+    ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
+        """Return the selected coefficients and their standard errors, over ``scale``.
+
+        What a user of the result should know is added to ``notes``.
+        """
+
+    def protocol(self) -> Protocol:
+        """Buy the scale, let half of the users vote, let the others estimate."""
+        notes: list[str] = []
+        scale = self.target_scale
+        if scale is None:
+            scale = yield from self._buy_scale(notes)
+        selected = np.arange(self.dim)
+        # Users with many more rows than there are features can estimate all of them.
+        if self.method == "paper" or 3 * self.dim > self.samples_per_user:
+            (cohort,) = self.cohorts([int(_VOTERS * self._population.remaining)])
+            selected = yield from self._vote(cohort, notes)
+        coef, std_error = np.zeros(self.dim), np.zeros(self.dim)
+        values, errors = yield from self._regress(selected, scale, notes)
+        coef[selected], std_error[selected] = values, errors
+        if self.method == "auto":
+            coef = keep_largest(keep_above(coef, _STANDS_OUT * std_error), self.sparsity)
+        if not coef.any():
+            notes.append("No coefficient clears the noise: zero is returned.")
+        return Fit(scale * coef, np.where(coef != 0, scale * std_error, 0.0), notes)
+
+    def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
+        cohorts = scale_cohorts(self, self.epsilon)
+        scale = yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user)
+        notes += scale.doubts("target_scale")
+        return scale.value
+
+    def _vote(self, cohort: Cohort, notes: list[str]) -> Generator[Ask, Estimate, Integers]:
+        """Return the variables with the most votes, in order of their numbers.
+
+        The paper's users name one variable each, and ``sparsity`` of them are kept. Other
+        users name a set; kept are half as many more, if the votes speak for them.
+        """
+        paper = self.method == "paper"
+        oracle = SubsetSelection(self.epsilon, self.dim)
+        if not paper:
+            oracle = best_vote(self.epsilon, self.dim, typical_score(self.samples_per_user))
+        answer = yield Ask(cohort, SELECTORS[self.selector](oracle.set_size), oracle)
+        noise = math.sqrt(oracle.variance_at(oracle.set_size / self.dim) / answer.count)
+        order = np.argsort(-answer.mean, kind="stable")
+        votes = (answer.mean[order] - oracle.set_size / self.dim) / noise
+        if votes[self.sparsity - 1] < _CERTAIN:
+            clear = int((votes[: self.sparsity] >= _CERTAIN).sum())
+            notes.append(
+                f"Of the {self.sparsity} variables with the most votes {clear} stand out from "
+                f"chance by {_CERTAIN:g} standard deviations; the others are guesses."
+            )
+        if paper:
+            return np.sort(order[: self.sparsity])
+        most = min(self.dim, math.ceil(_CANDIDATES * self.sparsity))
+        counted = int((votes[:most] > ndtri(1 - min(_FALSE_CANDIDATES / self.dim, 0.5))).sum())
+        return np.sort(order[: max(counted, 1)])
+
+    def _quantile(self, dim: int) -> float:
+        """Return how much longer than usual a normal vector of ``dim`` coordinates gets."""
+        return math.sqrt(float(chdtri(dim, _BEYOND)) / dim)

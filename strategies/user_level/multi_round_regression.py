@@ -1,0 +1,154 @@
+"""MultiRoundRegression: users vote for variables, others take part in gradient descent."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import check_integer
+
+from ..numerics.denoising import project_on_ball
+from ..runtime.exchange import Ask
+from ..subprotocols.coordinate_mean import CoordinateMean
+from .base import SelectedRegression
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_LARGEST_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
+
+
+class MultiRoundRegression(SelectedRegression):
+    """Sparse linear regression: a vote for variables, then accelerated gradient descent.
+
+    Half of the users vote, each for the variables that a local selector ranks highest.
+    The others are cut into ``num_steps`` batches. Each batch gets a point and reports its
+    mean gradients there, on the selected variables.
+
+    With ``method="paper"`` a user votes for one variable and reports one rotated
+    coordinate of its gradient, half of a batch for the range and half within it. With
+    ``method="auto"`` a vote is for a set of variables and gradients are reported as
+    vectors in a ball, whose radius shrinks with the known error of the point. See
+    :class:`~.base.SelectedRegression` for the parameters.
+
+    Parameters
+    ----------
+    num_steps : int (default: 5)
+        Number of batches; fewer if users are few.
+
+    Raises
+    ------
+    TooFewReports
+        If users are too few to learn the scale of the targets, or for a cohort.
+
+    Notes
+    -----
+    Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple
+    Samples Per User", ICML 2024, section 3.2.1 and appendix C.1, with the accelerated
+    stochastic approximation of Ghadimi & Lan (2012): step t of T asks at ``w = x / g +
+    (1 - 1 / g) a`` with ``g = (t + 1) / 2``, sets ``x`` to ``x - eta * gradient``, projected
+    on the ball in which standardised coefficients lie, and ``a`` to ``x / g + (1 - 1 / g)
+    a``. The step size is ``min(t / 2, 1)``, for unit features. All points are linear in the
+    noise of the batches so far, so that the expected squared error of a point is known
+    in advance: it is the radius of the next gradients.
+
+    Guarantee
+    ---------
+    1. Protected: a user's whole set of records, against any other set (user-level
+       local differential privacy), at pure ``epsilon``.
+    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
+       public hashes. Later questions depend on data through earlier reports only, so
+       the whole is epsilon-LDP by parallel composition, sequentially interactive.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers
+       enforce this on their side.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        epsilon: float,
+        samples_per_user: int,
+        sparsity: int,
+        num_steps: int = 5,
+        method: str = "auto",
+        target_scale: float | None = None,
+        selector: str = "lasso",
+        exact: bool = True,
+        min_reports: int = 10,
+    ) -> None:
+        super().__init__(
+            dim,
+            epsilon=epsilon,
+            samples_per_user=samples_per_user,
+            sparsity=sparsity,
+            method=method,
+            target_scale=target_scale,
+            selector=selector,
+            exact=exact,
+            min_reports=min_reports,
+        )
+        check_integer("num_steps", num_steps, 1)
+        self.num_steps = num_steps
+
+    def _regress(
+        self, selected: Integers, scale: float, notes: list[str]
+    ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
+        size = len(selected)
+        per_batch = self.min_reports * (2 if self.method == "paper" else 1)
+        steps = max(1, min(self.num_steps, self._population.remaining // per_batch))
+        x, average = np.zeros(size), np.zeros(size)
+        # Weights of the start's error, at most 1 long, and of the batches' noise in a point.
+        x_weights, average_weights = np.eye(steps + 1)[:1].repeat(2, axis=0)
+        errors = np.zeros((steps + 1, size))
+        errors[0] = 1 / math.sqrt(size)
+        for step in range(1, steps + 1):
+            blend, eta = 2 / (step + 1), min(step / 2, _LARGEST_STEP)
+            point = blend * x + (1 - blend) * average
+            weights = blend * x_weights + (1 - blend) * average_weights
+            error = float(np.linalg.norm(weights[:, None] * errors))
+            share = self._population.remaining // (steps + 1 - step)
+            gradient = yield from self._gradient(
+                share, selected, scale, point, min(error, 1.0), notes
+            )
+            errors[step] = gradient.std_error
+            x = project_on_ball(x - eta * gradient.mean, 1.0)
+            x_weights = x_weights - eta * weights
+            x_weights[step] -= eta
+            average = blend * x + (1 - blend) * average
+            average_weights = blend * x_weights + (1 - blend) * average_weights
+        std_error = np.sqrt(np.sum((average_weights[1:, None] * errors[1:]) ** 2, axis=0))
+        return average, std_error
+
+    def _gradient(
+        self,
+        num_users: int,
+        selected: Integers,
+        scale: float,
+        point: Floats,
+        error: float,
+        notes: list[str],
+    ) -> Generator[Ask, Any, Estimate]:
+        """Ask a batch for its gradient at a point this far from the truth, over ``scale``."""
+        size = len(selected)
+        theta = np.zeros(self.dim)
+        theta[selected] = scale * point
+        question = Gradient(theta, selected)
+        spread = math.sqrt(size / self.samples_per_user)
+        if self.method == "paper":
+            estimator = CoordinateMean(
+                self.epsilon, size, scale * error, scale * spread, self.exact
+            )
+            cohorts = self.cohorts(estimator.sizes(num_users))
+            found = yield from estimator.estimate(cohorts, question, self._population.salt)
+            notes[:] = dict.fromkeys([*notes, *estimator.doubts(num_users)])
+        else:
+            radius = self._quantile(size) * math.hypot(error, spread)
+            mechanism = self.randomizer(size, scale * radius)
+            (cohort,) = self.cohorts([num_users])
+            found = yield Ask(cohort, question, mechanism)
+        return Estimate(found.mean / scale, found.std_error / scale, found.count)

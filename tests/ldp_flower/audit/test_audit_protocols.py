@@ -1,0 +1,46 @@
+"""The audit's checks of noise, neighbouring nodes and records find nothing in the real client.
+
+One query of every kind that a protocol sends: statistic, mechanism, arrays and numbers.
+A check is wrong once in 1,000,000 queries; seeds are fixed.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from ldp_flower.audit import extreme_users, recorded_queries
+from ldp_flower.audit.handler import ldp_client_app
+from ldp_flower.audit.independence import independent
+from ldp_flower.audit.neighbours import Neighbours, compared
+from ldp_flower.audit.probe import Client
+from ldp_flower.audit.records import bounded
+from ldp_flower.audit.runs import AUDITED, CANDIDATES
+from ldp_flower.guarantee.keys import HASH_END
+
+DIM = 4
+SEEN = set()
+
+
+def kinds(protocol):
+    """Return a query of every kind that no other protocol of these tests has sent."""
+    found = {}
+    for strategy, users in AUDITED[protocol](DIM, 2.0):
+        for query in recorded_queries(strategy, users):
+            about = frozenset(query.arrays), frozenset(query.params)
+            found.setdefault((query.statistic, type(query.randomizer), *about), query)
+    new = {kind: query for kind, query in found.items() if kind not in SEEN}
+    SEEN.update(new)
+    return list(new.values())
+
+
+@pytest.mark.parametrize("protocol", AUDITED)
+def test_nothing_is_found_in_any_protocols_client(protocol):
+    people = CANDIDATES.get(protocol, extreme_users)(DIM)
+    people = [people[name] for name in [*list(people)[:2], "no rows"] if name in people]
+    for query in kinds(protocol):
+        query = replace(query, low=0, high=HASH_END)
+        copies = Client(query, ldp_client_app).copies(people[0])
+        found = compared(query, ldp_client_app, copies, people, 3)
+        assert found == Neighbours(), (query.statistic, query.randomizer)
+        assert independent(Client(query, ldp_client_app), copies, people[0], 3), query.statistic
+        assert bounded(query, ldp_client_app, people[0].num_features), query.statistic

@@ -1,0 +1,417 @@
+"""The command line, and that nothing of a run stays behind."""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from ldp_flower.audit.runs import AUDITED
+from ldp_flower.catalogue import PROTOCOLS
+from ldp_flower.cli import app as cli
+from ldp_flower.cli.processes import Family, TimeIsUp, ended_by_signals
+from ldp_flower.cli.run import override
+from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "tiny"
+version = "1.0.0"
+description = "An app that asks every node once"
+license = "Apache-2.0"
+
+[tool.flwr.app]
+publisher = "nobody"
+
+[tool.flwr.app.components]
+serverapp = "tiny.server_app:app"
+clientapp = "tiny.client_app:app"
+
+[tool.flwr.app.config]
+num-nodes = 0
+epsilon = 1.0
+greeting = "hello"
+crash = false
+output-dir = ""
+"""
+
+SERVER_APP = """
+import os
+import time
+from pathlib import Path
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import ServerApp
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    run = context.run_config
+    print("home", os.environ["FLWR_HOME"], flush=True)
+    if run["crash"]:
+        raise ValueError("the server has had enough")
+    while len(nodes := list(grid.get_node_ids())) < run["num-nodes"]:
+        time.sleep(0.1)
+    query = [Message(RecordDict(), dst_node_id=node, message_type="query") for node in nodes]
+    replies = [reply for reply in grid.send_and_receive(query) if reply.has_content()]
+    print(run["greeting"], "from", len(replies), "nodes at epsilon", run["epsilon"])
+    Path(run["output-dir"], "result.json").write_text("{}")
+"""
+
+CLIENT_APP = """
+from flwr.app import Message, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.query()
+def query(message, context):
+    return Message(RecordDict(), reply_to=message)
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """Return the directory of a tiny Flower app."""
+    package = tmp_path / "an app" / "tiny"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "server_app.py").write_text(SERVER_APP)
+    (package / "client_app.py").write_text(CLIENT_APP)
+    (package.parent / "pyproject.toml").write_text(PYPROJECT)
+    return package.parent
+
+
+def invoke(*arguments: object):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a process of its own, without the venv on the path."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("ldp-flower"), "run", *map(str, arguments)],
+        cwd=cwd,
+        env=os.environ | {"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def assert_nothing_left(output: str) -> None:
+    """Check that the run's home is gone, and every process that worked for it."""
+    (home,) = re.findall(r"^home (\S+)$", output, re.MULTILINE)
+    assert not Path(home).exists()
+    for process in psutil.process_iter():
+        try:
+            left = home in " ".join(process.cmdline()) or home in process.environ().values()
+        except psutil.Error:  # gone, or not ours
+            continue
+        assert not left, process
+
+
+# --------------------------------------------------------------------------- run
+
+
+@pytest.mark.engine
+def test_run_completes(tiny, tmp_path):
+    done = run(tiny, "--nodes", 3, "--epsilon", 2, "-c", "greeting=good day", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "good day from 3 nodes at epsilon 2.0\n" in done.stdout
+    results = tmp_path / "results" / "an app"
+    assert f"Results: {results}\n" in done.stdout
+    assert [path.name for path in results.iterdir()] == ["result.json"]
+    assert "SuperNodes changed" not in done.stdout
+    assert_nothing_left(done.stdout)
+
+
+@pytest.mark.engine
+def test_run_fails(tiny, tmp_path):
+    # A result of an earlier run is no result of this one.
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "result.json").write_text("{}")
+    done = run(tiny, "-c", "crash=true", "--output", "out", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f'File "{tiny}/tiny/server_app.py"' in done.stdout
+    assert "ValueError: the server has had enough" in done.stdout
+    assert done.stderr.startswith("Error: the server has had enough\n")
+    assert "Exit Code" not in done.stdout + done.stderr
+    log = tmp_path / "out" / "flower.log"
+    assert str(log) in done.stderr
+    assert "the server has had enough" in log.read_text()
+    assert_nothing_left(done.stdout)
+
+
+def test_run_needs_an_app(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        outcome = invoke("run", path)
+        assert outcome.exit_code == 2
+        assert "no pyproject.toml" in outcome.stderr
+    project = tmp_path / "pyproject.toml"
+    project.write_text("[project]\nname = 'x'\n")
+    assert "no [tool.flwr.app]" in invoke("run", tmp_path).stderr
+    project.write_text("[project\n")
+    outcome = invoke("run", tmp_path)
+    assert outcome.exit_code == 2
+    assert "cannot be read" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--users", "9"], "no setting 'num-users'"),
+        (["--seed", "1"], "Its settings ([tool.flwr.app.config] in pyproject.toml): crash, "),
+        (["-c", "rounds=3"], "no setting 'rounds'"),
+        (["-c", "epsilon"], "Expected -c KEY=VALUE"),
+        (["-c", "epsilon=much"], "Expected float for 'epsilon', got 'much'"),
+        (["-c", "output-dir=x"], "Use --output"),
+        (["--nodes", "0"], "0"),
+        (["--epsilon", "0"], "Expected 1e-06 <= epsilon <= 100, got 0.0."),
+        (["--epsilon", "-1"], "Expected 1e-06 <= epsilon <= 100, got -1.0."),
+        (["--epsilon", "nan"], "Expected 1e-06 <= epsilon <= 100, got nan."),
+        (["-c", "epsilon=0"], "Expected 1e-06 <= epsilon <= 100, got 0.0."),
+        (["-c", "epsilon=inf"], "Expected 1e-06 <= epsilon <= 100, got inf."),
+        (["--timeout", "nan"], "Expected timeout > 0 and finite, got nan."),
+        (["--timeout", "inf"], "Expected timeout > 0 and finite, got inf."),
+        (["--timeout", "0"], "0"),
+        (["--seed", "-1"], "-1"),
+        (["--users", "0"], "0"),
+    ],
+)
+def test_run_refuses_what_the_app_does_not_know(tiny, arguments, message):
+    outcome = invoke("run", tiny, *arguments)
+    assert outcome.exit_code == 2
+    assert message in outcome.stderr
+
+
+def test_nothing_is_started_for_settings_that_cannot_work(tiny, monkeypatch):
+    def start(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(cli, "private_superlink", start)
+    outcome = invoke("run", tiny, "--epsilon", "0")
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+
+
+def test_the_reason_comes_before_exit_codes(monkeypatch, capsys):
+    """Lines as flwr 1.41 logs them."""
+    monkeypatch.setattr(cli.console, "width", 200)
+    lines = """\
+\x1b[91mERROR \x1b[0m:     Simulation raised an exception
+ValueError: the server has had enough
+\x1b[91mERROR \x1b[0m:     Exit Code: 700
+
+An unhandled exception occurred when running the simulation.
+
+For more information, visit: <https://flower.ai/docs/framework/1.41/en/ref-exit-codes/700.html>
+Another line.
+\x1b[91mERROR \x1b[0m:     Exit Code: 202
+It says what is wrong."""
+    with cli._Screen() as screen:
+        for line in lines.splitlines():
+            screen.show(line)
+    assert capsys.readouterr().out.splitlines() == [
+        "Error: Simulation raised an exception",
+        "ValueError: the server has had enough",
+        "Another line.",
+        "Error: Exit Code: 202",
+        "It says what is wrong.",
+    ]
+
+
+def test_run_names_the_missing_extra(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    outcome = invoke("run", tiny)
+    assert outcome.exit_code == 1
+    assert 'pip install "ldp-flower[sim]"' in outcome.stderr
+
+
+def test_override_takes_the_type_of_the_default():
+    declared = {"epsilon": 1.0, "rounds": 3, "name": "a", "fast": False}
+    texts = {"epsilon": "2", "rounds": "4", "name": "5", "fast": "true"}
+    given = {key: override(declared, key, text) for key, text in texts.items()}
+    assert given == {"epsilon": 2.0, "rounds": 4, "name": "5", "fast": True}
+    assert [type(value) for value in given.values()] == [float, int, str, bool]
+    assert override(declared, "name", '"quoted"') == "quoted"
+    for key, text in {"rounds": "1.5", "fast": "1"}.items():
+        with pytest.raises(ValueError, match=f"for '{key}'"):
+            override(declared, key, text)
+
+
+# ---------------------------------------------------------------------- processes
+
+
+def test_family_ends_sessions_of_children_and_orphans():
+    orphan = "import time; time.sleep(60)"
+    child = f"""
+        import signal, subprocess, sys, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen([sys.executable, "-c", {orphan!r}])
+        print("ready", flush=True)
+        time.sleep(60)
+    """
+    parent = f"""
+        import subprocess, sys, time
+        subprocess.Popen([sys.executable, "-c", {textwrap.dedent(child)!r}], start_new_session=True)
+        time.sleep(60)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(parent)]
+    leader = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+    with leader:
+        assert leader.stdout.readline() == b"ready\n"
+        family = Family(leader.pid)
+        assert len(family.members()) == 3
+        leader.kill()
+        leader.wait()
+        assert len(family.members()) == 2
+        family.end(timeout=0.2)
+        assert family.members() == set()
+
+
+def test_time_is_up():
+    started = time.monotonic()
+    with pytest.raises(TimeIsUp), ended_by_signals(0.05):
+        time.sleep(10)
+    assert time.monotonic() - started < 5
+
+
+# ------------------------------------------------------------- ledger, protocols
+
+
+def test_ledger(tmp_path):
+    path = tmp_path / "ledger.db"
+    assert invoke("ledger", "init", path).exit_code == 0
+    again = invoke("ledger", "init", path)
+    assert again.exit_code == 1
+    assert "exists already" in again.stderr
+    assert "0 users" in invoke("ledger", "show", path).stdout
+    cost, policy = Cost(0.5, 1e-6), PrivacyPolicy(1.0, max_delta=1e-3)
+    assert SqliteLedger(path).commit(
+        Entry("digest", b"reply"), np.array(["N123", "[N456]"]), cost, policy
+    )
+    shown = invoke("ledger", "show", path)
+    assert shown.exit_code == 0
+    for text in ("N123", "[N456]", "0.5", "1e-06", "2 users"):
+        assert text in shown.stdout
+
+
+def test_ledger_export_renew_and_forget(tmp_path):
+    path = tmp_path / "ledger.db"
+    entry = Entry("digest", b"reply", 17, "gradient", "Codebook")
+    SqliteLedger.create(path).commit(entry, np.array(["N1", "N2"]), Cost(0.5), PrivacyPolicy(1.0))
+    exported = invoke("ledger", "export", path).stdout.splitlines()
+    assert exported[0] == "created,user,run,statistic,mechanism,epsilon,delta"
+    assert [line.split(",", 1)[1] for line in exported[1:]] == [
+        "N1,17,gradient,Codebook,0.5,0.0",
+        "N2,17,gradient,Codebook,0.5,0.0",
+    ]
+    assert invoke("ledger", "renew", path).exit_code == 2
+    assert invoke("ledger", "renew", path, "--all", "--user", "N1").exit_code == 2
+    assert "1 user may spend again" in invoke("ledger", "renew", path, "--user", "N1").stdout
+    unknown = invoke("ledger", "renew", path, "--user", "nobody")
+    assert (unknown.exit_code, unknown.stderr) == (1, "Error: The ledger knows no user 'nobody'.\n")
+    assert "1 user" in invoke("ledger", "show", path).stdout
+    assert "N1,,renewal,,-0.5,0.0" in invoke("ledger", "export", path).stdout
+    assert "1 user may spend again" in invoke("ledger", "renew", path, "--all").stdout
+    assert "1 reply deleted" in invoke("ledger", "forget", path, "--days", "0").stdout
+
+
+def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
+    path = tmp_path / "ledger.db"
+    names = [
+        "=1+1",
+        "+1",
+        "-1",
+        "@x",
+        "\t=1",
+        "\r=1",
+        "'=1",
+        "\x1b[2J",
+        "[red]x",
+        "a\u202eb",
+        "Zoë",
+    ]
+    policy = PrivacyPolicy(2.0)
+    ledger = SqliteLedger.create(path)
+    assert ledger.commit(Entry("q1", b""), np.array(names), Cost(0.5), policy)
+    exported = list(csv.DictReader(invoke("ledger", "export", path).stdout.splitlines()))
+    shown = {
+        "=1+1": "'=1+1",
+        "+1": "'+1",
+        "-1": "'-1",
+        "@x": "'@x",
+        "\t=1": "'\\t=1",
+        "\r=1": "'\\r=1",
+        "'=1": "''=1",
+        "\x1b[2J": "\\x1b[2J",
+        "a\u202eb": "a\\u202eb",
+    }
+    assert sorted(row["user"] for row in exported) == sorted(shown.get(n, n) for n in names)
+    assert {row["epsilon"] for row in exported} == {"0.5"}
+    table = invoke("ledger", "show", path).stdout
+    assert not set(table) & set("\x1b\t\r\u202e")
+    for name in ("\\x1b[2J", "[red]x", "a\\u202eb", "Zoë", "=1+1"):
+        assert name in table
+
+
+def test_ledger_errors_are_short(tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.write_text("not a database, " * 100)
+    for arguments in (
+        ("show", tmp_path / "missing"),
+        ("show", foreign),
+        ("init", tmp_path / "missing" / "ledger.db"),
+    ):
+        outcome = invoke("ledger", *arguments)
+        assert outcome.exit_code == 1
+        assert outcome.stderr.startswith("Error: ")
+        assert outcome.stderr.count("\n") == 1
+
+
+def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch):
+    monkeypatch.setattr(cli.console, "width", 80)
+    outcome = invoke("protocols")
+    assert outcome.exit_code == 0
+    lines = [line.split("│")[1:-1] for line in outcome.stdout.splitlines() if "│" in line]
+    shown = " ".join(" ".join(cell[1] for cell in lines).split())
+    for protocol in PROTOCOLS:
+        assert f" {protocol.name} " in outcome.stdout
+        for text in (protocol.use, protocol.guarantee, protocol.rounds, protocol.report):
+            assert " ".join(text.split()) in shown
+    assert "…" not in outcome.stdout
+
+
+# ----------------------------------------------------------------------------- audit
+
+
+def test_the_help_of_audit_lists_what_can_be_audited():
+    shown = " ".join(invoke("audit", "--help").stdout.split())
+    assert f"PROTOCOL is one of: {', '.join(sorted(AUDITED))}." in shown
+
+
+def test_findings_are_shown_whole_on_a_narrow_screen(monkeypatch):
+    monkeypatch.setattr(cli.console, "width", 80)
+    outcome = invoke("audit", "constrained-regression", "--reports", 100, "--seed", 0)
+    assert outcome.exit_code == 0
+    cells = [line.split("│")[1:-1] for line in outcome.stdout.splitlines() if "│" in line]
+    statistics, mechanisms = ("".join(cell[i].strip() for cell in cells) for i in (0, 1))
+    assert statistics == "second_momentsrecord"
+    assert mechanisms == "CodebookGaussianRecord"
+    assert "…" not in outcome.stdout

@@ -1,0 +1,371 @@
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+import pytest
+from flwr.app import RecordDict
+
+from ldp_flower import PrivacyPolicy
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.guarantee.ledger_file import LedgerError, LedgerFile
+
+POLICY = PrivacyPolicy(2.0, 0.1)
+ONE = Cost(1.0)
+
+
+@pytest.fixture(params=["state", "sqlite"])
+def ledger(request, tmp_path):
+    """Return a ledger of three users; the accounts of both kinds are 0, 1 and 2."""
+    if request.param == "state":
+        return StateLedger(RecordDict(), 3)
+    return SqliteLedger.create(tmp_path / "ledger.db")
+
+
+ALL = np.arange(3)
+
+
+def test_a_commit_debits_and_stores_together(ledger):
+    assert ledger.reply("q1") is None
+    assert ledger.commit(Entry("q1", b"\x00reply"), ALL[:2], ONE, POLICY)
+    assert ledger.reply("q1") == b"\x00reply"
+    assert ledger.affordable(ALL, ONE, POLICY).all()
+    assert ledger.affordable(ALL, Cost(1.5), POLICY).tolist() == [False, False, True]
+
+
+def test_an_answered_query_is_never_charged_again(ledger):
+    assert ledger.commit(Entry("q1", b"first"), ALL, ONE, POLICY)
+    assert not ledger.commit(Entry("q1", b"second"), ALL, ONE, POLICY)
+    assert ledger.reply("q1") == b"first"
+    assert ledger.affordable(ALL, ONE, POLICY).all()
+
+
+def test_nobody_is_debited_if_one_cannot_pay(ledger):
+    assert ledger.commit(Entry("q1", b""), ALL[:1], Cost(2.0), POLICY)
+    assert not ledger.commit(Entry("q2", b""), ALL, ONE, POLICY)
+    assert ledger.reply("q2") is None
+    assert ledger.affordable(ALL, Cost(2.0), POLICY).tolist() == [False, True, True]
+
+
+def test_costs_add_up_without_tolerance(ledger):
+    policy = PrivacyPolicy(0.3)
+    for i in range(2):
+        assert ledger.commit(Entry(f"q{i}", b""), ALL, Cost(0.1), policy)
+    # 0.1 + 0.1 + 0.1 > 0.3 in floating point: refused, the safe side
+    assert not ledger.commit(Entry("q2", b""), ALL, Cost(0.1), policy)
+    assert ledger.commit(Entry("q2", b""), ALL, Cost(0.09), policy)
+
+
+def test_delta_has_a_budget_of_its_own(ledger):
+    assert ledger.commit(Entry("q1", b""), ALL, Cost(0.1, 0.06), POLICY)
+    assert not ledger.commit(Entry("q2", b""), ALL, Cost(0.1, 0.06), POLICY)
+    assert ledger.commit(Entry("q2", b""), ALL, Cost(0.1, 0.0), POLICY)
+
+
+PLAN = Cost(1.5, 0.01, plan="7 gaussian", steps=3)
+
+
+def test_a_plan_is_paid_once_and_gives_no_more_reports_than_were_paid(ledger):
+    for step in range(3):
+        assert ledger.commit(Entry(f"q{step}", b""), ALL[:2], PLAN, POLICY)
+    assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, False, True]
+    assert not ledger.commit(Entry("q3", b""), ALL[:2], PLAN, POLICY)
+    assert not ledger.commit(Entry("q3", b""), ALL, PLAN, POLICY)  # nobody gets one if one cannot
+    # 1.5 of 2 is spent, once, and what is left pays for something else.
+    assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
+    assert ledger.affordable(ALL, Cost(0.6), POLICY).tolist() == [False, False, True]
+
+
+def test_a_plan_that_has_begun_goes_on_when_nothing_is_left(ledger):
+    assert ledger.commit(Entry("q0", b""), ALL, PLAN, POLICY)
+    assert ledger.commit(Entry("other", b""), ALL, Cost(0.5), POLICY)
+    assert ledger.commit(Entry("q1", b""), ALL, PLAN, POLICY)
+    assert not ledger.affordable(ALL, Cost(0.01), POLICY).any()
+
+
+def test_another_plan_is_another_cost(ledger):
+    assert ledger.commit(Entry("q0", b""), ALL, PLAN, POLICY)
+    other = Cost(1.5, 0.01, plan="8 gaussian", steps=3)
+    assert not ledger.affordable(ALL, other, POLICY).any()
+
+
+def test_users_may_be_at_different_places_of_a_plan(ledger):
+    assert ledger.commit(Entry("q0", b""), ALL[:1], PLAN, POLICY)
+    assert ledger.commit(Entry("q1", b""), ALL, PLAN, POLICY)
+    assert ledger.commit(Entry("q2", b""), ALL, PLAN, POLICY)
+    assert ledger.affordable(ALL, PLAN, POLICY).tolist() == [False, True, True]
+    assert ledger.affordable(ALL, Cost(0.5), POLICY).all()
+
+
+def test_sqlite_remembers_over_restarts_and_for_many_users(tmp_path):
+    path = tmp_path / "ledger.db"
+    names = np.array([f"user-{i}" for i in range(1201)])
+    assert SqliteLedger.create(path).commit(Entry("q", b"r"), names, Cost(1.5), POLICY)
+    again = SqliteLedger(path)
+    assert again.reply("q") == b"r"
+    assert not again.affordable(names, ONE, POLICY).any()
+    assert again.spent() == {name: Cost(1.5) for name in names}
+
+
+def test_sqlite_remembers_plans_over_restarts(tmp_path):
+    path = tmp_path / "ledger.db"
+    SqliteLedger.create(path).commit(Entry("q0", b""), np.array(["a"]), PLAN, POLICY)
+    again = SqliteLedger(path)
+    assert again.commit(Entry("q1", b""), np.array(["a", "b"]), PLAN, POLICY)
+    assert again.spent() == {"a": Cost(1.5, 0.01), "b": Cost(1.5, 0.01)}
+    assert again.commit(Entry("q2", b""), np.array(["a"]), PLAN, POLICY)
+    assert again.affordable(np.array(["a", "b"]), PLAN, POLICY).tolist() == [False, True]
+
+
+def test_a_ledger_is_never_made_up(tmp_path):
+    with pytest.raises(LedgerError, match="ldp-flower ledger init"):
+        SqliteLedger(tmp_path / "missing.db")
+    SqliteLedger.create(tmp_path / "ledger.db")
+    with pytest.raises(LedgerError, match="exists already"):
+        SqliteLedger.create(tmp_path / "ledger.db")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all, but long enough to be read"])
+def test_a_foreign_file_is_refused(tmp_path, content):
+    path = tmp_path / "ledger.db"
+    path.write_bytes(content)
+    with pytest.raises(LedgerError):
+        SqliteLedger(path)
+
+
+def test_another_applications_database_is_refused(tmp_path):
+    path = tmp_path / "ledger.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE spent (user, epsilon, delta)")
+    connection.close()
+    with pytest.raises(LedgerError, match="is not a ledger"):
+        SqliteLedger(path)
+
+
+def test_only_the_operator_may_read_it(tmp_path):
+    SqliteLedger.create(tmp_path / "ledger.db")
+    assert os.stat(tmp_path / "ledger.db").st_mode & 0o077 == 0
+
+
+def test_a_commit_is_on_the_disk_when_it_counts(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    with ledger._file.open() as connection:
+        (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    assert level == 3  # EXTRA: with FULL a power failure can bring the journal back
+
+
+def test_a_place_that_does_not_exist_is_said(tmp_path):
+    with pytest.raises(LedgerError, match="Cannot create"):
+        SqliteLedger.create(tmp_path / "missing" / "ledger.db")
+
+
+def test_the_book_has_every_charge_and_every_renewal(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    entry = Entry("q1", b"reply", 2**63 + 5, "gradient", "Codebook")
+    assert ledger.commit(entry, np.array(["a", "b"]), Cost(1.0, 0.01), POLICY)
+    assert ledger.renew(["b"]) == 1
+    assert ledger.spent() == {"a": Cost(1.0, 0.01)}
+    rows = [row[1:] for row in ledger.book()]
+    charge = (str(2**63 + 5), "gradient", "Codebook", 1.0, 0.01)
+    assert sorted(rows) == [
+        ("a", *charge),
+        ("b", "", "renewal", "", -1.0, -0.01),
+        ("b", *charge),
+    ]
+    assert ledger.renew() == 1
+    assert ledger.spent() == {}
+    # What was answered is not answered anew: the same query still has its answer.
+    assert ledger.reply("q1") == b"reply"
+    assert not ledger.commit(entry, np.array(["a", "b"]), Cost(1.0), POLICY)
+
+
+def test_dates_decide_what_is_kept_and_never_what_may_be_spent(tmp_path):
+    path, user = tmp_path / "ledger.db", np.array(["a"])
+    ledger = SqliteLedger.create(path)
+    for name, date in (("q1", "-400 days"), ("q2", "+400 days"), ("q3", "+0 days")):
+        assert ledger.commit(Entry(name, b"reply"), user, Cost(0.5), POLICY)
+        with closing(sqlite3.connect(path)) as connection:  # as a clock that is wrong dates it
+            connection.execute(
+                "UPDATE reply SET created = datetime('now', ?) WHERE digest = ?", (date, name)
+            )
+            connection.commit()
+    assert ledger.forget_replies(days=90) == 1
+    assert [ledger.reply(name) for name in ("q1", "q2", "q3")] == [b"", b"reply", b"reply"]
+    assert ledger.forget_replies(days=0) == 2  # all, the future one too
+    assert ledger.spent() == {"a": Cost(1.5)}
+    assert not ledger.affordable(user, ONE, POLICY).any()
+
+
+def test_what_is_left_of_a_plan_is_paid_anew_after_a_renewal(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    user = np.array(["a"])
+    assert ledger.commit(Entry("q0", b""), user, PLAN, POLICY)
+    assert ledger.renew() == 1
+    assert ledger.commit(Entry("q1", b""), user, PLAN, POLICY)
+    assert ledger.spent() == {"a": Cost(1.5, 0.01)}
+
+
+def test_a_reply_that_is_no_longer_kept_is_not_given_again(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    assert ledger.commit(Entry("q1", b"reply"), np.array(["a"]), Cost(0.1), POLICY)
+    assert ledger.forget_replies(days=1.0) == 0
+    assert ledger.reply("q1") == b"reply"
+    assert ledger.forget_replies(days=0.0) == 1
+    assert ledger.reply("q1") == b"" and ledger.reply("q2") is None
+    assert not ledger.commit(Entry("q1", b"other"), np.array(["a"]), Cost(0.1), POLICY)
+    assert ledger.spent() == {"a": Cost(0.1)}
+
+
+def test_users_whom_the_ledger_does_not_know_are_an_error_and_renew_nobody(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    assert ledger.commit(Entry("q1", b"reply"), np.array(["a", "b"]), Cost(1.0), POLICY)
+    with pytest.raises(LedgerError, match="knows no user 'nobody'"):
+        ledger.renew(["b", "nobody"])
+    assert set(ledger.spent()) == {"a", "b"}
+    assert ledger.renew(["b"]) == 1
+    assert ledger.renew(["b"]) == 0  # it is known, and has spent nothing since
+
+
+# ------------------------------------------------------------ what a ledger says about itself
+
+RECORDS = PrivacyPolicy(2.0, 0.1, unit="record", num_records=3)
+USER = np.array(["a"])
+
+
+def as_made_before(path):
+    """Take from a ledger what the first version did not write."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE fact")
+
+
+def test_spending_of_users_counts_for_records_but_not_the_other_way_round(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    for unit in ("user", "record"):  # nothing is spent: it may become either
+        ledger.check(unit)
+    assert ledger.commit(Entry("q1", b""), USER, Cost(0.5), POLICY)
+    assert ledger.commit(Entry("q2", b""), USER, PLAN, RECORDS)
+    ledger.check("record")
+    with pytest.raises(LedgerError, match="single records"):
+        ledger.check("user")
+    with pytest.raises(LedgerError, match="single records"):
+        ledger.commit(Entry("q3", b""), np.array(["b"]), Cost(0.1), POLICY)
+    assert ledger.renew() == 1
+    with pytest.raises(LedgerError, match="single records"):
+        SqliteLedger(tmp_path / "ledger.db").check("user")
+    assert ledger.reply("q3") is None and ledger.spent() == {}
+
+
+@pytest.mark.parametrize("told_by", ["plan", "mechanism", "nothing"])
+def test_an_older_ledger_opens_and_its_answers_tell_what_it_is_about(tmp_path, told_by):
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger.create(path)
+    mechanism = "RecordGaussian" if told_by == "mechanism" else "Codebook"
+    cost = PLAN if told_by == "plan" else ONE
+    assert ledger.commit(Entry("q1", b"reply", 1, "gradient", mechanism), USER, cost, RECORDS)
+    as_made_before(path)
+    older = SqliteLedger(path)
+    assert older.spent() == {"a": Cost(cost.epsilon, cost.delta)}
+    if told_by == "nothing":
+        older.check("user")
+        assert older.commit(Entry("q2", b""), USER, ONE, POLICY)
+    else:
+        with pytest.raises(LedgerError, match="single records"):
+            older.check("user")
+    older.check("record")
+    assert older.reply("q1") == b"reply"
+
+
+def test_an_older_ledger_may_be_read_without_being_written(tmp_path):
+    path = tmp_path / "ledger.db"
+    assert SqliteLedger.create(path).commit(Entry("q1", b""), USER, ONE, POLICY)
+    as_made_before(path)
+    before = path.read_bytes()
+    assert SqliteLedger(path).spent() == {"a": ONE}
+    assert len(list(SqliteLedger(path).book())) == 1
+    assert path.read_bytes() == before
+
+
+def test_no_two_ledgers_have_one_identity(tmp_path):
+    found = set()
+    for number in range(3):
+        path = tmp_path / f"{number}.db"
+        SqliteLedger.create(path)
+        with closing(sqlite3.connect(path)) as connection:
+            query = "SELECT value FROM fact WHERE name = 'identity'"
+            found.add(connection.execute(query).fetchone()[0])
+    assert len(found) == 3 and {len(identity) for identity in found} == {32}
+
+
+def test_a_file_that_takes_the_ledgers_place_is_no_ledger_of_its_users(tmp_path):
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger.create(path)
+    assert ledger.commit(Entry("q1", b""), USER, Cost(2.0), POLICY)
+    shutil.copyfile(path, tmp_path / "copy.db")
+    os.replace(tmp_path / "copy.db", path)  # of the same identity, in another place
+    for attempt in (
+        lambda: ledger.affordable(USER, ONE, POLICY),
+        lambda: ledger.reply("q1"),
+        lambda: ledger.commit(Entry("q2", b""), np.array(["b"]), ONE, POLICY),
+        lambda: ledger.renew(),
+        lambda: ledger.spent(),
+    ):
+        with pytest.raises(LedgerError, match="replaced"):
+            attempt()
+    path.unlink()
+    with pytest.raises(LedgerError, match="unable to open"):
+        ledger.spent()
+    assert not path.exists()
+
+
+def test_a_ledger_that_is_replaced_while_it_is_written_has_not_been_written(tmp_path):
+    path, fresh = tmp_path / "ledger.db", tmp_path / "fresh.db"
+    SqliteLedger.create(path)
+    SqliteLedger.create(fresh)
+    file = LedgerFile(path, 1.0)
+    with pytest.raises(LedgerError, match="replaced"), file.transaction() as connection:
+        connection.execute("INSERT INTO spent VALUES ('a', 1.0, 0.0)")
+        os.replace(fresh, path)
+    assert SqliteLedger(path).spent() == {}
+
+
+def test_a_copy_of_the_file_shows_all_spending_whatever_another_tool_has_set(tmp_path, caplog):
+    path, copied = tmp_path / "ledger.db", tmp_path / "copied.db"
+    SqliteLedger.create(path)
+    with closing(sqlite3.connect(path)) as tool:
+        assert tool.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    ledger = SqliteLedger(path)
+    assert "write-ahead" in caplog.text
+    with ledger._file.open() as reader:  # as long as somebody reads, WAL would not be merged
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM renewal").fetchall()
+        reader.execute("COMMIT")
+        assert ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+        shutil.copyfile(path, copied)
+    assert SqliteLedger(copied).spent() == {"a": ONE}
+
+
+def test_a_ledger_that_another_tool_holds_in_wal_is_refused(tmp_path):
+    path = tmp_path / "ledger.db"
+    SqliteLedger.create(path)
+    ledger = SqliteLedger(path, timeout=0.1)
+    with closing(sqlite3.connect(path)) as tool:
+        tool.execute("PRAGMA journal_mode=WAL")
+        tool.execute("SELECT * FROM spent").fetchall()
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+    assert ledger.commit(Entry("q1", b""), USER, ONE, POLICY)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udfffb"])
+def test_ids_that_cannot_be_written_are_named(tmp_path, name):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    names = np.array(["a", name])
+    for attempt in (
+        lambda: ledger.affordable(names, ONE, POLICY),
+        lambda: ledger.commit(Entry("q1", b""), names, ONE, POLICY),
+    ):
+        with pytest.raises(LedgerError, match="Expected ids of Unicode characters, got '"):
+            attempt()
+    assert ledger.spent() == {}

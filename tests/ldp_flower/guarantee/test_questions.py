@@ -1,0 +1,336 @@
+"""Questions: one form on the wire each, pinned here, and nothing else is built from it."""
+
+import numpy as np
+import pytest
+
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.questions import (
+    FORMS,
+    SELECTORS,
+    ClassCoefficients,
+    ClippedUpdate,
+    ColumnLogSizes,
+    ColumnMeanNorm,
+    ColumnMeans,
+    CorrelatedFeatures,
+    Curvature,
+    DistanceBin,
+    Fourier,
+    FrequentItems,
+    Gradient,
+    GradientNorm,
+    Labels,
+    LassoFeatures,
+    Mean,
+    MessageError,
+    NormalisedUpdate,
+    OfClasses,
+    OutstandingFeatures,
+    PostLassoFeatures,
+    Projected,
+    PursuedFeatures,
+    Question,
+    Record,
+    RecordCopies,
+    ResidualCoefficients,
+    RootCurvature,
+    Rotated,
+    RotatedBins,
+    SecondMoments,
+    SquaredErrors,
+    Standardised,
+    TargetScaleBin,
+    Teacher,
+    TensorMoments,
+    View,
+    WeightedMean,
+    question_from_wire,
+)
+from ldp_flower.randomizers import SubsetHypercube
+
+A, B, C = np.array([0.5, -1.0]), np.array([2.0, 3.0]), np.array([4.0, 5.0])
+SOME = np.array([1, 0])
+NORM = {"centre": 0.5, "log_range": 2.0}
+BINS = {"smallest": 0.25, "per_octave": 2.0, "num_bins": 40.0}
+BOUNDS = {"feature_bound": 1.5, "target_bound": 2.5}
+# Each class once without and once with what is optional: its name, arrays and numbers.
+PLAIN = [
+    (Gradient(A), "gradient", {"theta": A}, {}),
+    (
+        Gradient(A, SOME, B, 1.5, 2.5, 3.5, link="logistic"),
+        "logistic_gradient",
+        {"theta": A, "coordinates": SOME, "centre": B},
+        {"feature_bound": 1.5, "row_bound": 2.5, "residual_bound": 3.5},
+    ),
+    (Gradient(A, link="cosine"), "cosine_gradient", {"theta": A}, {}),
+    (GradientNorm(A, 0.5, 2.0), "gradient_norm", {"theta": A}, NORM),
+    (Curvature(A, 8.0), "curvature", {"direction": A}, {"cap": 8.0}),
+    (RootCurvature(A, 0.5, 2.0), "root_curvature", {"direction": A}, NORM),
+    (
+        ResidualCoefficients(A, B, 0.5),
+        "residual_coefficients",
+        {"theta": A, "weights": B},
+        {"ridge": 0.5},
+    ),
+    (
+        ResidualCoefficients(A, B, 0.5, SOME, 1.5, 2.5),
+        "residual_coefficients",
+        {"theta": A, "weights": B, "coordinates": SOME},
+        {"ridge": 0.5, "scale": 1.5, "scale_weight": 2.5},
+    ),
+    (
+        ClassCoefficients(A, B, 0.5, SOME),
+        "class_coefficients",
+        {"theta": A, "weights": B, "coordinates": SOME},
+        {"ridge": 0.5},
+    ),
+    (TargetScaleBin(0.25, 2.0, 40), "target_scale", {}, BINS),
+    (
+        SquaredErrors(A, -0.5, 1.5, -2.5, 0.0),
+        "squared_errors",
+        {
+            "theta": A,
+            "centre": np.array([-0.5]),
+            "loss_weight": np.array([1.5]),
+            "baseline_weight": np.array([-2.5]),
+            "offset": np.array([0.0]),
+        },
+        {},
+    ),
+    (Teacher(A, 2, 1.5), "teacher", {"centre": A}, {"sparsity": 2.0, "radius": 1.5}),
+    (
+        Teacher(A, 2, 1.5, 0.5, 3, 7, link="logistic"),
+        "logistic_teacher",
+        {"centre": A},
+        {"sparsity": 2.0, "radius": 1.5, "ridge": 0.5, "num_answers": 3.0, "synthetic_seed": 7.0},
+    ),
+    (Mean(A, SOME), "mean", {"centre": A, "coordinates": SOME}, {}),
+    (
+        WeightedMean(A, B, SOME),
+        "weighted_mean",
+        {"centre": A, "weights": B, "coordinates": SOME},
+        {},
+    ),
+    (DistanceBin(A, 0.25, 2.0, 40), "distance_scale", {"centre": A}, BINS),
+    (OutstandingFeatures(3), "outstanding_features", {}, {"set_size": 3.0}),
+    (CorrelatedFeatures(3), "correlated_features", {}, {"set_size": 3.0}),
+    (CorrelatedFeatures(3, 0.5), "correlated_features", {}, {"set_size": 3.0, "ridge": 0.5}),
+    (LassoFeatures(3, 0.5), "lasso_features", {}, {"set_size": 3.0, "penalty": 0.5}),
+    (PostLassoFeatures(3, 0.5), "post_lasso_features", {}, {"set_size": 3.0, "penalty": 0.5}),
+    (PursuedFeatures(3), "pursued_features", {}, {"set_size": 3.0}),
+    (
+        SecondMoments(1.5, 2.5, 0.8, 0.6),
+        "second_moments",
+        {},
+        BOUNDS | {"product_weight": 0.8, "square_weight": 0.6},
+    ),
+    (
+        TensorMoments(1.5, 2.5, degree=3, stride=2),
+        "tensor_moments",
+        {},
+        BOUNDS | {"degree": 3.0, "stride": 2.0},
+    ),
+    (Record(1.5, 2.5), "record", {}, BOUNDS),
+    (RecordCopies(1.5, 2.5, 4), "record_copies", {}, BOUNDS | {"copies": 4.0}),
+    (FrequentItems(2, 40), "frequent_items", {}, {"set_size": 2.0, "domain_size": 40.0}),
+    (Labels(2, 1.5), "labels", {}, {"labels_per_user": 2.0, "label_bound": 1.5}),
+    (NormalisedUpdate(), "normalised_update", {}, {}),
+    (NormalisedUpdate(rotated=True), "normalised_update", {}, {"rotated": 1.0}),
+    (ClippedUpdate(radius=1.5), "clipped_update", {}, {"radius": 1.5}),
+    (
+        ClippedUpdate(radius=1.5, rotated=True),
+        "clipped_update",
+        {},
+        {"radius": 1.5, "rotated": 1.0},
+    ),
+]
+COLUMNS = [  # of a table, standardised
+    (ColumnMeans(A, SOME), "column_means", {"centre": A, "coordinates": SOME}, {}),
+    (ColumnLogSizes(0.5, 2.0, SOME), "column_log_sizes", {"coordinates": SOME}, NORM),
+    (
+        ColumnMeanNorm(A, 0.5, 2.0, SOME),
+        "column_mean_norm",
+        {"centre": A, "coordinates": SOME},
+        NORM,
+    ),
+]
+TABLE = (
+    *("column_means", "column_log_sizes", "column_mean_norm", "gradient", "gradient_norm"),
+    *("root_curvature", "curvature", "residual_coefficients", "target_scale", "squared_errors"),
+)
+SETS = ("correlated_features", "lasso_features", "post_lasso_features", "pursued_features")
+VECTORS = ("mean", "gradient", "residual_coefficients")
+MOMENTS = ("second_moments", "tensor_moments", "record", "record_copies")
+# Each view: its name around that of what is inside, its arrays and numbers, and what may be.
+VIEWS = [
+    (lambda q: Standardised(q, B, C), "standardised_{}", {"means": B, "scales": C}, {}, TABLE),
+    (
+        lambda q: Standardised(q, B, C, within=True),
+        "standardised_{}",
+        {"means": B, "scales": C},
+        {"within": 1.0},
+        (*TABLE, *SETS),
+    ),
+    (OfClasses, "class_{}", {}, {}, (*SETS, "tensor_moments", "record_copies")),
+    (
+        lambda q: Projected(OfClasses(q), 5, 3),
+        "projected_class_{}",
+        {},
+        {"seed": 5.0, "projected_dim": 3.0},
+        ("tensor_moments", "record_copies"),
+    ),
+    (
+        lambda q: Projected(q, 5, 3),
+        "projected_{}",
+        {},
+        {"seed": 5.0, "projected_dim": 3.0},
+        ("mean", *MOMENTS),
+    ),
+    (
+        lambda q: Fourier(q, 5, 4, 0.7),
+        "fourier_{}",
+        {},
+        {"seed": 5.0, "num_features": 4.0, "length_scale": 0.7},
+        ("second_moments", "record"),
+    ),
+    (lambda q: Rotated(q, B, C), "rotated_{}", {"signs": B, "midpoints": C}, {}, VECTORS),
+    (
+        lambda q: RotatedBins(q, B, 1.5, 8),
+        "rotated_{}_bins",
+        {"signs": B},
+        {"bound": 1.5, "num_bins": 8.0},
+        VECTORS,
+    ),
+]
+WIRED = PLAIN + [
+    (view(question), name.format(inner), inner_arrays | arrays, inner_params | params)
+    for view, name, arrays, params, allowed in VIEWS
+    for question, inner, inner_arrays, inner_params in PLAIN + COLUMNS
+    if inner in allowed
+]
+wired = pytest.mark.parametrize(
+    ("question", "name", "arrays", "params"),
+    WIRED,
+    ids=[f"{i} {w[1]}" for i, w in enumerate(WIRED)],
+)
+
+
+def assert_same(wire, name, arrays, params):
+    found, found_arrays, found_params = wire
+    assert found == name and found_params == params and set(found_arrays) == set(arrays)
+    assert all(type(number) is float for number in found_params.values())
+    for key, array in arrays.items():
+        assert found_arrays[key].dtype == array.dtype
+        np.testing.assert_array_equal(found_arrays[key], array)
+
+
+@wired
+def test_a_question_has_one_form_on_the_wire(question, name, arrays, params):
+    assert_same(question.to_wire(), name, arrays, params)
+    assert question.name == name
+
+
+@wired
+def test_what_was_read_from_the_wire_goes_back_as_it_was(question, name, arrays, params):
+    read = question_from_wire(name, arrays, params)
+    assert type(read) is type(question)
+    assert_same(read.to_wire(), name, arrays, params)
+
+
+def test_the_registry_holds_these_names_and_no_other():
+    assert {name for _, name, _, _ in WIRED} == set(FORMS)
+
+
+def test_a_digest_is_what_ledgers_have_of_it():
+    """Of a query from before questions were objects: an answer once paid must be found again."""
+    question = Standardised(
+        ResidualCoefficients(A, B, 0.5, SOME, 1.5, 2.5), np.arange(3.0), np.ones(3), within=True
+    )
+    query = Query(question, SubsetHypercube(1.0, 3), 7, 0, HASH_END, 2)
+    assert query.digest("a") == "e6ec0bd913d74d6d259ba24d3100e77f81666c566e858cdf918d049e02f63a2a"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Gradient(np.array([np.nan])), "finite numbers in array 'theta'"),
+        (lambda: Gradient(A, row_bound=np.inf), "finite float for 'row_bound', got inf"),
+        (lambda: Gradient(A, row_bound=0.0), "Expected positive numbers"),
+        (lambda: Gradient(A, link="probit"), "Expected a link in .*'logistic'.* got 'probit'"),
+        (lambda: Teacher(A, 1, 1.0, link="cosine"), "Expected a link in"),
+        (lambda: SquaredErrors(A, np.nan, 1.0, 1.0, 0.0), "finite float for 'centre'"),
+        (lambda: FrequentItems(2.5, 8), "integer set_size of at most .*, got 2.5"),
+        (lambda: FrequentItems(2, 2.0**60), "integer domain_size"),
+        (lambda: ResidualCoefficients(A, B, 1.0, scale=1.0), "scale and scale_weight together"),
+        (lambda: Teacher(A, 1, 1.0, num_answers=3), "num_answers and synthetic_seed together"),
+        (lambda: TensorMoments(1.0, 1.0, 2, 2), "stride 1 or 2 and a degree that fits"),
+        (lambda: Standardised(Labels(1, 1.0), B, C), "Unknown statistic 'standardised_labels'"),
+        (
+            lambda: Standardised(Gradient(A, link="logistic"), B, C),
+            "Unknown statistic 'standardised_logistic_gradient'",
+        ),
+        (lambda: Rotated(Rotated(Mean(A), B, C), B, C), "Unknown statistic 'rotated_rotated_mean'"),
+        (lambda: Rotated(Gradient(A, centre=B), B, C), "no centre of a gradient that is rotated"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_at_construction(make, message):
+    with pytest.raises(MessageError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays", "params", "message"),
+    [
+        (None, {}, {}, "the name of a statistic"),
+        ("", {}, {}, "Unknown statistic ''"),
+        ("column_means", {"centre": A}, {}, "Unknown statistic 'column_means'"),
+        ("identity_gradient", {"theta": A}, {}, "Unknown statistic"),
+        ("gradient", {}, {}, r"the arrays \['theta'\], got \[\]"),
+        ("gradient", {"theta": A, "means": B}, {}, "the arrays"),
+        ("gradient", {"theta": A}, {"cap": 1.0}, r"the numbers \[\], got \['cap'\]"),
+        ("gradient", {"theta": A}, {"row_bound": 1}, "finite float for 'row_bound', got 1"),
+        ("gradient", {"theta": A}, {"row_bound": True}, "finite float for 'row_bound'"),
+        ("gradient", {"theta": A}, {"row_bound": None}, "finite float for 'row_bound'"),
+        ("gradient", {"theta": A}, {"link": 1.0}, "the numbers"),
+        ("normalised_update", {}, {"rotated": 0.0}, "positive numbers"),
+        ("normalised_update", {}, {"rotated": float("nan")}, "finite float for 'rotated'"),
+        ("pursued_features", {}, {"set_size": 1e300}, "integer set_size"),
+        ("pursued_features", {}, {"set_size": 0.5}, "integer set_size"),
+    ],
+)
+def test_the_wire_is_not_trusted(name, arrays, params, message):
+    with pytest.raises(MessageError, match=message):
+        question_from_wire(name, arrays, params)
+
+
+@pytest.mark.parametrize("array", [np.zeros(2), np.zeros((1, 1)), np.array(1.0), np.array([1])])
+def test_a_number_in_an_array_is_one_float(array):
+    _, name, arrays, params = next(one for one in WIRED if one[1] == "squared_errors")
+    with pytest.raises(MessageError, match="Expected 1 floats in offset"):
+        question_from_wire(name, arrays | {"offset": array}, params)
+
+
+def test_any_positive_number_is_a_flag():
+    read = question_from_wire("normalised_update", {}, {"rotated": 7.0})
+    assert read.rotated is True and read.to_wire()[2] == {"rotated": 1.0}
+
+
+def test_numbers_have_their_own_types():
+    read = question_from_wire("tensor_moments", {}, BOUNDS | {"degree": 3.0, "stride": 2.0})
+    assert type(read.degree) is int and type(read.feature_bound) is float
+    assert type(Curvature(A, np.float64(2.0)).cap) is float
+
+
+def test_every_selector_asks_for_a_set_of_features():
+    for question in (ask(4) for ask in SELECTORS.values()):
+        assert question.width(9) == 4 and question.width(3) == 3
+
+
+def test_every_class_of_questions_is_in_the_registry():
+    def below(kind):
+        return {kind}.union(*(below(sub) for sub in kind.__subclasses__()))
+
+    known = {kind for form in FORMS.values() for kind in form.kinds}
+    stemmed = {k for k in below(Question) if k.stem and "questions" in k.__module__}
+    assert stemmed == known and issubclass(Standardised, View)

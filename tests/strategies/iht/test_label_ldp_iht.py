@@ -1,0 +1,372 @@
+"""Label-LDP-IHT: utility on fresh seeds, the unit, the public block, and what it refuses."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from flwr.app import Message
+
+from ldp_flower import PrivacyPolicy, Users, simulate
+from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
+from ldp_flower.audit import runs as audited
+from ldp_flower.clients import LdpClientApp
+from ldp_flower.clients.statistics import PUBLIC, public_block
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.messages import Report
+from ldp_flower.guarantee.questions import FORMS, Labels
+from ldp_flower.randomizers import Composed, GaussianMechanism, HybridMechanism
+from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
+from ldp_flower.simulation.grid import InProcessGrid
+from ldp_flower.strategies import LabelLdpIht
+from ldp_flower.strategies.numerics.clipping import clipped_square, kept
+from ldp_flower.strategies.numerics.row_weights import row_weights, typical_sizes
+
+
+def signs(seed, rows=8000, dim=400, sparsity=10):
+    """Return the paper's data: signs, coefficients U[0, 1], noise U[-.05, .05]."""
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-1.0, 1.0], (rows, dim)).astype(np.float32)
+    theta = np.zeros(dim)
+    theta[rng.choice(dim, sparsity, replace=False)] = rng.uniform(0, 1, sparsity)
+    return x, x @ theta + rng.uniform(-0.05, 0.05, rows), theta
+
+
+def errors(strategy, seeds, **size):
+    found = []
+    for seed in seeds:
+        x, y, theta = signs(seed, **size)
+        result = simulate(strategy, Users.from_rows(x, y), seed=seed)
+        found.append(np.linalg.norm(result.coef - theta) / np.linalg.norm(theta))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "median", "maximum"),
+    [
+        ({}, 0.12, 0.15),
+        ({"solver": "lasso"}, 0.12, 0.15),
+        ({"mechanism": "bit"}, 0.15, 0.2),
+        ({"label_bound": 2.7}, 0.15, 0.2),
+    ],
+    ids=str,
+)
+def test_relative_error_at_the_papers_largest_setting(options, median, maximum):
+    found = errors(LabelLdpIht(400, sparsity=10, epsilon=2.0, **options), range(400, 406))
+    assert np.median(found) <= median and max(found) <= maximum
+
+
+def test_pure_mechanisms_beat_the_gaussian():
+    seeds = range(500, 504)
+    pure = errors(LabelLdpIht(400, sparsity=10, epsilon=2.0), seeds)
+    gaussian = errors(LabelLdpIht(400, sparsity=10, epsilon=2.0, delta=1e-3), seeds)
+    assert max(pure) < min(gaussian) and np.median(gaussian) < 0.5
+
+
+def test_next_to_no_noise_leaves_it_exact():
+    strategy = LabelLdpIht(50, sparsity=10, epsilon=30.0, label_bound=20.0)
+    assert max(errors(strategy, range(3), rows=2000, dim=50)) < 0.02
+
+
+def several(seed, users=4000, labels=3, dim=30):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, labels + 3, users)
+    x = rng.choice([-1.0, 1.0], (counts.sum(), dim))
+    theta = np.zeros(dim)
+    theta[[3, 20]] = 1.0, -0.7
+    y = x @ theta + rng.normal(0, 0.1, len(x))
+    return Users(x, y, np.concatenate([[0], np.cumsum(counts)])), theta
+
+
+@pytest.mark.parametrize("options", [{}, {"delta": 1e-3}, {"mechanism": "bit"}], ids=str)
+@pytest.mark.parametrize("unit", ["user", "label"])
+def test_several_labels_per_user(unit, options):
+    users, theta = several(0)
+    strategy = LabelLdpIht(30, sparsity=2, epsilon=4.0, labels_per_user=3, unit=unit, **options)
+    result = simulate(strategy, users, seed=0)
+    assert np.linalg.norm(result.coef - theta) < 0.4
+    told = {"user": "epsilon = 4.* per user \\(labels only\\)", "label": "epsilon = 4.* per label"}
+    assert re.fullmatch(told[unit], str(result.privacy))
+
+
+def test_the_budget_is_divided_over_the_labels_of_a_user():
+    of_user = LabelLdpIht(5, sparsity=1, epsilon=1.0, labels_per_user=3).randomizer(1.0)
+    assert isinstance(of_user, Composed) and of_user.epsilon <= 1.0
+    assert [part.epsilon for part in of_user.parts] == pytest.approx([1 / 3] * 3)
+    each = LabelLdpIht(5, sparsity=1, epsilon=1.0, labels_per_user=3, unit="label").randomizer(1.0)
+    assert Cost.of(each).epsilon == pytest.approx(3.0)
+    gaussian = LabelLdpIht(5, sparsity=1, epsilon=1.0, delta=1e-3, labels_per_user=4).randomizer(
+        2.0
+    )
+    # Four labels in [-2, 2] lie in a ball of radius 4.
+    assert gaussian == GaussianMechanism(1.0, 4, 4.0, 1e-3)
+    assert gaussian.sigma == pytest.approx(8 / gaussian_mu(1.0, 1e-3))
+
+
+def test_the_policy_pays_for_every_label():
+    users, _ = several(0)
+    policy = PrivacyPolicy(3.0, allow_inexact=True, features_public=True)
+    strategy = LabelLdpIht(30, sparsity=2, epsilon=1.0, labels_per_user=3, unit="label")
+    assert simulate(strategy, users, seed=0, policy=policy).num_reports == 4000
+    with pytest.raises(RuntimeError, match="policy does not allow"):
+        simulate(strategy, users, seed=0, policy=dataclasses.replace(policy, max_epsilon=2.9))
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (PrivacyPolicy(2.0, allow_inexact=True), "not declared the features public"),
+        (PrivacyPolicy(2.0, features_public=True), "policy does not allow this mechanism"),
+    ],
+)
+def test_clients_refuse_unless_their_operator_agrees(policy, message):
+    x, y, _ = signs(0, rows=500, dim=20)
+    strategy = LabelLdpIht(20, sparsity=3, epsilon=2.0, label_bound=2.0)
+    with pytest.raises(RuntimeError, match=message):
+        simulate(strategy, Users.from_rows(x, y), seed=0, policy=policy)
+
+
+def test_bits_need_no_inexact_mechanism():
+    x, y, _ = signs(0, rows=500, dim=20)
+    strategy = LabelLdpIht(20, sparsity=3, epsilon=2.0, mechanism="bit")
+    policy = PrivacyPolicy(2.0, features_public=True)
+    result = simulate(strategy, Users.from_rows(x, y), seed=0, policy=policy)
+    assert result.privacy.exact and result.num_reports == 500
+
+
+def test_the_public_block_is_the_features_whatever_the_labels_are():
+    users, _ = several(1, users=40)
+    question = Labels(3, 1.0)
+    found = public_block(users, question)
+    for i in range(len(users)):
+        rows = users.features[users.offsets[i] : users.offsets[i + 1]][:3]
+        expected = np.zeros((3, 30), np.float32)
+        expected[: len(rows)] = rows
+        np.testing.assert_array_equal(found[i], expected)
+    for other in (np.nan, np.inf, 1e300):
+        changed = dataclasses.replace(users, targets=np.full_like(users.targets, other))
+        np.testing.assert_array_equal(public_block(changed, question), found)
+
+
+def test_no_other_protocol_sends_features():
+    kinds = {kind for form in FORMS.values() for kind in form.kinds}
+    assert [kind for kind in kinds if kind.features_public] == list(PUBLIC) == [Labels]
+
+
+@pytest.mark.parametrize("num_nodes", [7, 200])
+def test_the_estimate_does_not_depend_on_the_number_of_nodes(num_nodes):
+    x, y, _ = signs(0, rows=1000, dim=20)
+    strategy = LabelLdpIht(20, sparsity=3, epsilon=4.0)
+    one = simulate(strategy, Users.from_rows(x, y), seed=1)
+    many = simulate(strategy, Users.from_rows(x, y), seed=1, num_nodes=num_nodes)
+    assert one.coef.any()
+    np.testing.assert_allclose(many.coef, one.coef, rtol=0, atol=1e-9)
+
+
+def test_a_scale_that_cannot_be_learnt_is_called_a_guess():
+    x, y, _ = signs(0, rows=300, dim=20)
+    result = simulate(LabelLdpIht(20, sparsity=3, epsilon=0.2), Users.from_rows(x, y), seed=0)
+    assert any("is a guess" in note for note in result.notes)
+    assert np.isfinite(result.coef).all()
+
+
+@pytest.mark.parametrize("factor", [0.01, 1.0, 300.0])
+def test_units_of_normal_labels_do_not_matter(factor):
+    rng = np.random.default_rng(0)
+    x, theta = rng.standard_normal((4000, 30)), np.zeros(30)
+    theta[[2, 9, 25]] = 1.0, -0.7, 0.4
+    y = x @ theta
+    result = simulate(
+        LabelLdpIht(30, sparsity=3, epsilon=4.0), Users.from_rows(x, factor * y), seed=0
+    )
+    assert np.linalg.norm(result.coef / factor - theta) < 0.1 * np.linalg.norm(theta)
+
+
+def test_standard_errors_cover_what_is_found():
+    """Where nothing is clipped: 95 % within two; below 88 % of 150 once in 2,000 times."""
+    scores = []
+    for seed in range(15):
+        x, _, theta = signs(seed, rows=3000, dim=10)
+        theta[:] = np.linspace(0.5, 1.5, 10)
+        strategy = LabelLdpIht(10, sparsity=10, epsilon=4.0, label_bound=12.0)
+        result = simulate(strategy, Users.from_rows(x, x @ theta), seed=seed)
+        s = result.support
+        scores += ((result.coef - theta)[s] / result.std_error[s]).tolist()
+    assert len(scores) > 100 and np.mean(np.abs(scores) < 2) > 0.88
+
+
+def test_what_clipping_keeps_of_normal_labels():
+    """Half a million draws: standard errors are below 0.002."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.standard_normal((2, 500_000))
+    y = 0.6 * x + 0.8 * noise
+    for bound in (0.5, 1.0, 2.0):
+        clipped = np.clip(y, -bound, bound)
+        assert np.mean(clipped * x) / 0.6 == pytest.approx(kept(bound), abs=0.01)
+        square = np.mean(clipped**2) / bound**2
+        assert square == pytest.approx(clipped_square(bound), abs=0.005)
+
+
+# ------------------------------------------------------------------------------- the audit
+
+
+def test_every_query_is_audited():
+    runs = list(audited.AUDITED["labels"](4, 2.0))
+    queries = [query for run in runs for query in recorded_queries(*run)]
+    mechanisms = {type(query.randomizer) for query in queries}
+    assert {HybridMechanism, GaussianMechanism, Composed} <= mechanisms
+    for query in queries:
+        assert audit_handler(query, extreme_users(4), num_reports=400, seed=0).passed
+
+
+def test_the_audit_finds_noise_for_the_labels_noise_term(monkeypatch):
+    """The paper's: as if labels could differ by their noise term only, a tenth of their range."""
+    (_, query), *_ = [
+        (run, recorded_queries(*run)[-1]) for run in audited.AUDITED["labels"](4, 2.0)
+    ]
+    honest = HybridMechanism._draw
+    assert isinstance(query.randomizer, HybridMechanism)
+    monkeypatch.setattr(
+        HybridMechanism, "_draw", lambda self, t, rng: t + 0.1 * (honest(self, t, rng) - t)
+    )
+    pair = {name: extreme_users(4)[name] for name in ("ones", "ones, minus")}
+    audit = audit_handler(query, pair, num_reports=1000, seed=0)
+    assert audit.measured > 3 and not audit.passed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1.0}, "Expected 1e-06 <= epsilon <= 100, got -1.0"),
+        ({"delta": -0.1}, "Expected 0 < delta < 1, got -0.1"),
+        ({"delta": 1e-3, "mechanism": "bit"}, "Expected delta > 0 with the Gaussian mechanism"),
+        ({"mechanism": "gaussian"}, "Expected delta > 0 with the Gaussian mechanism"),
+        ({"mechanism": "laplace"}, "Expected mechanism in .*, got 'laplace'"),
+        ({"solver": "ridge"}, "Expected solver in .*, got 'ridge'"),
+        ({"unit": "record"}, "Expected unit in .*, got 'record'"),
+        ({"label_bound": 0.0}, "Expected label_bound > 0 and finite, got 0.0"),
+        ({"scale_share": 1.0}, "Expected 0 < scale_share < 1, got 1.0"),
+        ({"labels_per_user": 17}, "Expected an integer 1 <= labels_per_user <= 16, got 17"),
+        ({"radius": -1.0}, "Expected radius > 0 and finite, got -1.0"),
+        ({"sparsity": 9}, "Expected an integer 1 <= sparsity <= 8, got 9"),
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LabelLdpIht(**{"dim": 8, "sparsity": 2, "epsilon": 1.0} | arguments)
+
+
+def test_a_block_of_another_shape_is_rejected(monkeypatch):
+    x, y, _ = signs(0, rows=200, dim=6, sparsity=2)
+    honest = PUBLIC[Labels]
+    monkeypatch.setitem(PUBLIC, Labels, lambda users, p: honest(users, p)[:, :, :5])
+    grid = InProcessGrid(LdpClientApp(lambda context: Users.from_rows(x, y)), 1)
+    strategy = LabelLdpIht(6, sparsity=1, epsilon=2.0, label_bound=1.0)
+    with pytest.raises(RuntimeError, match="1 rejected"):
+        strategy.start(grid, timeout=5, num_nodes=1)
+
+
+# ------------------------------------------------------------------------- forged features
+
+
+class Forging(InProcessGrid):
+    """A grid whose first node changes the features that it sends."""
+
+    def __init__(self, sizes, x, y, change):
+        users = Users.from_rows(x, y)
+        ends = np.cumsum([0, *sizes])
+
+        def load(context):
+            number = int(context.node_config["partition-id"])
+            return users.take(np.arange(ends[number], ends[number + 1]))
+
+        super().__init__(
+            LdpClientApp(load, seed=lambda c: c.node_config["partition-id"]), len(sizes)
+        )
+        self.change = change
+
+    def _handle(self, message):
+        reply = super()._handle(message)
+        if message.metadata.dst_node_id != 1 or "config" not in reply.content:
+            return reply
+        arrays = dict(Report.from_record_dict(reply.content).arrays)
+        if "public" in arrays:
+            arrays["public"] = self.change(arrays["public"]).astype(np.float32)
+        return Message(Report(arrays).to_record_dict(), reply_to=message)
+
+
+def forged(features, sizes, change, **arguments):
+    rng = np.random.default_rng(0)
+    x = features(rng, (sum(sizes), 40))
+    y = x[:, 3] - 0.7 * x[:, 7] + rng.normal(0, 0.5, len(x))
+    strategy = LabelLdpIht(40, sparsity=2, epsilon=2.0, label_bound=4.0, **arguments)
+    return strategy.start(Forging(sizes, x, y, change), num_nodes=len(sizes), seed=0)
+
+
+def coin_flips(rng, shape):
+    return rng.choice([-1.0, 1.0], shape)
+
+
+def bells(rng, shape):
+    return rng.standard_normal(shape)
+
+
+def unequal(rng, shape):
+    return rng.standard_normal(shape) * np.where(np.arange(shape[1]) < 8, 1.0, 0.01)
+
+
+def one_entry(public):
+    return 1e10 * np.eye(public.shape[-1])[0] * np.ones_like(public)
+
+
+@pytest.mark.parametrize("solver", ["iht", "lasso"])
+@pytest.mark.parametrize("features", [coin_flips, bells, unequal])
+@pytest.mark.parametrize("change", [lambda public: 1e10 + public, one_entry], ids=["all", "one"])
+def test_one_forged_row_moves_the_estimate_by_its_share(features, change, solver):
+    """Its one label and its features are those of one row in 4,001: 0.01 is some 10 times that."""
+    honest, lying = (
+        forged(features, [1, 4000], c, solver=solver) for c in (lambda public: public, change)
+    )
+    assert honest.support.tolist() == lying.support.tolist() == [3, 7]
+    assert np.abs(lying.coef - honest.coef).max() < 0.01
+    assert "The features of 1 of 4001 rows are more than ten times as large" in lying.notes[0]
+    assert not honest.notes
+
+
+@pytest.mark.parametrize("features", [coin_flips, bells, unequal])
+@pytest.mark.parametrize("factor", [-10, 10, -1e6, 1e-6])
+def test_a_node_of_a_twentieth_moves_the_estimate_by_about_that(features, factor):
+    """Of features of the other sign, counted in full, a twentieth would take a tenth away."""
+    sizes = [200, 3800]
+    honest, lying = (forged(features, sizes, lambda public, f=f: f * public) for f in (1.0, factor))
+    assert lying.support.tolist() == [3, 7]
+    moved = np.linalg.norm(lying.coef - honest.coef) / np.linalg.norm(honest.coef)
+    assert moved < 0.15
+
+
+def test_signs_count_in_full_and_units_do_not_matter():
+    x = signs(0, rows=500, dim=20)[0]
+    np.testing.assert_array_equal(typical_sizes(x), 1.0)
+    np.testing.assert_array_equal(row_weights(x.astype(np.float64)), 1.0)
+    rng = np.random.default_rng(0)
+    bell, units = rng.standard_normal((4000, 5)), 10.0 ** np.arange(5)
+    bell[rng.random(bell.shape) < 0.3] = 0.0
+    np.testing.assert_allclose(typical_sizes(bell * units), typical_sizes(bell) * units)
+    assert np.mean(row_weights(bell / typical_sizes(bell)) < 1) < 0.2
+    assert typical_sizes(np.zeros((3, 2))).tolist() == [1, 1]
+    assert row_weights(np.zeros((0, 2))).tolist() == []
+
+
+def test_features_on_unlike_scales_are_all_found():
+    """Without a scale of their own, ages beside shares leave nothing but the ages' steps."""
+    rng = np.random.default_rng(0)
+    scales = np.where(np.arange(40) % 2, 10.0, 0.3)
+    x = rng.standard_normal((8000, 40)) * scales
+    theta = np.zeros(40)
+    theta[[3, 8]] = 0.1, 4.0
+    y = x @ theta + rng.normal(0, 0.5, 8000)
+    result = simulate(LabelLdpIht(40, sparsity=2, epsilon=2.0), Users.from_rows(x, y), seed=0)
+    assert result.support.tolist() == [3, 8]
+    assert np.abs((result.coef - theta) * scales).max() < 0.15
+    covered = np.abs(result.coef - theta)[[3, 8]] < 4 * result.std_error[[3, 8]]
+    assert covered.all()

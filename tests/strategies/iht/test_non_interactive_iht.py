@@ -1,0 +1,102 @@
+"""Sparse regression in one round, pure and with the paper's Gaussian noise."""
+
+import numpy as np
+import pytest
+
+from ldp_flower import PrivacyPolicy, Users, simulate
+from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
+from ldp_flower.audit import runs as audited
+from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
+from ldp_flower.strategies import NonInteractiveIht
+
+
+def signs(seed, rows=100_000, dim=32, sparsity=2, mixing=None):
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-1.0, 1.0], (rows, dim))
+    if mixing is not None:
+        x = x @ mixing
+    theta = np.zeros(dim)
+    theta[rng.choice(dim, sparsity, replace=False)] = 0.8, -0.6
+    return x, x @ theta + rng.normal(0, 0.3, rows), theta
+
+
+def error(strategy, x, y, theta, seed=0):
+    return np.linalg.norm(simulate(strategy, Users.from_rows(x, y), seed=seed).coef - theta)
+
+
+def test_one_round_finds_the_coefficients():
+    found = []
+    for seed in range(5):
+        x, y, theta = signs(seed)
+        strategy = NonInteractiveIht(32, sparsity=2, epsilon=2.0)
+        result = simulate(strategy, Users.from_rows(x, y), seed=seed)
+        found.append(np.linalg.norm(result.coef - theta))
+        assert len(result.steps) == 2 and result.num_reports == 100_000  # census, question
+        assert (result.privacy.epsilon, result.privacy.delta) == (2.0, 0.0)
+    # Two-valued sums are not normal, which the unshrinking takes for granted: 0.1 of bias.
+    assert np.median(found) < 0.2 and max(found) < 0.3
+
+
+def test_the_papers_noise_is_an_order_larger():
+    pure = NonInteractiveIht(32, sparsity=2, epsilon=1.0)
+    paper = NonInteractiveIht(32, sparsity=2, epsilon=1.0, method="paper", delta=1e-5)
+    ratio = paper.randomizer().variance / pure.randomizer().variance
+    assert 9 < ratio < 15
+    sigma = 2 * 1.0 * np.sqrt(32) / gaussian_mu(1.0, 1e-5)
+    assert paper.randomizer().variance == pytest.approx(sigma**2)
+
+
+def test_a_known_covariance_is_solved_with():
+    mixing = 0.5 ** np.abs(np.subtract.outer(np.arange(16), np.arange(16)))
+    mixing /= np.abs(mixing).sum(axis=0).max()  # rows stay in [-1, 1]
+    x, y, theta = signs(3, rows=200_000, dim=16, mixing=mixing)
+    options = {"sparsity": 2, "epsilon": 30.0, "target_scale": 0.5}
+    known = error(NonInteractiveIht(16, covariance=mixing.T @ mixing, **options), x, y, theta)
+    scale = float(np.mean(np.diag(mixing.T @ mixing)))
+    unknown = error(NonInteractiveIht(16, feature_variance=scale, **options), x, y, theta)
+    assert known < 0.2 and unknown > 0.4
+
+
+def test_the_papers_mechanism_needs_the_operators_leave():
+    x, y, _ = signs(0, rows=300)
+    strategy = NonInteractiveIht(32, sparsity=2, epsilon=1.0, method="paper", delta=1e-5)
+    with pytest.raises(RuntimeError, match="policy does not allow"):
+        simulate(strategy, Users.from_rows(x, y), seed=0, policy=PrivacyPolicy(1.0, 1e-5))
+
+
+def test_standard_errors_are_the_noise():
+    """Eighty draws of sixteen coefficients, none of which are left out or shortened."""
+    rng = np.random.default_rng(0)
+    users = Users.from_rows(rng.choice([-1.0, 1.0], (2000, 16)), np.zeros(2000))
+    strategy = NonInteractiveIht(16, sparsity=16, epsilon=2.0, radius=9.0)
+    runs = [simulate(strategy, users, seed=seed) for seed in range(80)]
+    ratio = np.mean([run.coef**2 for run in runs]) / np.mean(runs[0].std_error ** 2)
+    assert 0.85 < ratio < 1.15
+
+
+def test_every_query_is_audited():
+    runs = list(audited.AUDITED["non-interactive"](4, 2.0))
+    queries = [query for run in runs for query in recorded_queries(*run)]
+    assert len(queries) == 2
+    for query in queries:
+        assert audit_handler(query, extreme_users(4), num_reports=300, seed=0).passed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1.0}, "Expected 1e-06 <= epsilon <= 100, got -1.0"),
+        ({"sparsity": 9}, "Expected an integer 1 <= sparsity <= 8, got 9"),
+        ({"method": "gaussian"}, "Expected method in .*, got 'gaussian'"),
+        ({"method": "paper"}, "Expected delta > 0 with method='paper'"),
+        ({"delta": 1e-3}, "Expected delta > 0 with method='paper'"),
+        ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
+        ({"target_scale": -1.0}, "Expected target_scale > 0 and finite, got -1.0"),
+        ({"feature_variance": 0.0}, "Expected feature_variance > 0 and finite, got 0.0"),
+        ({"covariance": np.eye(7)}, r"Expected a finite covariance of shape \(8, 8\)"),
+        ({"covariance": np.ones((8, 8))}, "Expected a covariance that can be inverted"),
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        NonInteractiveIht(**{"dim": 8, "sparsity": 2, "epsilon": 1.0} | arguments)

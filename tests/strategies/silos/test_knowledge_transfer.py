@@ -1,0 +1,173 @@
+"""KnowledgeTransfer: utility with thousands of silos, what it asks, what it refuses."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from ldp_flower import GeneratedUsers, PrivacyPolicy, Users, simulate
+from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
+from ldp_flower.audit import runs as audited
+from ldp_flower.clients.statistics import compute
+from ldp_flower.guarantee.questions import Teacher
+from ldp_flower.randomizers import Codebook, LiftedPrivUnit
+from ldp_flower.strategies import KnowledgeTransfer
+from ldp_flower.values.synthetic import synthetic_features
+
+DIM, SPARSITY = 1000, 10
+
+
+def truth(seed, dim, sparsity):
+    rng = np.random.default_rng(seed)
+    theta = np.zeros(dim)
+    theta[rng.choice(dim, sparsity, replace=False)] = rng.standard_normal(sparsity)
+    return theta
+
+
+def silos(theta, how_many, rows, seed=0, link="identity"):
+    """Return silos of records with uniform features, made while they are asked."""
+
+    def generate(indices):
+        x, y = [], []
+        for index in indices:
+            rng = np.random.default_rng([seed, int(index)])
+            x.append(2 * rng.random((rows, len(theta)), np.float32) - 1)
+            u = x[-1] @ theta
+            if link == "logistic":
+                y.append((rng.random(rows) < expit(u)).astype(float))
+            else:
+                y.append(u + rng.normal(0, 0.1**0.5, rows))
+        return Users(np.concatenate(x), np.concatenate(y), rows * np.arange(len(x) + 1))
+
+    return GeneratedUsers(how_many, len(theta), generate, 0)
+
+
+def relative_error(result, theta):
+    return np.linalg.norm(result.coef - theta) / np.linalg.norm(theta)
+
+
+def test_three_thousand_silos_of_the_papers_first_setting():
+    """Records are 100 a silo instead of 800, to save time: the teachers are worse."""
+    theta = truth(8000, DIM, SPARSITY)
+    strategy = KnowledgeTransfer(DIM, sparsity=SPARSITY, epsilon=2.0, radius=4.0, exact=False)
+    result = simulate(strategy, silos(theta, 3000, 100, 8000), seed=8000, num_nodes=12)
+    assert relative_error(result, theta) <= 0.25
+    assert str(result.privacy) == "epsilon = 2 per silo"
+    assert [step.reports for step in result.steps[1:]] == [1000, 1000, 1000]
+
+
+def small(**options):
+    return KnowledgeTransfer(40, **{"sparsity": 3, "epsilon": 4.0, "radius": 2.0} | options)
+
+
+THETA = np.zeros(40)
+THETA[[3, 20, 31]] = 1.0, -0.8, 0.6
+
+
+@pytest.mark.parametrize("options", [{}, {"num_waves": 1}, {"num_answers": 30}, {"exact": False}])
+def test_all_ways_find_the_coefficients(options):
+    strategy = small(**options)
+    users = silos(THETA, 400, 60)
+    exact = PrivacyPolicy(4.0, allow_inexact=True)
+    result = simulate(strategy, users, seed=0, policy=exact)
+    assert result.support.tolist() == [3, 20, 31]
+    assert relative_error(result, THETA) < 0.25
+    assert result.privacy.exact == options.get("exact", True)
+    mechanism = "Codebook" if options.get("exact", True) else "LiftedPrivUnit"
+    waves = options.get("num_waves", 3)
+    assert [step.mechanism for step in result.steps[1:]] == waves * [mechanism]
+    assert sum(step.reports for step in result.steps[1:]) == 400  # every silo once
+
+
+def test_classes():
+    users = silos(2 * THETA, 300, 300, link="logistic")
+    result = simulate(small(link="logistic", ridge=0.01, radius=4.0), users, seed=0)
+    assert result.support.tolist() == [3, 20, 31]
+    cosine = result.coef @ THETA / np.linalg.norm(result.coef) / np.linalg.norm(THETA)
+    assert cosine > 0.95
+
+
+def test_later_waves_take_less_noise():
+    users = silos(THETA, 900, 60)
+    ones = simulate(small(num_waves=1), users, seed=0).std_error[3]
+    threes = simulate(small(), users, seed=0).std_error[3]
+    assert threes < 0.7 * ones
+
+
+def test_the_spread_of_reports_gives_the_standard_errors():
+    """Forty runs with other reports: the ratio's standard deviation is about 0.13."""
+    users = silos(THETA, 300, 60)
+    given = Users(*_rows(users), 60 * np.arange(301))
+    runs = [simulate(small(num_waves=1, exact=False), given, seed=seed) for seed in range(40)]
+    coefs = np.array([run.coef[[3, 20, 31]] for run in runs])
+    ratio = coefs.var(axis=0, ddof=1).mean() / np.mean([run.std_error[3] ** 2 for run in runs])
+    assert 0.5 < ratio < 1.6
+
+
+def _rows(users):
+    everyone = users.take(np.arange(len(users)))
+    return everyone.features, everyone.targets
+
+
+def test_too_few_silos_usually_return_zero_and_say_so():
+    """No coefficient of noise passes in more than half of all runs; six of ten fails by 5 %."""
+    users = silos(0 * THETA, 60, 20)
+    runs = [simulate(small(epsilon=0.5), users, seed=seed) for seed in range(10)]
+    zero = [run for run in runs if not run.coef.any()]
+    assert len(zero) >= 6
+    assert all("No coefficient clears the noise" in repr(run) for run in zero)
+    assert all(np.linalg.norm(run.coef) <= 2.0 * (1 + 1e-12) for run in runs)
+
+
+def test_a_report_depends_on_the_teacher_only_through_the_mechanism():
+    """Every query of the catalogue's runs against whole handlers, exact mechanisms."""
+    runs = list(audited.AUDITED["knowledge-transfer"](3, 2.0))
+    queries = [question for run in runs for question in recorded_queries(*run)]
+    assert {q.statistic for q in queries} == {"teacher", "logistic_teacher"}
+    assert {type(q.randomizer) for q in queries} == {Codebook}
+    for question in queries:
+        users = {name: extreme_users(3)[name] for name in ("ones", "ones, minus", "NaN")}
+        assert audit_handler(question, users, num_reports=300, seed=0).passed
+
+
+def test_teachers_that_are_not_finite_or_too_long_stay_in_the_ball():
+    x = np.array([[1e9, 0], [np.nan, 1], [1e-9, 0]])
+    users = Users(x, np.array([1.0, 1, 1e9]), np.arange(4))
+    found = compute(users, Teacher(np.zeros(2), sparsity=1, radius=2.0))
+    assert np.isnan(found[1]).all()
+    assert (np.linalg.norm(found[[0, 2]], axis=1) <= 2 * (1 + 1e-12)).all()
+
+
+def test_synthetic_features_are_the_same_for_everybody_and_of_unit_columns():
+    x = synthetic_features(7, 400, 30)
+    np.testing.assert_array_equal(x, synthetic_features(7, 400, 30))
+    assert not np.array_equal(x, synthetic_features(8, 400, 30))
+    np.testing.assert_allclose(x.T @ x, np.eye(30), atol=0.3)
+    assert np.abs(x).max() <= np.sqrt(3 / 400)
+
+
+def test_the_mechanism_of_answers_has_room_for_nearly_all():
+    rng = np.random.default_rng(0)
+    x = synthetic_features(1, 30, 40)
+    lengths = [np.linalg.norm(x @ (v / np.linalg.norm(v))) for v in rng.standard_normal((500, 40))]
+    mechanism = small(num_answers=30).randomizer(1.0)
+    assert np.mean(np.array(lengths) <= mechanism.radius) > 0.95
+    assert isinstance(small(exact=False).randomizer(1.0), LiftedPrivUnit)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1.0}, "Expected 1e-06 <= epsilon <= 100, got -1.0"),
+        ({"sparsity": 41}, "Expected an integer 1 <= sparsity <= 40, got 41"),
+        ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
+        ({"ridge": -1.0}, "Expected ridge > 0 and finite, got -1.0"),
+        ({"link": "cosine"}, "Expected link in .*, got 'cosine'"),
+        ({"num_waves": 0}, "Expected an integer num_waves >= 1, got 0"),
+        ({"num_answers": 41}, "Expected an integer 1 <= num_answers <= 40, got 41"),
+        ({"synthetic_seed": 0}, "Expected an integer 1 <= synthetic_seed"),
+        ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        small(**arguments)

@@ -1,0 +1,201 @@
+"""Frank-Wolfe and two stages over silos, and peeling beside them, in Wang & Gu's settings."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from ldp_flower import PrivacyPolicy, Users, simulate
+from ldp_flower.audit import recorded_queries
+from ldp_flower.audit import runs as audited
+from ldp_flower.randomizers import ConcentratedGaussian, RecordVertices
+from ldp_flower.strategies import (
+    PeelingDpIht,
+    PeelingTransfer,
+    PrivateFrankWolfe,
+    TwoStageRegression,
+)
+
+FIRST, SECOND = (800, 1000, 10), (4000, 5000, 50)
+
+
+def data(seed, rows, dim, sparsity):
+    """Return Wang & Gu's design, and coefficients that are standard normal where not zero."""
+    rng = np.random.default_rng(seed)
+    theta = np.zeros(dim)
+    theta[rng.choice(dim, sparsity, replace=False)] = rng.standard_normal(sparsity)
+    x = 2 * rng.random((rows, dim), np.float32) - 1
+    return x, x @ theta + rng.normal(0, 0.1**0.5, rows), theta
+
+
+def one_silo(x, y):
+    return Users(x, y, np.array([0, len(x)]))
+
+
+def strategies(dim, sparsity, epsilon):
+    """Return the three, told prior means only: nothing about the coefficients that were drawn."""
+    told = {
+        "sparsity": sparsity,
+        "epsilon": epsilon,
+        "delta": 0.01,
+        "target_scale": math.sqrt(sparsity / 3 + 0.1),
+    }
+    shape = {"noise_scale": 0.1**0.5, "feature_variance": 1 / 3}
+    return {
+        "peeling": PeelingDpIht(dim, num_steps=5, **told, **shape),
+        "two stages": TwoStageRegression(dim, **told, **shape),
+        "Frank-Wolfe": PrivateFrankWolfe(dim, l1_radius=sparsity * math.sqrt(2 / math.pi), **told),
+    }
+
+
+def errors(setting, epsilon, seeds, names=("peeling", "two stages", "Frank-Wolfe")):
+    """Return the mean relative error of each."""
+    found = {name: [] for name in names}
+    for seed in seeds:
+        x, y, theta = data(seed, *setting)
+        for name in names:
+            strategy = strategies(*setting[1:], epsilon)[name]
+            result = simulate(strategy, one_silo(x, y), seed=seed)
+            assert (result.privacy.epsilon, result.privacy.delta) == (epsilon, 0.01)
+            found[name].append(np.linalg.norm(result.coef - theta) / np.linalg.norm(theta))
+    return {name: np.mean(values) for name, values in found.items()}
+
+
+def test_the_papers_first_setting():
+    """800 records, 1,000 features: bounds of peeling, the others as in prototypes of them."""
+    at_two, at_five = (errors(FIRST, epsilon, range(7000, 7006)) for epsilon in (2.0, 5.0))
+    assert at_two["peeling"] <= 0.30 and at_five["peeling"] <= 0.12
+    assert at_two["two stages"] <= 0.40 and at_five["two stages"] <= 0.25
+    assert at_two["Frank-Wolfe"] <= 0.55 and at_five["Frank-Wolfe"] <= 0.44
+
+
+def test_the_papers_second_setting():
+    assert errors(SECOND, 2.0, [7100], ["peeling"])["peeling"] <= 0.25
+    assert errors(SECOND, 5.0, [7101], ["peeling"])["peeling"] <= 0.10
+
+
+def two_stage(**options):
+    return TwoStageRegression(
+        60, **{"sparsity": 3, "epsilon": 2.0, "delta": 1e-3, "target_scale": 1.0} | options
+    )
+
+
+def frank_wolfe(**options):
+    good = {"sparsity": 3, "epsilon": 2.0, "delta": 1e-3, "target_scale": 1.0, "l1_radius": 2.0}
+    return PrivateFrankWolfe(60, **good | options)
+
+
+def signs(seed=0, rows=6000, link="identity"):
+    rng = np.random.default_rng(seed)
+    theta = np.zeros(60)
+    theta[[4, 17, 33]] = 1.0, -0.6, 0.4
+    x = rng.choice([-1.0, 1.0], (rows, 60))
+    if link == "logistic":
+        return x, (rng.random(rows) < expit(x @ theta)).astype(float), theta
+    return x, x @ theta + rng.normal(0, 0.3, rows), theta
+
+
+@pytest.mark.parametrize("build", [two_stage, frank_wolfe])
+@pytest.mark.parametrize("link", ["identity", "logistic"])
+def test_several_silos_of_unequal_sizes(build, link):
+    x, y, theta = signs(link=link)
+    silos = Users(x, y, np.array([0, 100, 3000, 6000]))
+    result = simulate(build(link=link), silos, seed=0)
+    assert result.support.tolist() == [4, 17, 33]
+    # Zero is 1.2 away; Frank-Wolfe's six steps are not enough to converge.
+    assert np.linalg.norm(result.coef - theta) < (0.7 if build is frank_wolfe else 0.3)
+    spread = simulate(build(link=link), silos, seed=0, num_nodes=3)
+    np.testing.assert_allclose(spread.coef, result.coef, atol=1e-6)
+
+
+@pytest.mark.parametrize(("build", "steps"), [(two_stage, 6), (frank_wolfe, 6)])
+def test_the_whole_run_is_one_plan(build, steps):
+    """Clients with a budget of exactly the plan answer all; with less, nothing."""
+    x, y, _ = signs(rows=300)
+    exact = PrivacyPolicy(2.0, 1e-3, allow_inexact=True, unit="record")
+    result = simulate(build(), one_silo(x, y), seed=0, policy=exact)
+    assert [step.reports for step in result.steps[1:]] == [1] * steps
+    assert str(result.privacy) == "epsilon = 2, delta = 0.001 per record"
+    tight = PrivacyPolicy(1.999, 1e-3, allow_inexact=True, unit="record")
+    with pytest.raises(RuntimeError, match="policy does not allow"):
+        simulate(build(), one_silo(x, y), seed=0, policy=tight)
+
+
+def test_as_many_choices_as_coefficients_at_most():
+    x, y, _ = signs(rows=300)
+    result = simulate(two_stage(sparsity=1, num_steps=4), one_silo(x, y), seed=0)
+    mechanisms = [step.mechanism for step in result.steps[1:]]
+    assert mechanisms == ["RecordVertices"] + 4 * ["ConcentratedGaussian"]
+    every = simulate(two_stage(sparsity=60, num_steps=2), one_silo(x, y), seed=0)
+    assert len(every.support) <= 60
+
+
+def test_the_standard_errors_of_two_stages_are_those_of_the_last_steps_noise():
+    """A quadratic loss in one step: 40 runs, the ratio's standard deviation is 0.13."""
+    x, y, _ = signs(rows=2000)
+    runs = [
+        simulate(two_stage(num_steps=1, epsilon=20.0), one_silo(x, y), seed=s) for s in range(40)
+    ]
+    assert {tuple(run.support) for run in runs} == {(4, 17, 33)}
+    coefs = np.array([run.coef[[4, 17, 33]] for run in runs])
+    ratio = (coefs.var(axis=0, ddof=1) / runs[0].std_error[4] ** 2).mean()
+    assert 0.5 < ratio < 1.6
+
+
+def test_frank_wolfe_knows_no_standard_errors():
+    x, y, _ = signs(rows=300)
+    result = simulate(frank_wolfe(), one_silo(x, y), seed=0)
+    assert np.isnan(result.std_error[result.support]).all()
+    assert np.abs(result.coef).sum() <= 2.0 * (1 + 1e-9)
+
+
+def test_a_few_silos_with_teachers_of_their_own():
+    x, y, theta = signs(rows=6000)
+    strategy = PeelingTransfer(60, sparsity=3, epsilon=2.0, delta=1e-3, target_scale=1.0)
+    silos = Users(x, y, np.array([0, 2000, 3000, 6000]))
+    exact = PrivacyPolicy(2.0, 1e-3, allow_inexact=True, unit="record")
+    result = simulate(strategy, silos, seed=0, policy=exact)
+    assert [step.reports for step in result.steps[1:]] == [1] * 15  # three silos, five steps
+    assert (result.privacy.epsilon, result.privacy.delta) == (2.0, 1e-3)
+    assert result.support.tolist() == [4, 17, 33]
+    assert np.linalg.norm(result.coef - theta) < 0.2
+    # The average of the teachers by their silos' sizes, which are those of the noise.
+    assert result.teachers.shape == (3, 60)
+    sizes = np.unique(np.linalg.norm(result.teachers - result.coef, axis=1))
+    assert len(sizes) == 3 and sizes.min() > 0
+
+
+def test_every_query_of_the_baselines_is_audited():
+    runs = list(audited.AUDITED["silo-baselines"](3, 2.0))
+    queries = [question for run in runs for question in recorded_queries(*run)]
+    mechanisms = {type(question.randomizer) for question in queries}
+    assert mechanisms == {RecordVertices, ConcentratedGaussian}
+    assert {question.statistic for question in queries} == {"gradient", "logistic_gradient"}
+
+
+@pytest.mark.parametrize("build", [two_stage, frank_wolfe])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1.0}, "Expected 1e-06 <= epsilon <= 100, got -1.0"),
+        ({"delta": 0.0}, "Expected 0 < delta < 1, got 0.0"),
+        ({"sparsity": 61}, "Expected an integer 1 <= sparsity <= 60, got 61"),
+        ({"num_steps": 0}, "Expected an integer num_steps >= 1, got 0"),
+        ({"link": "cosine"}, "Expected link in .*, got 'cosine'"),
+        ({"target_scale": None}, "since the squared loss has no bound"),
+        ({"target_scale": -1.0}, "Expected target_scale > 0 and finite, got -1.0"),
+        ({"feature_bound": 0.0}, "Expected feature_bound > 0 and finite, got 0.0"),
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(build, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
+
+
+def test_their_own_arguments_are_refused_too():
+    with pytest.raises(ValueError, match="Expected l1_radius > 0"):
+        frank_wolfe(l1_radius=0.0)
+    for name in ("noise_scale", "feature_variance", "radius"):
+        with pytest.raises(ValueError, match=f"Expected {name} > 0"):
+            two_stage(**{name: -1.0})

@@ -1,0 +1,188 @@
+"""DP-IHT and its peeling kin over silos: utility on fresh seeds, accounting, refusals."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from ldp_flower import PrivacyPolicy, Users, simulate
+from ldp_flower.iht import iht, objective
+from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
+from ldp_flower.strategies import DpIht, PeelingDpIht
+
+RIDGE = 1e-3
+
+
+def silos(x, y, how_many):
+    """Return silos of about equal sizes."""
+    return Users(x, y, np.linspace(0, len(x), how_many + 1).astype(np.int64))
+
+
+def classes(seed, rows=100_000, dim=54, sparsity=10, factors=0):
+    """Return rows of length 1, and classes by a sparse logistic model.
+
+    Without common factors rows lie in all directions alike; with some, features correlate.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, dim))
+    x += rng.standard_normal((rows, factors)) @ rng.standard_normal((factors, dim))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    theta = np.zeros(dim)
+    theta[rng.choice(dim, sparsity, replace=False)] = 4 * rng.standard_normal(sparsity)
+    return x, (rng.random(rows) < expit(x @ theta)).astype(float)
+
+
+def loss(theta, x, y):
+    return objective(theta, x, y, link="logistic", ridge=RIDGE)
+
+
+@pytest.mark.parametrize(("factors", "seed"), [(0, 1001), (2, 1002)])
+def test_the_gap_to_the_optimum_at_covertypes_shape(factors, seed):
+    x, y = classes(seed, factors=factors)
+    strategy = DpIht(54, sparsity=10, epsilon=0.5, delta=1e-3, num_steps=50, ridge=RIDGE)
+    result = simulate(strategy, silos(x, y, 10), seed=seed)
+    best = loss(iht(x, y, 10, link="logistic", ridge=RIDGE), x, y)
+    assert loss(np.zeros(54), x, y) - best > 0.05
+    assert loss(result.coef, x, y) - best <= 0.005
+    privacy = result.privacy
+    assert (privacy.epsilon, privacy.delta, privacy.unit) == (0.5, 1e-3, "record")
+    assert str(privacy) == "epsilon = 0.5, delta = 0.001 per record"
+
+
+def test_a_classifier_of_real_targets_is_told_from_one_of_classes():
+    x, y = classes(5, rows=3000, dim=8, sparsity=2)
+    strategy = DpIht(8, sparsity=2, epsilon=2.0, delta=1e-5)
+    assert not simulate(strategy, silos(x, y, 3), seed=0).notes
+    away = simulate(strategy, silos(x, 20 * x[:, 1], 3), seed=0)
+    assert "targets may not be 0 and 1" in away.notes[0]
+
+
+def uniform(seed, rows=3000, dim=1000, sparsity=10):
+    rng = np.random.default_rng(seed)
+    theta = np.zeros(dim)
+    theta[rng.choice(dim, sparsity, replace=False)] = rng.standard_normal(sparsity)
+    theta /= np.linalg.norm(theta)
+    x = rng.uniform(-1, 1, (rows, dim))
+    return x, x @ theta + rng.normal(0, 0.1**0.5, rows), theta
+
+
+def test_peeling_with_more_features_than_a_third_of_the_records():
+    strategy = PeelingDpIht(
+        1000,
+        sparsity=10,
+        epsilon=2.0,
+        delta=0.01,
+        target_scale=0.66,
+        noise_scale=0.32,
+        feature_variance=1 / 3,
+    )
+    errors = []
+    for seed in range(2000, 2010):
+        x, y, theta = uniform(seed)
+        result = simulate(strategy, silos(x, y, 1), seed=seed)
+        errors.append(np.linalg.norm(result.coef - theta))
+        assert result.privacy.epsilon == 2.0 and result.privacy.delta == 0.01
+    assert np.median(errors) <= 0.08 and max(errors) <= 0.1
+
+
+def test_peeling_classes():
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (20_000, 300))
+    theta = np.zeros(300)
+    theta[[3, 50, 200]] = 1.0, -1.0, 1.0
+    y = (rng.random(20_000) < expit(x @ theta)).astype(float)
+    strategy = PeelingDpIht(300, sparsity=3, epsilon=2.0, delta=1e-3, link="logistic", num_steps=5)
+    result = simulate(strategy, silos(x, y, 2), seed=0)
+    assert result.support.tolist() == [3, 50, 200]
+    assert np.linalg.norm(result.coef - theta) < 0.3
+
+
+def test_squared_loss_over_silos_of_unequal_sizes():
+    x, y, theta = uniform(0, rows=20_000, dim=30, sparsity=3)
+    users = Users(x, y, np.array([0, 15_000, 15_100, 20_000]))
+    strategy = DpIht(
+        30, sparsity=3, epsilon=2.0, delta=1e-3, link="identity", residual_bound=1.0, row_bound=3.2
+    )
+    result = simulate(strategy, users, seed=0)
+    assert np.linalg.norm(result.coef - theta) < 0.1
+    one = simulate(strategy, users, seed=0, num_nodes=3)
+    np.testing.assert_allclose(one.coef, result.coef, atol=1e-6)
+
+
+def test_the_whole_run_spends_exactly_what_was_promised():
+    """Replayed from the queries' mechanisms: the sum of squares of sensitivity over noise."""
+    strategy = DpIht(5, sparsity=2, epsilon=1.0, delta=1e-3, num_steps=7, row_bound=2.0)
+    sigma = strategy.randomizer().sigma
+    assert 7 * (2 * 2.0 / sigma) ** 2 == pytest.approx(gaussian_mu(1.0, 1e-3) ** 2, rel=1e-9)
+    x, y = classes(0, rows=500, dim=5, sparsity=2)
+    exact = PrivacyPolicy(1.0, 1e-3, allow_inexact=True, unit="record")
+    result = simulate(strategy, silos(x, y, 2), seed=0, policy=exact)
+    assert [step.reports for step in result.steps[1:]] == [2] * 7
+    tight = PrivacyPolicy(0.999, 1e-3, allow_inexact=True, unit="record")
+    with pytest.raises(RuntimeError, match="policy does not allow"):
+        simulate(strategy, silos(x, y, 2), seed=0, policy=tight)
+
+
+def test_standard_errors_describe_the_noise():
+    """Isotropic rows as long as may be, support given: only the noise differs between runs.
+
+    Thirty runs of ten coefficients: the ratio of mean squares has a standard deviation of 0.08.
+    """
+    x, _ = classes(3, rows=2000, dim=10)
+    users = silos(x, x[:, 0] - x[:, 1], 1)
+    strategy = DpIht(
+        10, sparsity=10, epsilon=1.0, delta=1e-3, num_steps=15, link="identity", residual_bound=2.0
+    )
+    runs = [simulate(strategy, users, seed=seed) for seed in range(30)]
+    coefs = np.array([run.coef for run in runs])
+    ratio = (coefs.var(axis=0, ddof=1) / runs[0].std_error ** 2).mean()
+    assert 0.6 < ratio < 1.6
+
+
+def test_too_few_records_end_in_noise_that_is_told():
+    x, y = classes(0, rows=200)
+    strategy = DpIht(54, sparsity=10, epsilon=0.5, delta=1e-3, ridge=RIDGE)
+    result = simulate(strategy, silos(x, y, 1), seed=0)
+    assert np.isfinite(result.coef).all()
+    assert result.std_error.max() > 1
+
+
+@pytest.mark.parametrize("strategy", [DpIht, PeelingDpIht])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1.0}, "Expected 1e-06 <= epsilon <= 100, got -1.0"),
+        ({"delta": 0.0}, "Expected 0 < delta < 1, got 0.0"),
+        ({"delta": 1.0}, "Expected 0 < delta < 1, got 1.0"),
+        ({"dim": 0}, "Expected an integer dim >= 1, got 0"),
+        ({"sparsity": 9}, "Expected an integer 1 <= sparsity <= 8, got 9"),
+        ({"num_steps": 0}, "Expected an integer num_steps >= 1, got 0"),
+        ({"link": "cosine"}, "Expected link in .*, got 'cosine'"),
+        ({"link": "identity"}, "since the squared loss has no bound"),
+        ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
+        ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(strategy, arguments, message):
+    good = {"dim": 8, "sparsity": 2, "epsilon": 1.0, "delta": 1e-3, "link": "logistic"}
+    with pytest.raises(ValueError, match=message):
+        strategy(**good | arguments)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name"),
+    [
+        (DpIht, "ridge"),
+        (DpIht, "row_bound"),
+        (DpIht, "residual_bound"),
+        (DpIht, "largest_moment"),
+        (PeelingDpIht, "target_scale"),
+        (PeelingDpIht, "noise_scale"),
+        (PeelingDpIht, "feature_bound"),
+        (PeelingDpIht, "feature_variance"),
+    ],
+)
+def test_their_own_numbers_must_be_positive(strategy, name):
+    known = {"residual_bound": 1.0} if strategy is DpIht else {"target_scale": 1.0}
+    good = {"dim": 8, "sparsity": 2, "epsilon": 1.0, "delta": 1e-3, "link": "identity"} | known
+    with pytest.raises(ValueError, match="> 0 and finite, got -1"):
+        strategy(**good | {name: -1.0})
