@@ -4,30 +4,30 @@ from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
 from .collect_once.constrained_mean import ConstrainedMean
 from .collect_once.constrained_regression import ConstrainedRegression
-from .collect_once.glm_result import GlmFit, GlmResult
-from .collect_once.kernel_result import KernelFit, KernelResult
+from .collect_once.glm_result import GlmResult
+from .collect_once.kernel_result import KernelResult
 from .collect_once.kernel_ridge_regression import KernelRidgeRegression
 from .collect_once.smooth_glm import SmoothGlm
 from .iht.label_ldp_iht import LabelLdpIht
 from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
 from .models.ldp_fedavg import LdpFedAvg
-from .models.model_result import FedAvgResult, ModelFit
+from .models.model_result import FedAvgResult
 from .runtime.base import LdpStrategy, TooFewReports
 from .runtime.exchange import Ask
 from .runtime.population import Cohort
-from .runtime.result import Fit, LinearResult, Outcome, PrivacySpent, Result, Step
+from .runtime.result import LinearResult, PrivacySpent, Result, Step
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht
 from .silos.peeling_transfer import PeelingTransfer
 from .silos.private_frank_wolfe import PrivateFrankWolfe
-from .silos.transfer_result import TransferFit, TransferResult
+from .silos.transfer_result import TransferResult
 from .silos.two_stage_regression import TwoStageRegression
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
 from .sparse.sparse_result import SparseResult
-from .tables.evaluation_result import Evaluation, EvaluationResult
+from .tables.evaluation_result import EvaluationResult
 from .tables.private_evaluation import PrivateEvaluation
 from .user_level.multi_round_regression import MultiRoundRegression
 from .user_level.two_round_regression import TwoRoundRegression
@@ -39,15 +39,11 @@ __all__ = [
     "ConstrainedMean",
     "ConstrainedRegression",
     "DpIht",
-    "Evaluation",
     "EvaluationResult",
     "FedAvgResult",
-    "Fit",
-    "GlmFit",
     "GlmResult",
     "HeavyHitters",
     "HeavyHittersResult",
-    "KernelFit",
     "KernelResult",
     "KernelRidgeRegression",
     "KnowledgeTransfer",
@@ -56,10 +52,8 @@ __all__ = [
     "LdpIht",
     "LdpStrategy",
     "LinearResult",
-    "ModelFit",
     "MultiRoundRegression",
     "NonInteractiveIht",
-    "Outcome",
     "PeelingDpIht",
     "PeelingTransfer",
     "PrivacySpent",
@@ -72,7 +66,6 @@ __all__ = [
     "SparseResult",
     "Step",
     "TooFewReports",
-    "TransferFit",
     "TransferResult",
     "TwoRoundRegression",
     "TwoStageRegression",

@@ -17,7 +17,7 @@ from rich.progress import track
 from ldp_flower import Users
 from ldp_flower.clients.statistics import compute
 from ldp_flower.randomizers import Codebook, Estimate, Randomizer
-from ldp_flower.strategies import Cohort, Fit, LdpStrategy
+from ldp_flower.strategies import Cohort, LdpStrategy, LinearResult
 from ldp_flower.strategies.tables.holdout import gate, keep_back
 
 from ..harness.command import Command
@@ -81,7 +81,7 @@ class Recruiter(LdpStrategy[Any]):
         super().__init__(min_reports=20)
         self.order, self.taken = order, 0
 
-    def protocol(self) -> Generator[Any, Any, Fit]:
+    def protocol(self) -> Generator[Any, Any, LinearResult]:
         """Not run."""
         raise NotImplementedError
 

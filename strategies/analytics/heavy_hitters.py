@@ -23,7 +23,7 @@ from .item_mechanism import (
     num_candidates,
     users_to_see,
 )
-from .item_result import HeavyHittersResult, ItemCounts
+from .item_result import HeavyHittersResult
 
 _MAX_DOMAIN = 1 << 40
 _ADVISED = 0.05  # frequency of the items of which the note on failure speaks
@@ -88,8 +88,6 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
        this on their side.
     """
 
-    result_type = HeavyHittersResult
-
     def __init__(
         self,
         domain_size: int,
@@ -146,7 +144,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             return self._counted(mechanism, answer)
         return self._descended(mechanism, answer)
 
-    def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> ItemCounts:
+    def _counted(self, oracle: FrequencyOracle, estimate: Estimate) -> HeavyHittersResult:
         """Return the items whose support is beyond chance, from the counts of all items."""
         users = estimate.count
         gap, other = float(oracle.own - oracle.other), float(oracle.other)
@@ -158,19 +156,30 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         shares = np.clip(counts[items] / users, 0.0, 1.0)
         errors = np.sqrt([users * oracle.variance_at(share) for share in shares])
         cutoff = (cut - users * other) / gap
-        notes = [] if len(items) else [self._advice(oracle, users, cutoff)]
-        found = counts[items]
-        return ItemCounts(self.domain_size, items, found, errors, cutoff, counts, notes)
+        return HeavyHittersResult(
+            domain_size=self.domain_size,
+            items=items,
+            counts=counts[items],
+            std_error=errors,
+            cutoff=cutoff,
+            all_counts=counts,
+            notes=[] if len(items) else [self._advice(oracle, users, cutoff)],
+        )
 
-    def _descended(self, tree: PrefixTree, answers: Answers) -> ItemCounts:
+    def _descended(self, tree: PrefixTree, answers: Answers) -> HeavyHittersResult:
         """Return the items that the tree finds, without the number that stands for none."""
         found = tree.heavy_hitters(
             answers.reports, answers.coins, self.max_items + 1, self.false_alarm
         )
         kept = np.flatnonzero(found.items < self.domain_size)[: self.max_items]
-        notes = [] if len(kept) else [self._advice(tree, answers.count, found.cutoff)]
-        values = (found.items[kept], found.counts[kept], found.std_errors[kept])
-        return ItemCounts(self.domain_size, *values, found.cutoff, None, notes)
+        return HeavyHittersResult(
+            domain_size=self.domain_size,
+            items=found.items[kept],
+            counts=found.counts[kept],
+            std_error=found.std_errors[kept],
+            cutoff=found.cutoff,
+            notes=[] if len(kept) else [self._advice(tree, answers.count, found.cutoff)],
+        )
 
     def _advice(self, mechanism: Mechanism, users: int, cutoff: float) -> str:
         """Say how large the noise is, and what it would take to see a frequent item."""

@@ -1,8 +1,7 @@
 """What is found about items: the frequent ones, and how many users hold them."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.values.items import hash_items
 
-from ..runtime.result import Floats, Outcome, Result
+from ..runtime.result import Floats, Result
 from .item_mechanism import MAX_DIRECT, fits_direct
 
 Integers = NDArray[np.int64]
@@ -19,25 +18,7 @@ Integers = NDArray[np.int64]
 _SHOWN = 10  # items in a result's text
 
 
-@dataclass(frozen=True)
-class ItemCounts(Outcome):
-    """Items above the cut-off; see :class:`HeavyHittersResult`."""
-
-    domain_size: int
-    items: Integers
-    counts: Floats
-    std_error: Floats
-    cutoff: float
-    all_counts: Floats | None
-    notes: list[str]
-
-    @property
-    def arrays(self) -> ArrayRecord:
-        """The items and their counts."""
-        return ArrayRecord([self.items, self.counts])
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class HeavyHittersResult(Result):
     """The most frequent items of those who answered.
 
@@ -59,12 +40,15 @@ class HeavyHittersResult(Result):
         The estimates for all items, unbiased, where they were counted directly.
     """
 
-    domain_size: int = 0
-    items: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    counts: Floats = field(default_factory=lambda: np.zeros(0))
-    std_error: Floats = field(default_factory=lambda: np.zeros(0))
-    cutoff: float = math.inf
+    domain_size: int
+    items: Integers
+    counts: Floats
+    std_error: Floats
+    cutoff: float
     all_counts: Floats | None = None
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.items, self.counts])
 
     @property
     def frequencies(self) -> Floats:

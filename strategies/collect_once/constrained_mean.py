@@ -15,7 +15,7 @@ from ..numerics.projections import project_on_l1_ball
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 from .base import MAX_REPORT
 from .projected_collection import ProjectedCollection
 
@@ -156,10 +156,10 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
             400,
         )
 
-    def _bounded(self, found: Floats, answer: Estimate) -> Fit:
+    def _bounded(self, found: Floats, answer: Estimate) -> LinearResult:
         if self.l1_bound is not None:
             found = project_on_l1_ball(found, self.l1_bound)
-        return Fit(found, np.where(found != 0, _noise(answer), 0.0))
+        return LinearResult(coef=found, std_error=np.where(found != 0, _noise(answer), 0.0))
 
 
 def _noise(answer: Estimate) -> float:

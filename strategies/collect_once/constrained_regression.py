@@ -14,7 +14,7 @@ from ..numerics.projections import project_on_l1_ball
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 from .base import MAX_REPORT, check_report
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 from .projected_collection import ProjectedCollection
@@ -129,7 +129,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
         answers = yield Ask(everyone, self._mapped(record, size), mechanism)
         return self._solved(LeastSquares.from_records(answers, mechanism), size)
 
-    def _solved(self, found: LeastSquares, size: int) -> Fit:
+    def _solved(self, found: LeastSquares, size: int) -> LinearResult:
         """Minimise the quadratic loss in the l1 ball, in the clients' units."""
         # Coefficients are those of the original features, which the matrix projects.
         matrix = self._matrix(size)
@@ -143,4 +143,4 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             np.zeros(self.dim),
         )
         found = replace(found, products=products, squares=half @ matrix.T)
-        return Fit(coef * unit, found.std_error(coef) * unit)
+        return LinearResult(coef=coef * unit, std_error=found.std_error(coef) * unit)

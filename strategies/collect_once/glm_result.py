@@ -1,37 +1,17 @@
 """What SmoothGlm returns."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..numerics.chebyshev import value
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 
 Floats = NDArray[np.float64]
 
 
-def _none() -> Floats:
-    return np.zeros(1)
-
-
-@dataclass(frozen=True)
-class GlmFit(Fit):
-    """Coefficients of a generalised linear model, and its mean function.
-
-    Attributes
-    ----------
-    mean_function : ndarray of float64, shape (terms,)
-        Chebyshev coefficients of the expected target given ``<x, coef> / reach``.
-    reach : float
-        Largest absolute value of ``<x, coef>`` that is told apart.
-    """
-
-    mean_function: Floats = field(default_factory=_none)
-    reach: float = 1.0
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class GlmResult(LinearResult):
     """A generalised linear model.
 
@@ -47,8 +27,8 @@ class GlmResult(LinearResult):
         Largest absolute value of ``<x, coef>`` that is told apart.
     """
 
-    mean_function: Floats = field(default_factory=_none)
-    reach: float = 1.0
+    mean_function: Floats
+    reach: float
 
     def decision_function(self, features: ArrayLike) -> Floats:
         """Return ``<x, coef>`` for rows of features, shape (rows, dim)."""

@@ -1,6 +1,6 @@
 """What KernelRidgeRegression returns."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -8,37 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.values.public_maps import fourier_features
 
-from ..runtime.result import Fit, LinearResult, as_rows
+from ..runtime.result import LinearResult, as_rows
 
 Floats = NDArray[np.float64]
 
 
-def _none() -> Floats:
-    return np.zeros((1, 0))
-
-
-@dataclass(frozen=True)
-class KernelFit(Fit):
-    """Coefficients of random Fourier features, and the features.
-
-    Attributes
-    ----------
-    frequencies : ndarray of float64, shape (dim, num_features / 2)
-        Those of the cosines and sines, for rows divided by ``length_scale``.
-    length_scale : float
-        Scale of the kernel.
-    """
-
-    frequencies: Floats = field(default_factory=_none)
-    length_scale: float = 1.0
-
-    @property
-    def arrays(self) -> ArrayRecord:
-        """The coefficients and the frequencies."""
-        return ArrayRecord([self.coef, self.frequencies])
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class KernelResult(LinearResult):
     """A function of features: coefficients of public random Fourier features.
 
@@ -52,8 +27,11 @@ class KernelResult(LinearResult):
         Scale of the kernel.
     """
 
-    frequencies: Floats = field(default_factory=_none)
-    length_scale: float = 1.0
+    frequencies: Floats
+    length_scale: float
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.coef, self.frequencies])
 
     def predict(self, features: ArrayLike) -> Floats:
         """Return the function's values.

@@ -14,7 +14,7 @@ from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from .base import CollectOnce, largest_dim
-from .kernel_result import KernelFit, KernelResult
+from .kernel_result import KernelResult
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
 Floats = NDArray[np.float64]
@@ -82,8 +82,6 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
        enforce this on their side.
     """
 
-    result_type = KernelResult
-
     def __init__(
         self,
         dim: int,
@@ -127,13 +125,12 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     def _mapped(self, question: Question) -> Question:
         return Fourier(question, self._seed, self.num_features, self.length_scale)
 
-    def _solved(self, found: LeastSquares, penalty: float) -> KernelFit:
+    def _solved(self, found: LeastSquares, penalty: float) -> KernelResult:
         found = found.with_ridge(penalty)
         coef = np.asarray(np.linalg.solve(found.squares, found.products), np.float64)
-        return KernelFit(
-            coef * self.target_bound,
-            found.std_error(coef) * self.target_bound,
-            [],
-            frequencies(self._seed, self.dim, self.num_features),
-            self.length_scale,
+        return KernelResult(
+            coef=coef * self.target_bound,
+            std_error=found.std_error(coef) * self.target_bound,
+            frequencies=frequencies(self._seed, self.dim, self.num_features),
+            length_scale=self.length_scale,
         )

@@ -17,7 +17,7 @@ from ..runtime.base import Protocol
 from ..runtime.exchange import Answers, Ask
 from ..runtime.population import Cohort
 from .base import MAX_REPORT, check_report
-from .glm_result import GlmFit, GlmResult
+from .glm_result import GlmResult
 from .polynomial_loss import PolynomialLoss
 from .projected_collection import ProjectedCollection
 
@@ -94,8 +94,6 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     3. No matter what the strategy sends, the clients' randomizers and ledgers
        enforce this on their side.
     """
-
-    result_type = GlmResult
 
     def __init__(
         self,
@@ -197,11 +195,16 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         """Return the question about ``size`` features and, for the logistic model, classes."""
         return self._mapped(OfClasses(question) if self.link == "logistic" else question, size)
 
-    def _of_features(self, coef: Floats, std_error: Floats, link: Floats, size: int) -> GlmFit:
+    def _of_features(self, coef: Floats, std_error: Floats, link: Floats, size: int) -> GlmResult:
         """Return the fit in the clients' units, for the original features."""
         matrix = self._matrix(size) / self._length(size)
         spread = np.sqrt(matrix**2 @ std_error**2)
-        return GlmFit(matrix @ coef, spread, [], link, self._length(size) * self.radius)
+        return GlmResult(
+            coef=matrix @ coef,
+            std_error=spread,
+            mean_function=link,
+            reach=self._length(size) * self.radius,
+        )
 
 
 def _oracle_noise(polynomial: Floats, reach: float, size: int, sigma: float) -> float:

@@ -17,7 +17,7 @@ from ..numerics.denoising import keep_above, keep_largest, project_on_ball, with
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from ..subprotocols.norm import buy_norm, norm_askers
 from ..subprotocols.squared_errors import number_randomizer
 from ..tables.standardisation import Mechanism
@@ -69,7 +69,7 @@ class GradientRounds:
     radius: float | None = None
     gradient_bound: float | None = None
 
-    def protocol(self) -> Generator[Ask, Any, Fit]:
+    def protocol(self) -> Generator[Ask, Any, LinearResult]:
         """Buy a bound on gradients, then alternate gradients and step sizes."""
         theta, variance = np.zeros(self.dim), np.zeros(self.dim)
         notes = []
@@ -111,7 +111,9 @@ class GradientRounds:
                 f"No coefficient clears the noise, which is {noise:.2g} per coordinate "
                 f"after {gradient.count} reports: more users or a larger epsilon are needed."
             )
-        return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0), notes)
+        return LinearResult(
+            coef=theta, std_error=np.where(theta != 0, np.sqrt(variance), 0.0), notes=notes
+        )
 
     def _without_noise(self, gradient: Floats, noise: float) -> Floats:
         if self.sparsity is None:

@@ -27,7 +27,7 @@ from ..numerics.denoising import keep_above, keep_largest, project_on_ball
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.exchange import Answers, Ask
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 from ..subprotocols.label_scale import buy_label_scale
 
 Floats = NDArray[np.float64]
@@ -94,8 +94,9 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
     expected of noise alone. They are compared in units of their features' typical sizes.
 
     Rows, as nodes send them, are weighted so that none counts for more than the largest of
-    nine in ten, nor than twice the median row: see :func:`~..numerics.row_weights.row_weights`. Features
-    of one size, such as signs, all count in full. The result notes rows that hardly count.
+    nine in ten, nor than twice the median row: see
+    :func:`~..numerics.row_weights.row_weights`. Features of one size, such as signs, all
+    count in full. The result notes rows that hardly count.
 
     ``std_error`` is that of least squares on the support, from the residuals' spread.
 
@@ -195,7 +196,7 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
             y = y / kept(bound / self._scale_of(y, randomizer, bound, scale))
         return self._fitted(x, y, notes)
 
-    def _finished(self, fit: Fit, seeded: bool) -> LinearResult:  # type: ignore[override]
+    def _finished(self, fit: LinearResult, seeded: bool) -> LinearResult:  # type: ignore[override]
         result = super()._finished(fit, seeded)
         assert result.privacy is not None
         # What was added up for the ledger is about all labels of a user.
@@ -251,7 +252,7 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
         each = self.epsilon / (self.labels_per_user if self.unit == "user" else 1)
         return min(2.5, max(1.0, 0.75 + each / 4))
 
-    def _fitted(self, x: Floats, y: Floats, notes: list[str]) -> Fit:
+    def _fitted(self, x: Floats, y: Floats, notes: list[str]) -> LinearResult:
         """Return least squares on the support that clears the noise."""
         units = typical_sizes(x)
         x = x / units
@@ -270,7 +271,7 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
         coef, errors = project_on_ball(coef / units, self.radius), _errors(x, y, coef) / units
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
-        return Fit(coef, errors, notes)
+        return LinearResult(coef=coef, std_error=errors, notes=notes)
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:

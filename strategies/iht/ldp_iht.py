@@ -13,7 +13,7 @@ from ldp_flower.values.links import LINKS
 from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 from ..tables.fit import check_table, fit_table
 from .gradient_rounds import GradientRounds
 
@@ -221,7 +221,9 @@ class LdpIht(LdpStrategy[LinearResult]):
             missed = np.abs(gradient.mean[theta[wanted] == 0]) > _STANDS_OUT * noise
             if not missed.any():
                 error = min(error, max(self._error(noise), error / self._contraction))
-        return Fit(theta, np.where(theta != 0, np.sqrt(variance), 0.0)).doubted()
+        return LinearResult(
+            coef=theta, std_error=np.where(theta != 0, np.sqrt(variance), 0.0)
+        ).doubted()
 
     @property
     def _curvature(self) -> float:

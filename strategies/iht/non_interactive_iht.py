@@ -13,7 +13,7 @@ from ..numerics.clipping import kept
 from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 
 Floats = NDArray[np.float64]
 
@@ -130,4 +130,5 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
         inverse = np.linalg.inv(self.covariance) / kept(1.0)
         coef = keep_largest(-inverse @ answer.mean, self.sparsity)
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
-        return Fit(project_on_ball(coef, self.radius), np.where(coef != 0, noise, 0.0))
+        noise = np.where(coef != 0, noise, 0.0)
+        return LinearResult(coef=project_on_ball(coef, self.radius), std_error=noise)

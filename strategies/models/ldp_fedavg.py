@@ -13,7 +13,7 @@ from ldp_flower.validation import check_integer, check_positive
 from ..numerics.denoising import keep_largest
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.exchange import Ask
-from .model_result import FedAvgResult, ModelFit
+from .model_result import FedAvgResult
 from .update_plan import MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
 logger = logging.getLogger("flwr")
@@ -90,7 +90,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
        on their side. An app without the mod protects nobody.
     """
 
-    result_type = FedAvgResult
     unit = "node"
 
     def __init__(
@@ -221,7 +220,13 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 theta = keep_largest(theta, self.sparsity)
             self._trained = with_parameters(initial, theta)
         length = sum(plan.steps) * reporting.radius
-        return ModelFit(self._trained, plan.noise_to_signal, length, math.sqrt(variance), notes)
+        return FedAvgResult(
+            model=self._trained,
+            noise_to_signal=plan.noise_to_signal,
+            path_length=length,
+            noise=math.sqrt(variance),
+            notes=notes,
+        )
 
     def _message(self, number: int) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""

@@ -1,31 +1,14 @@
 """The result of LdpFedAvg: a trained model, and the noise in it."""
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import ArrayRecord
 
-from ..runtime.result import Outcome, Result
+from ..runtime.result import Result
 
 
-@dataclass(frozen=True)
-class ModelFit(Outcome):
-    """A trained model; fields as those of :class:`FedAvgResult`."""
-
-    model: ArrayRecord
-    noise_to_signal: float
-    path_length: float
-    noise: float
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def arrays(self) -> ArrayRecord:
-        """The model."""
-        return self.model
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class FedAvgResult(Result):
     """A result whose estimate is a model.
 
@@ -45,10 +28,13 @@ class FedAvgResult(Result):
         step changes the later ones.
     """
 
-    model: ArrayRecord = field(default_factory=ArrayRecord)
-    noise_to_signal: float = math.inf
-    path_length: float = 0.0
-    noise: float = math.inf
+    model: ArrayRecord
+    noise_to_signal: float
+    path_length: float
+    noise: float
+
+    def __post_init__(self) -> None:
+        self.arrays = self.model
 
     def _findings(self) -> list[str]:
         return [

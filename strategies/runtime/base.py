@@ -12,7 +12,6 @@ import secrets
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,17 +27,22 @@ from .census import MAX_USERS_PER_NODE, wait_for_nodes
 from .exchange import Answers, Ask, Exchange, privacy_spent
 from .identity import Print, printed, recognise, remembers_arguments
 from .population import Cohort, Population
-from .result import LinearResult, Outcome, Result
+from .result import Result
 from .run_store import RunStore
 
 logger = logging.getLogger("flwr")
 
 #: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
-Protocol = Generator[Ask, Any, Outcome]
+Protocol = Generator[Ask, Any, Result]
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 R = TypeVar("R", bound=Result)
+
+_FACTS = (
+    *("num_users", "num_reports", "steps"),
+    *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
+)
 
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
 _SILENT_APP = (
@@ -71,8 +75,6 @@ class LdpStrategy(Strategy, Generic[R]):
     clients check every query by themselves.
     """
 
-    #: What :meth:`start` returns.
-    result_type: type[Any] = LinearResult
     #: Who is protected.
     unit = "user"
     #: Type of an app's own messages that the questions ride on, if they do.
@@ -82,7 +84,7 @@ class LdpStrategy(Strategy, Generic[R]):
     _exchange: Exchange
     _population: Population
     _running: Protocol
-    _result: R
+    _facts: Result  # of the run under way
     _seeded: bool
     _rehearsing: int  # nodes
 
@@ -98,13 +100,12 @@ class LdpStrategy(Strategy, Generic[R]):
         self.min_reports = min_reports
         self._of_start: dict[str, object] = {}  # what decides a run besides the arguments
         self._ask: Ask | None = None
-        self._fit: Outcome | None = None
+        self._found: R | None = None
         self._asked: list[Ask] = []
-        self._result = self.result_type()
 
     @abstractmethod
     def protocol(self) -> Protocol:
-        """Yield questions, get estimates, return the fit."""
+        """Yield questions, get estimates, return the result."""
 
     @property
     def num_users(self) -> int:
@@ -151,8 +152,8 @@ class LdpStrategy(Strategy, Generic[R]):
         self._exchange.receive(server_round, [(r.metadata.src_node_id, r) for r in replies])
         ask = self._current_ask()
         answer, step = self._exchange.answer(server_round, ask, self._population)
-        self._result.steps.append(step)
-        self._result.num_reports += step.reports
+        self._facts.steps.append(step)
+        self._facts.num_reports += step.reports
         self._asked.append(ask)
         logger.info("\t└──> %s", step)
         needed = self.min_reports if ask.min_reports is None else ask.min_reports
@@ -259,17 +260,17 @@ class LdpStrategy(Strategy, Generic[R]):
                 recognise(kept, type(self), {**self._arguments, **prints})
             self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
             self._evaluate(0, evaluate_fn)
-            while self._fit is None:
-                number = len(self._result.steps)
+            while self._found is None:
+                number = len(self._facts.steps)
                 if not kept.get(f"step {number} complete"):
                     messages = self.configure_train(number, ArrayRecord(), ConfigRecord(), grid)
                     self._exchange.collect(grid, number, messages, timeout)
                 _, metrics = self.aggregate_train(number, [])
                 kept.put(f"step {number} complete", True)
                 if metrics is not None:
-                    self._result.train_metrics_clientapp[number] = metrics
+                    self._facts.train_metrics_clientapp[number] = metrics
                 self._evaluate(number, evaluate_fn)
-            result = self._finished(self._fit, self._seeded)
+            result = self._finished(self._found, self._seeded)
         logger.info("Finished in %.1f s:", time.monotonic() - started)
         for line in repr(result).splitlines():
             logger.info("\t%s", line)
@@ -284,14 +285,14 @@ class LdpStrategy(Strategy, Generic[R]):
 
     def _estimate(self) -> ArrayRecord | None:
         """Return the estimate so far, where there is one."""
-        return self._fit.arrays if self._fit else None
+        return self._found.arrays if self._found else None
 
     def _evaluate(self, number: int, evaluate_fn: EvaluateFn | None) -> None:
         arrays = self._estimate()
         if evaluate_fn is None or arrays is None:
             return
         if (evaluated := evaluate_fn(number, arrays)) is not None:
-            self._result.evaluate_metrics_serverapp[number] = evaluated
+            self._facts.evaluate_metrics_serverapp[number] = evaluated
 
     def _open_run(
         self,
@@ -326,8 +327,8 @@ class LdpStrategy(Strategy, Generic[R]):
         self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
         keys = {node: facts.keys for node, facts in nodes.items()}
         self._population = Population(keys, kept.get("salt"))
-        self._asked, self._fit = [], None
-        self._result = self.result_type(num_users=self.num_users, steps=[step])
+        self._asked, self._found = [], None
+        self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
         if self.num_users < self.min_reports:
@@ -349,13 +350,12 @@ class LdpStrategy(Strategy, Generic[R]):
         try:
             self._ask = self._running.send(answer)
         except StopIteration as end:
-            self._ask, self._fit = None, end.value
+            self._ask, self._found = None, end.value
 
-    def _finished(self, fit: Outcome, seeded: bool) -> R:
-        result = self._result
-        for found in fields(fit):
-            setattr(result, found.name, getattr(fit, found.name))
-        result.arrays = fit.arrays
+    def _finished(self, result: R, seeded: bool) -> R:
+        """Add what is known of the run to what the protocol has found."""
+        for fact in _FACTS:
+            setattr(result, fact, getattr(self._facts, fact))
         if rejected := sum(step.rejected for step in result.steps):
             result.notes = [*result.notes, _REJECTED.format(rejected)]
         if self._rehearsing:

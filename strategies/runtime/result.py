@@ -1,7 +1,6 @@
 """What a protocol returns."""
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -101,17 +100,7 @@ class PrivacySpent:
         return f"epsilon = {self.epsilon:g}{delta} per {self.unit}"
 
 
-@dataclass(frozen=True)
-class Outcome(ABC):
-    """What a protocol computes; the result has fields of the same names."""
-
-    @property
-    @abstractmethod
-    def arrays(self) -> ArrayRecord:
-        """The estimate as Flower's record."""
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class Result(flower.Result):
     """A Flower ``Result`` with how it came about; subclasses add the estimate.
 
@@ -168,42 +157,7 @@ def as_rows(features: ArrayLike, dim: int) -> Floats:
     return rows
 
 
-@dataclass(frozen=True)
-class Fit(Outcome):
-    """A vector of coefficients.
-
-    Attributes
-    ----------
-    coef : ndarray of float64, shape (dim,)
-        The estimate.
-    std_error : ndarray of float64, shape (dim,)
-        Standard deviation of each coefficient given the support.
-    notes : list of str
-        What a user of the estimate should know.
-    """
-
-    coef: Floats
-    std_error: Floats
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def arrays(self) -> ArrayRecord:
-        """The coefficients."""
-        return ArrayRecord([self.coef])
-
-    def doubted(self) -> Self:
-        """Return it with a note if nothing stands out of the noise, though something is told.
-
-        All coefficients compete for being told, so that the largest is one of many.
-        """
-        chance = math.sqrt(2 * math.log(2 * max(len(self.coef), 4)))
-        told = self.coef != 0
-        if not told.any() or (np.abs(self.coef) > chance * self.std_error)[told].any():
-            return self
-        return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class LinearResult(Result):
     """A result whose estimate is a vector of coefficients.
 
@@ -217,8 +171,22 @@ class LinearResult(Result):
         It leaves out the bias of clipping, thresholding and early stopping.
     """
 
-    coef: Floats = field(default_factory=lambda: np.zeros(0))
-    std_error: Floats = field(default_factory=lambda: np.zeros(0))
+    coef: Floats
+    std_error: Floats
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.coef])
+
+    def doubted(self) -> Self:
+        """Return it with a note if nothing stands out of the noise, though something is told.
+
+        All coefficients compete for being told, so that the largest is one of many.
+        """
+        chance = math.sqrt(2 * math.log(2 * max(len(self.coef), 4)))
+        told = self.coef != 0
+        if not told.any() or (np.abs(self.coef) > chance * self.std_error)[told].any():
+            return self
+        return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
 
     @property
     def support(self) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from ldp_flower.values.links import LINKS
 from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from .base import SiloRegression
 
 Floats = NDArray[np.float64]
@@ -164,7 +164,7 @@ class DpIht(SiloRegression):
             covariance[0, 0] += (step_size * float(gradient.std_error[0])) ** 2
         notes = [_RUN_AWAY] if self._has_run_away(theta) else []
         errors = np.where(theta != 0, math.sqrt(covariance[0, 0]), 0.0)
-        return Fit(theta, errors, notes).doubted()
+        return LinearResult(coef=theta, std_error=errors, notes=notes).doubted()
 
     def _has_run_away(self, theta: Floats) -> bool:
         """Whether a classifier's predictors reach where chances of 1e-22 are told apart."""

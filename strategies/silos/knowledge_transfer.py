@@ -14,7 +14,7 @@ from ldp_flower.values.synthetic import synthetic_features
 from ..numerics.denoising import keep_above, keep_largest, project_on_ball
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 
 Floats = NDArray[np.float64]
 
@@ -156,7 +156,8 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
             wrong = math.sqrt(self.sparsity) * (1 + self._cutoff) * noise
             bound = min(bound, max(wrong, _LEAST_BOUND * self.radius))
         notes = [] if student.any() else [_NOTHING]
-        return Fit(student, np.where(student != 0, noise, 0.0), notes)
+        noise = np.where(student != 0, noise, 0.0)
+        return LinearResult(coef=student, std_error=noise, notes=notes)
 
     def _teacher(self, student: Floats) -> Teacher:
         return Teacher(

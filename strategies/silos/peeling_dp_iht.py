@@ -15,7 +15,7 @@ from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from .base import SiloRegression
 
 Floats = NDArray[np.float64]
@@ -144,7 +144,7 @@ class PeelingDpIht(SiloRegression):
     def protocol(self) -> Protocol:
         """Let everybody peel the moved estimate; ``num_steps`` times."""
         theta, noise = yield from self.descend(self.everyone())
-        return Fit(theta, np.where(theta != 0, noise, 0.0))
+        return LinearResult(coef=theta, std_error=np.where(theta != 0, noise, 0.0))
 
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float]]:
         """Return the estimate of a cohort, and the noise of the last step's values."""

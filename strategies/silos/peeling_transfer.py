@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from ..numerics.denoising import keep_largest
 from ..runtime.base import Protocol
 from .peeling_dp_iht import PeelingDpIht
-from .transfer_result import TransferFit, TransferResult
+from .transfer_result import TransferResult
 
 Floats = NDArray[np.float64]
 
@@ -51,8 +51,6 @@ num_steps, link, radius, min_reports
        on their side.
     """
 
-    result_type = TransferResult
-
     def protocol(self) -> Protocol:
         """Train one teacher a silo, then the student."""
         found: list[Floats] = []
@@ -69,4 +67,5 @@ num_steps, link, radius, min_reports
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
         # Each kept coefficient's noise has variance 1 once it is weighted.
         noise = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
-        return TransferFit(student, np.where(student != 0, noise, 0.0), teachers=teachers)
+        noise = np.where(student != 0, noise, 0.0)
+        return TransferResult(coef=student, std_error=noise, teachers=teachers)

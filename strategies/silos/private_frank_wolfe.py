@@ -9,7 +9,7 @@ from ldp_flower.validation import check_positive
 from ..numerics.denoising import keep_largest
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from .base import SiloRegression
 
 _STEPS = 2  # by default, times the sparsity
@@ -124,4 +124,4 @@ class PrivateFrankWolfe(SiloRegression):
             uphill = yield Ask(everyone, question, randomizer)
             theta = theta + 2 / (number + 3) * (-self.l1_radius * uphill.mean - theta)
         theta = keep_largest(theta, self.sparsity)
-        return Fit(theta, np.where(theta != 0, np.nan, 0.0))
+        return LinearResult(coef=theta, std_error=np.where(theta != 0, np.nan, 0.0))

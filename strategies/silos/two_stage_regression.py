@@ -15,7 +15,7 @@ from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from .base import SiloRegression
 
 Floats = NDArray[np.float64]
@@ -159,7 +159,7 @@ class TwoStageRegression(SiloRegression):
             theta[chosen] -= step_size * gradient.mean
             theta = project_on_ball(theta, self.radius)
             noise = step_size * float(gradient.std_error[0])
-        return Fit(theta, np.where(theta != 0, noise, 0.0))
+        return LinearResult(coef=theta, std_error=np.where(theta != 0, noise, 0.0))
 
     def _choose(self, everyone: Cohort) -> Generator[Ask, Estimate, Integers]:
         """Ask for the steepest coordinates at zero, a few at a time."""

@@ -20,7 +20,7 @@ from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
-from .sparse_result import SparseFit, SparseResult
+from .sparse_result import SparseResult
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -56,8 +56,6 @@ class SparseWaves(LdpStrategy[SparseResult]):
     min_reports : int
         Fewest reports with which a step goes on.
     """
-
-    result_type = SparseResult
 
     def __init__(
         self, dim: int, *, epsilon: float, num_waves: int, exact: bool, min_reports: int
@@ -135,7 +133,8 @@ class SparseWaves(LdpStrategy[SparseResult]):
             scale = yield from self._wave(cohort, information, belief, evidence, scale)
             belief = posterior(evidence)
         coef, std_error = self._coefficients(belief, scale)
-        return SparseFit(coef, std_error, self._notes(belief, scale), belief.inclusion)
+        notes = self._notes(belief, scale)
+        return SparseResult(coef=coef, std_error=std_error, notes=notes, inclusion=belief.inclusion)
 
     def _num_voters(self) -> int:
         if self._few:

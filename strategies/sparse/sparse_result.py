@@ -1,30 +1,17 @@
 """What protocols return that say how likely each coefficient is to differ from zero."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class SparseFit(Fit):
-    """Coefficients, and the probability that each is not zero.
-
-    Attributes
-    ----------
-    inclusion : ndarray of float64, shape (dim,)
-        Posterior probability that a coefficient is not zero.
-    """
-
-    inclusion: Floats = field(default_factory=lambda: np.zeros(0))
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class SparseResult(LinearResult):
     """A result whose coefficients are posterior means.
 
@@ -38,7 +25,7 @@ class SparseResult(LinearResult):
         Posterior probability that a coefficient is not zero.
     """
 
-    inclusion: Floats = field(default_factory=lambda: np.zeros(0))
+    inclusion: Floats
 
     @property
     def support(self) -> NDArray[np.int64]:

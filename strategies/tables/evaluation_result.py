@@ -1,33 +1,15 @@
 """What PrivateEvaluation returns."""
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord
 
-from ..runtime.result import Outcome, Result
+from ..runtime.result import Result
 
 
-@dataclass(frozen=True)
-class Evaluation(Outcome):
-    """How well a model predicts; fields as those of :class:`EvaluationResult`."""
-
-    r2: float
-    std_error: float
-    loss: float
-    loss_std_error: float
-    baseline: float
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def arrays(self) -> ArrayRecord:
-        """R2 and loss, one array of two numbers."""
-        return ArrayRecord([np.array([self.r2, self.loss])])
-
-
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class EvaluationResult(Result):
     """A result that says how well a model predicts the targets of users who were asked.
 
@@ -46,11 +28,14 @@ class EvaluationResult(Result):
         Mean over users of each user's mean squared deviation from the centre.
     """
 
-    r2: float = math.nan
-    std_error: float = math.inf
-    loss: float = math.nan
-    loss_std_error: float = math.inf
-    baseline: float = math.nan
+    r2: float
+    std_error: float
+    loss: float
+    loss_std_error: float
+    baseline: float
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([np.array([self.r2, self.loss])])
 
     def _findings(self) -> list[str]:
         return [

@@ -9,7 +9,7 @@ from ldp_flower.validation import check_choice, check_integer
 
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from .feasibility import check_enough
 from .holdout import gate, keep_back
 from .standardisation import Mechanism, buy_standardisation, through
@@ -75,5 +75,5 @@ def fit_table(
     judges = keep_back(strategy, epsilon, level_known=effects == "within")
     found = yield from through(fit(), bought)
     verdict = yield from through(gate(judges, found.coef, epsilon), bought)
-    restored: Fit = bought.restored(verdict.applied(found))
+    restored: LinearResult = bought.restored(verdict.applied(found))
     return replace(restored, notes=[*doubts, *restored.notes])

@@ -23,11 +23,11 @@ from ldp_flower.randomizers import Estimate
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from ..subprotocols.squared_errors import ask_squared_errors, number_randomizer, reach
 
 Floats = NDArray[np.float64]
-AnyFit = TypeVar("AnyFit", bound=Fit)
+AnyResult = TypeVar("AnyResult", bound=LinearResult)
 
 _NOISE = 0.11  # standard error of R2 that is wanted ...
 _LEAST_SHARE, _MOST_SHARE = 0.08, 0.15  # ... from these shares of the users
@@ -98,7 +98,7 @@ class Verdict:
     level: Number
     notes: list[str] = field(default_factory=list)
 
-    def applied(self, fit: AnyFit) -> AnyFit:
+    def applied(self, fit: AnyResult) -> AnyResult:
         """Return the fit with slopes of this length around the level."""
         coef, std_error = self.length * fit.coef, self.length * fit.std_error
         coef[0], std_error[0] = self.level.value, self.level.std_error

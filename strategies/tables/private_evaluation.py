@@ -13,7 +13,7 @@ from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import Told, ask_squared_errors, number_randomizer, reach
-from .evaluation_result import Evaluation, EvaluationResult
+from .evaluation_result import EvaluationResult
 
 Floats = NDArray[np.float64]
 
@@ -81,8 +81,6 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
        enforce this on their side.
     """
 
-    result_type = EvaluationResult
-
     def __init__(
         self,
         coef: ArrayLike,
@@ -147,7 +145,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             )
         )
 
-    def _evaluation(self, means: Floats, covariance: Floats, beyond: bool) -> Evaluation:
+    def _evaluation(self, means: Floats, covariance: Floats, beyond: bool) -> EvaluationResult:
         loss, baseline = map(float, means)
         notes = []
         if not _is_clear(means, covariance):
@@ -171,7 +169,14 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                     "Most residuals were clipped: the model is much worse than the centre, and R2 "
                     "is likely to be lower than this."
                 )
-        return Evaluation(r2, std_error, loss, math.sqrt(covariance[0, 0]), baseline, notes)
+        return EvaluationResult(
+            r2=r2,
+            std_error=std_error,
+            loss=loss,
+            loss_std_error=math.sqrt(covariance[0, 0]),
+            baseline=baseline,
+            notes=notes,
+        )
 
 
 def _is_clear(means: Floats, covariance: Floats) -> bool:

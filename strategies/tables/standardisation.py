@@ -17,12 +17,12 @@ from ..numerics.denoising import shrink
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit
+from ..runtime.result import LinearResult
 from ..subprotocols.norm import buy_norm, norm_askers
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-AnyFit = TypeVar("AnyFit", bound=Fit)
+AnyResult = TypeVar("AnyResult", bound=LinearResult)
 T = TypeVar("T")
 #: From a number of coordinates and a radius to the mechanism for vectors in that ball.
 Mechanism = Callable[[int, float], Randomizer]
@@ -55,7 +55,7 @@ class Standardisation:
         question = Standardised(ask.question, self.means, self.scales, self.within)
         return replace(ask, question=question)
 
-    def restored(self, fit: AnyFit) -> AnyFit:
+    def restored(self, fit: AnyResult) -> AnyResult:
         """Return a fit of standardised columns in units of the schema's features.
 
         The first feature is the intercept. Where all features are at these means, whatever the

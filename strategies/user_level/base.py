@@ -18,7 +18,7 @@ from ..numerics.set_vote import best_vote, typical_score
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 from ..subprotocols.scale import buy_target_scale, scale_cohorts
 
 Floats = NDArray[np.float64]
@@ -123,7 +123,8 @@ class SelectedRegression(LdpStrategy[LinearResult]):
             coef = keep_largest(keep_above(coef, _STANDS_OUT * std_error), self.sparsity)
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
-        return Fit(scale * coef, np.where(coef != 0, scale * std_error, 0.0), notes)
+        std_error = np.where(coef != 0, scale * std_error, 0.0)
+        return LinearResult(coef=scale * coef, std_error=std_error, notes=notes)
 
     def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
         cohorts = scale_cohorts(self, self.epsilon)

@@ -17,7 +17,7 @@ from ..numerics.denoising import shrink
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import Fit, LinearResult
+from ..runtime.result import LinearResult
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.scale import buy_target_scale, scale_cohorts
 
@@ -158,7 +158,8 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         cohorts = self.cohorts(estimator.sizes(self.num_users))
         question = Mean(np.zeros(self.dim))
         found = yield from estimator.estimate(cohorts, question, self._population.salt)
-        return Fit(found.mean, found.std_error, estimator.doubts(self.num_users))
+        doubts = estimator.doubts(self.num_users)
+        return LinearResult(coef=found.mean, std_error=found.std_error, notes=doubts)
 
     def _by_waves(self) -> Protocol:
         (cohort,) = self.cohorts([max(int(_COARSE * self.num_users), self.min_reports)])
@@ -176,7 +177,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
                 centre, radius = np.zeros(self.dim), self.bound
             waves.append((yield from self._wave(cohort, centre, radius)))
         mean, _, std_error = self._combined(waves, spread)
-        return Fit(mean, std_error, notes)
+        return LinearResult(coef=mean, std_error=std_error, notes=notes)
 
     def _wave(
         self, cohort: Cohort, centre: Floats, radius: float

@@ -86,7 +86,7 @@ from flwr.serverapp import ServerApp
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import SubsetHypercube
-from ldp_flower.strategies import Ask, Fit, LdpStrategy
+from ldp_flower.strategies import Ask, LdpStrategy, LinearResult
 
 app = ServerApp()
 
@@ -101,7 +101,7 @@ class Halves(LdpStrategy):
         for cohort in self.cohorts([half, self.num_users - half]):
             randomizer = SubsetHypercube(self.epsilon, 4)
             answer = yield Ask(cohort, Gradient(np.zeros(4)), randomizer)
-        return Fit(answer.mean, answer.std_error)
+        return LinearResult(coef=answer.mean, std_error=answer.std_error)
 
 
 @app.main()

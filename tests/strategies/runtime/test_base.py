@@ -12,7 +12,7 @@ from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.questions import Curvature, Gradient
 from ldp_flower.randomizers import RandomizedResponse, SubsetHypercube, Summary
-from ldp_flower.strategies import Ask, Fit, LdpFedAvg, LdpIht, LdpStrategy, TooFewReports
+from ldp_flower.strategies import Ask, LdpFedAvg, LdpIht, LdpStrategy, LinearResult, TooFewReports
 from ldp_flower.strategies.runtime.run_store import RunStore
 
 DIM = 8
@@ -271,7 +271,7 @@ class Mean(LdpStrategy):
     def protocol(self):
         (everyone,) = self.cohorts([self.num_users])
         answer = yield Ask(everyone, Gradient(np.zeros(DIM)), self.randomizer)
-        return Fit(answer.mean, answer.std_error)
+        return LinearResult(coef=answer.mean, std_error=answer.std_error)
 
 
 def test_a_node_that_lies_about_everything_moves_a_mean_by_its_users_share():
@@ -381,7 +381,7 @@ class Twice(LdpStrategy):
         answer = None
         for cohort, epsilon in ((one, 0.5), (one, 0.75), (two, 1.0)):
             answer = yield Ask(cohort, question, RandomizedResponse(epsilon))
-        return Fit(np.array(answer.mean), np.array(answer.std_error))
+        return LinearResult(coef=np.array(answer.mean), std_error=np.array(answer.std_error))
 
 
 def test_the_result_states_what_the_dearest_user_spent():

@@ -11,14 +11,15 @@ from flwr.clientapp import ClientApp
 from ldp_flower import InProcessGrid, Users, simulate, strategies
 from ldp_flower.audit import runs as audited
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
+from ldp_flower.guarantee.questions import RootCurvature
 from ldp_flower.randomizers import RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.strategies import (
     Ask,
-    Fit,
     LdpFedAvg,
     LdpIht,
     LdpStrategy,
+    LinearResult,
     NonInteractiveIht,
     PeelingTransfer,
     PrivateEvaluation,
@@ -135,10 +136,9 @@ class Mine(LdpStrategy):
 
     def protocol(self):
         (everyone,) = self.cohorts([self.num_users])
-        params = {"centre": 1.0, "log_range": 1.0}
-        arrays = {"direction": np.ones(DIM)}
-        answer = yield Ask(everyone, "root_curvature", RandomizedResponse(1.0), arrays, params)
-        return Fit(np.array(answer.mean), np.array(answer.std_error))
+        question = RootCurvature(np.ones(DIM), prior=1.0, log_range=1.0)
+        answer = yield Ask(everyone, question, RandomizedResponse(1.0))
+        return LinearResult(coef=np.array(answer.mean), std_error=np.array(answer.std_error))
 
 
 def test_the_arguments_are_those_of_the_class_that_is_constructed():

@@ -7,7 +7,7 @@ from ldp_flower import Categories, Numeric, Schema, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.audit import runs as audited
 from ldp_flower.randomizers import PrivUnit
-from ldp_flower.strategies import Fit, LdpIht, LdpStrategy, SparseRegression, TooFewReports
+from ldp_flower.strategies import LdpIht, LdpStrategy, LinearResult, SparseRegression, TooFewReports
 from ldp_flower.strategies.tables import fit as grouped_data
 from ldp_flower.strategies.tables.fit import fit_table
 from ldp_flower.strategies.tables.standardisation import Standardisation, buy_standardisation
@@ -122,7 +122,7 @@ def test_a_fit_returns_to_the_units_of_the_schema():
     coef, x = rng.standard_normal(4), np.c_[np.ones(9), rng.standard_normal((9, 3))]
     moved = (x - means[:-1]) / scales[:-1]
     expected = means[-1] + scales[-1] * (moved @ coef)
-    restored = standardisation.restored(Fit(coef, np.full(4, 0.2)))
+    restored = standardisation.restored(LinearResult(coef=coef, std_error=np.full(4, 0.2)))
     np.testing.assert_allclose(x @ restored.coef, expected)
     own = scales[-1] / scales[1:-1]
     np.testing.assert_allclose(restored.std_error[1:], 0.2 * own)
@@ -154,7 +154,10 @@ class Told(LdpStrategy):
     def fit(self):
         yield from ()
         units = self.bought.scales[-1] / self.bought.scales[:-1]
-        return Fit(IN_UNITS / units + self.noise * self.rng.standard_normal(3), self.noise)
+        return LinearResult(
+            coef=IN_UNITS / units + self.noise * self.rng.standard_normal(3),
+            std_error=self.noise,
+        )
 
 
 def test_standard_errors_say_how_far_off_coefficients_are(monkeypatch):

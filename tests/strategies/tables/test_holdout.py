@@ -8,7 +8,7 @@ import pytest
 
 from ldp_flower import Users, simulate
 from ldp_flower.randomizers import Estimate
-from ldp_flower.strategies import Cohort, Fit, LdpStrategy, TooFewReports
+from ldp_flower.strategies import Cohort, LdpStrategy, LinearResult, TooFewReports
 from ldp_flower.strategies.tables.holdout import Judges, gate, keep_back
 
 DIM = 4
@@ -27,7 +27,9 @@ class Gated(LdpStrategy):
     def protocol(self):
         judges = keep_back(self, self.epsilon, level_known=self.level_known)
         self.verdict = yield from gate(judges, self.coef, self.epsilon)
-        return self.verdict.applied(Fit(self.coef, np.ones(DIM), ["fitted"]))
+        return self.verdict.applied(
+            LinearResult(coef=self.coef, std_error=np.ones(DIM), notes=["fitted"])
+        )
 
 
 def people(num_users, seed, level=0.0, off=0.0):
