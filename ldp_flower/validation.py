@@ -1,9 +1,8 @@
 """Checks of constructor arguments, all with the same wording."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -20,23 +19,10 @@ def plain(value: Any) -> Any:
 
 
 def make_plain(instance: Any) -> None:
-    """Replace the NumPy scalars among a frozen dataclass's fields by Python's own numbers."""
+    """Replace the NumPy scalars among a dataclass's fields by Python's own numbers."""
     for field in fields(instance):
-        if isinstance(value := getattr(instance, field.name), np.generic):
+        if field.init and isinstance(value := getattr(instance, field.name), np.generic):
             object.__setattr__(instance, field.name, plain(value))
-
-
-def plain_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that takes NumPy scalars as plain numbers, and no other epsilon."""
-
-    @wraps(constructor)
-    def checked(self: object, *args: object, **given: object) -> None:
-        given = {name: plain(value) for name, value in given.items()}
-        if "epsilon" in given:
-            check_number("epsilon", given["epsilon"])
-        constructor(self, *(plain(value) for value in args), **given)
-
-    return checked
 
 
 def is_integer(value: object) -> bool:

@@ -1,6 +1,7 @@
 """HeavyHitters: the most frequent items of many users, from one report of each."""
 
 import math
+from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
@@ -29,6 +30,7 @@ _MAX_DOMAIN = 1 << 40
 _ADVISED = 0.05  # frequency of the items of which the note on failure speaks
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     """The most frequent items and their counts, from one report of every user.
 
@@ -88,40 +90,36 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
        this on their side.
     """
 
-    def __init__(
-        self,
-        domain_size: int,
-        *,
-        epsilon: float,
-        set_size: int = 1,
-        max_items: int = 64,
-        false_alarm: float = 0.01,
-        backend: Backend = "auto",
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("domain_size", domain_size, 2, _MAX_DOMAIN)
-        check_integer("set_size", set_size, 1, domain_size)
-        check_integer("max_items", max_items, 1, 1 << 15)
-        check_fraction("false_alarm", false_alarm)
-        if backend not in get_args(Backend):
-            raise ValueError(f"Expected backend in {list(get_args(Backend))}, got {backend!r}.")
-        if not fits_direct(domain_size) and (backend == "direct" or set_size > 1):
+    domain_size: int = field(kw_only=False)
+    set_size: int = 1
+    max_items: int = 64
+    false_alarm: float = 0.01
+    backend: Backend = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("domain_size", self.domain_size, 2, _MAX_DOMAIN)
+        check_integer("set_size", self.set_size, 1, self.domain_size)
+        check_integer("max_items", self.max_items, 1, 1 << 15)
+        check_fraction("false_alarm", self.false_alarm)
+        if self.backend not in get_args(Backend):
+            raise ValueError(
+                f"Expected backend in {list(get_args(Backend))}, got {self.backend!r}."
+            )
+        if not fits_direct(self.domain_size) and (self.backend == "direct" or self.set_size > 1):
             raise ValueError(
                 f"Expected domain_size <= {MAX_DIRECT} for direct counts and for sets of items, "
-                f"got {domain_size}."
+                f"got {self.domain_size}."
             )
-        if set_size > 1 and backend in ("prefix", "tree"):
-            raise ValueError(f"Expected set_size 1 with backend {backend!r}, got {set_size}.")
-        PrefixExtending(epsilon, 1)  # refuses a bad epsilon now
-        if set_size > 1:  # and sets that are too large
-            SubsetSelection(epsilon, min(domain_size + set_size, MAX_DIRECT), set_size)
-        self.domain_size = domain_size
-        self.epsilon = epsilon
-        self.set_size = set_size
-        self.max_items = max_items
-        self.false_alarm = false_alarm
-        self.backend = backend
+        if self.set_size > 1 and self.backend in ("prefix", "tree"):
+            raise ValueError(
+                f"Expected set_size 1 with backend {self.backend!r}, got {self.set_size}."
+            )
+        PrefixExtending(self.epsilon, 1)  # refuses a bad epsilon now
+        if self.set_size > 1:  # and sets that are too large
+            SubsetSelection(
+                self.epsilon, min(self.domain_size + self.set_size, MAX_DIRECT), self.set_size
+            )
 
     def randomizer(self, num_users: int) -> Mechanism:
         """Return the mechanism for so many users."""

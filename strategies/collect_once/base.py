@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ldp_flower.randomizers import Codebook, GaussianRecord, LiftedPrivUnit, Randomizer
@@ -20,6 +21,7 @@ METHODS = ("auto", "paper")
 MAX_REPORT = 5000
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CollectOnce(LdpStrategy[R]):
     """Base class: one question, one message from every user, no second round.
 
@@ -39,25 +41,16 @@ class CollectOnce(LdpStrategy[R]):
         Fewest reports with which there is a result.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        delta: float,
-        method: str,
-        exact: bool,
-        min_reports: int,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 1)
-        check_choice("method", method, METHODS)
-        check_fraction("delta", delta)
-        self.dim = dim
-        self.epsilon = epsilon
-        self.delta = delta
-        self.method = method
-        self.exact = exact
+    dim: int = field(kw_only=False)
+    delta: float = 1e-6
+    method: str = "auto"
+    exact: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_choice("method", self.method, METHODS)
+        check_fraction("delta", self.delta)
         self.randomizer(1)  # refuses a bad epsilon now
 
     def randomizer(self, size: int, radius: float = 1.0) -> Randomizer:

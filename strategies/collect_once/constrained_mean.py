@@ -1,6 +1,7 @@
 """ConstrainedMean: a sparse mean in many dimensions from one collection."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ Floats = NDArray[np.float64]
 _SUGGESTED = 512  # dimensions to project to
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ConstrainedMean(ProjectedCollection[LinearResult]):
     """The mean row of features, if it is (nearly) sparse; one message from every user.
 
@@ -85,39 +87,19 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        feature_bound: float = 1.0,
-        l1_bound: float | None = None,
-        projected_dim: int | None = None,
-        method: str = "auto",
-        exact: bool = True,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(
-            dim,
-            epsilon=epsilon,
-            delta=delta,
-            feature_bound=feature_bound,
-            projected_dim=projected_dim,
-            method=method,
-            exact=exact,
-            min_reports=min_reports,
-        )
-        if l1_bound is not None:
-            check_positive("l1_bound", l1_bound)
-        if projected_dim is not None:
-            check_integer("projected_dim", projected_dim, 1, min(dim, MAX_REPORT))
-        elif method == "auto" and dim > MAX_REPORT:
+    l1_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.l1_bound is not None:
+            check_positive("l1_bound", self.l1_bound)
+        if self.projected_dim is not None:
+            check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT))
+        elif self.method == "auto" and self.dim > MAX_REPORT:
             raise ValueError(
-                f"Expected at most {MAX_REPORT} numbers in a report, got {dim} features: "
+                f"Expected at most {MAX_REPORT} numbers in a report, got {self.dim} features: "
                 f"project them with projected_dim <= {MAX_REPORT}, for example {_SUGGESTED}."
             )
-        self.l1_bound = l1_bound
 
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

@@ -1,7 +1,7 @@
 """ConstrainedRegression: linear regression in an l1 ball from one collection."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 from .projected_collection import ProjectedCollection
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ConstrainedRegression(ProjectedCollection[LinearResult]):
     """Linear regression with coefficients in an l1 ball; one message from every user.
 
@@ -79,38 +80,17 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        feature_bound: float = 1.0,
-        target_bound: float = 1.0,
-        l1_bound: float = 1.0,
-        projected_dim: int | None = None,
-        method: str = "auto",
-        exact: bool = True,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(
-            dim,
-            epsilon=epsilon,
-            delta=delta,
-            feature_bound=feature_bound,
-            projected_dim=projected_dim,
-            method=method,
-            exact=exact,
-            min_reports=min_reports,
-        )
-        check_positive("target_bound", target_bound)
-        check_positive("l1_bound", l1_bound)
-        if method == "auto":
-            check_report(dim, projected_dim, [2])
-        elif projected_dim is not None:
-            check_integer("projected_dim", projected_dim, 1, min(dim, MAX_REPORT - 1))
-        self.target_bound = target_bound
-        self.l1_bound = l1_bound
+    target_bound: float = 1.0
+    l1_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("target_bound", self.target_bound)
+        check_positive("l1_bound", self.l1_bound)
+        if self.method == "auto":
+            check_report(self.dim, self.projected_dim, [2])
+        elif self.projected_dim is not None:
+            check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT - 1))
 
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

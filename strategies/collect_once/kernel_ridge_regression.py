@@ -1,6 +1,7 @@
 """KernelRidgeRegression: a smooth function of features from one collection."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ _MOST_FEATURES = largest_dim([2]) // 2 * 2
 _LENGTH = 1.0  # of Fourier features
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelRidgeRegression(CollectOnce[KernelResult]):
     """Regression with a Gaussian kernel; one message from every user.
 
@@ -82,30 +84,17 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        num_features: int = 16,
-        length_scale: float = 1.0,
-        target_bound: float = 1.0,
-        method: str = "auto",
-        exact: bool = True,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(
-            dim, epsilon=epsilon, delta=delta, method=method, exact=exact, min_reports=min_reports
-        )
-        check_integer("num_features", num_features, 2, _MOST_FEATURES)
-        if num_features % 2:
-            raise ValueError(f"Expected an even num_features, got {num_features}.")
-        check_positive("length_scale", length_scale)
-        check_positive("target_bound", target_bound)
-        self.num_features = num_features
-        self.length_scale = length_scale
-        self.target_bound = target_bound
+    num_features: int = 16
+    length_scale: float = 1.0
+    target_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("num_features", self.num_features, 2, _MOST_FEATURES)
+        if self.num_features % 2:
+            raise ValueError(f"Expected an even num_features, got {self.num_features}.")
+        check_positive("length_scale", self.length_scale)
+        check_positive("target_bound", self.target_bound)
 
     def _by_moments(self, everyone: Cohort) -> Protocol:
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)

@@ -1,5 +1,6 @@
 """What the protocols share whose features may be projected to fewer dimensions first."""
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ R = TypeVar("R", bound=Result)
 Floats = NDArray[np.float64]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProjectedCollection(CollectOnce[R]):
     """Base class: users report something of their features or of a public projection of them.
 
@@ -30,24 +32,12 @@ class ProjectedCollection(CollectOnce[R]):
         Number of dimensions to which a public random matrix projects features first.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        delta: float,
-        feature_bound: float,
-        projected_dim: int | None,
-        method: str,
-        exact: bool,
-        min_reports: int,
-    ) -> None:
-        super().__init__(
-            dim, epsilon=epsilon, delta=delta, method=method, exact=exact, min_reports=min_reports
-        )
-        check_positive("feature_bound", feature_bound)
-        self.feature_bound = feature_bound
-        self.projected_dim = projected_dim
+    feature_bound: float = 1.0
+    projected_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("feature_bound", self.feature_bound)
 
     def _mapped(self, question: Question, size: int) -> Question:
         """Return a question about ``size`` features: of projected ones, if these are fewer."""

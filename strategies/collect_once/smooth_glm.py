@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 _STEPS = 1000  # of the stochastic method, if there are so many users
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SmoothGlm(ProjectedCollection[GlmResult]):
     """A generalised linear model with a smooth mean function; one message from every user.
 
@@ -95,51 +97,31 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        feature_bound: float = 1.0,
-        radius: float = 4.0,
-        link: str | Sequence[float] = "logistic",
-        target_bound: float = 1.0,
-        degree: int = 1,
-        projected_dim: int | None = None,
-        method: str = "auto",
-        exact: bool = True,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(
-            dim,
-            epsilon=epsilon,
-            delta=delta,
-            feature_bound=feature_bound,
-            projected_dim=projected_dim,
-            method=method,
-            exact=exact,
-            min_reports=min_reports,
-        )
-        check_positive("radius", radius)
-        check_positive("target_bound", target_bound)
-        check_integer("degree", degree, 1, MAX_DEGREE)
-        self.radius = radius
-        self.target_bound = target_bound
-        self.degree = degree
-        self.link = link if isinstance(link, str) else [float(number) for number in link]
+    radius: float = 4.0
+    link: str | Sequence[float] = "logistic"
+    target_bound: float = 1.0
+    degree: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("radius", self.radius)
+        check_positive("target_bound", self.target_bound)
+        check_integer("degree", self.degree, 1, MAX_DEGREE)
+        if not isinstance(self.link, str):
+            self.link = [float(number) for number in self.link]
         odd = is_odd(self._mean_function(1.0))  # refuses a bad link now
-        if odd and degree % 2 == 0:
-            raise ValueError(f"Expected an odd degree for an odd mean function, got {degree}.")
+        if odd and self.degree % 2 == 0:
+            raise ValueError(f"Expected an odd degree for an odd mean function, got {self.degree}.")
         self._stride = 2 if odd else 1
-        if method == "auto":
-            check_report(dim, projected_dim, self._powers)
-        elif projected_dim is not None:
-            check_integer("projected_dim", projected_dim, 1, dim)
-        if method == "paper" and (degree + 2) * (projected_dim or dim) > MAX_REPORT:
+        if self.method == "auto":
+            check_report(self.dim, self.projected_dim, self._powers)
+        elif self.projected_dim is not None:
+            check_integer("projected_dim", self.projected_dim, 1, self.dim)
+        copies = self.degree + 2
+        if self.method == "paper" and copies * (self.projected_dim or self.dim) > MAX_REPORT:
             raise ValueError(
-                f"Expected at most {MAX_REPORT} numbers in a report, got {degree + 2} copies of "
-                f"{dim} features: project them with projected_dim <= {MAX_REPORT // (degree + 2)}."
+                f"Expected at most {MAX_REPORT} numbers in a report, got {copies} copies of "
+                f"{self.dim} features: project them with projected_dim <= {MAX_REPORT // copies}."
             )
 
     def _mean_function(self, reach: float) -> Floats:

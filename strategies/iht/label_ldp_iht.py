@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ _PRECISE = 0.1  # relative error of a scale that is better than a bought one
 _FARTHEST = 4.0  # how many times too small or large a bought one may be to be corrected
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LabelLdpIht(LdpStrategy[LinearResult]):
     """Sparse regression from one randomised label per user, the features being public.
 
@@ -111,50 +112,36 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
        on their side, and refuse unless the operator has declared the features public.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        delta: float = 0.0,
-        mechanism: str | None = None,
-        solver: str = "iht",
-        label_bound: float | None = None,
-        scale_share: float = 0.1,
-        labels_per_user: int = 1,
-        unit: str = "user",
-        radius: float = math.inf,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 1)
-        check_integer("sparsity", sparsity, 1, dim)
-        if mechanism is None:
-            mechanism = "gaussian" if delta else "hybrid"
-        check_choice("mechanism", mechanism, _MECHANISMS)
-        if (mechanism == "gaussian") != (delta != 0):
+    dim: int = field(kw_only=False)
+    sparsity: int
+    delta: float = 0.0
+    mechanism: str | None = None
+    solver: str = "iht"
+    label_bound: float | None = None
+    scale_share: float = 0.1
+    labels_per_user: int = 1
+    unit: str = "user"
+    radius: float = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_integer("sparsity", self.sparsity, 1, self.dim)
+        if self.mechanism is None:
+            self.mechanism = "gaussian" if self.delta else "hybrid"
+        check_choice("mechanism", self.mechanism, _MECHANISMS)
+        if (self.mechanism == "gaussian") != (self.delta != 0):
             raise ValueError(
-                f"Expected delta > 0 with the Gaussian mechanism, and only with it, got {delta}."
+                "Expected delta > 0 with the Gaussian mechanism, and only with it, "
+                f"got {self.delta}."
             )
-        check_choice("solver", solver, _SOLVERS)
-        check_choice("unit", unit, _UNITS)
-        check_fraction("scale_share", scale_share)
-        check_integer("labels_per_user", labels_per_user, 1, 16)
-        for name, value in (("label_bound", label_bound), ("radius", radius)):
+        check_choice("solver", self.solver, _SOLVERS)
+        check_choice("unit", self.unit, _UNITS)
+        check_fraction("scale_share", self.scale_share)
+        check_integer("labels_per_user", self.labels_per_user, 1, 16)
+        for name, value in (("label_bound", self.label_bound), ("radius", self.radius)):
             if value not in (None, math.inf):
                 check_positive(name, value)
-        self.dim = dim
-        self.sparsity = sparsity
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mechanism = mechanism
-        self.solver = solver
-        self.label_bound = label_bound
-        self.scale_share = scale_share
-        self.labels_per_user = labels_per_user
-        self.unit = unit
-        self.radius = radius
         self.randomizer(1.0)  # refuses a bad epsilon now
 
     def randomizer(self, bound: float) -> Randomizer:
@@ -196,7 +183,7 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
             y = y / kept(bound / self._scale_of(y, randomizer, bound, scale))
         return self._fitted(x, y, notes)
 
-    def _finished(self, fit: LinearResult, seeded: bool) -> LinearResult:  # type: ignore[override]
+    def _finished(self, fit: LinearResult, seeded: bool) -> LinearResult:
         result = super()._finished(fit, seeded)
         assert result.privacy is not None
         # What was added up for the ledger is about all labels of a user.

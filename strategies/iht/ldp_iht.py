@@ -1,6 +1,7 @@
 """LDP-IHT: linear regression by private gradient steps, sparse by hard thresholding."""
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,6 +23,7 @@ _CLASSES = 0.6  # bound on the residuals of classes, after the first step
 _STANDS_OUT = 4.0  # standard deviations of the noise
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LdpIht(LdpStrategy[LinearResult]):
     """Linear regression, sparse if wanted, from one randomised gradient per user.
 
@@ -105,58 +107,44 @@ class LdpIht(LdpStrategy[LinearResult]):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int | Schema,
-        *,
-        epsilon: float,
-        sparsity: int | None = None,
-        samples_per_user: int = 1,
-        effects: str = "all",
-        radius: float | None = None,
-        noise_scale: float = 0.04,
-        feature_variance: float = 1.0,
-        gradient_bound: float | None = None,
-        link: str = "identity",
-        exact: bool = True,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        self.dim, self.schema = check_table(dim, effects)
-        check_integer("samples_per_user", samples_per_user, 1)
-        self._one_record_each = self.schema is None and samples_per_user == 1
-        if sparsity is not None:
-            check_integer("sparsity", sparsity, 1, self.dim)
+    dim: int | Schema = field(kw_only=False)
+    sparsity: int | None = None
+    samples_per_user: int = 1
+    effects: str = "all"
+    radius: float | None = None
+    noise_scale: float = 0.04
+    feature_variance: float = 1.0
+    gradient_bound: float | None = None
+    link: str = "identity"
+    exact: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._dim, self.schema = check_table(self.dim, self.effects)
+        check_integer("samples_per_user", self.samples_per_user, 1)
+        self._one_record_each = self.schema is None and self.samples_per_user == 1
+        if self.sparsity is not None:
+            check_integer("sparsity", self.sparsity, 1, self._dim)
         elif self._one_record_each:
             raise ValueError("Expected a sparsity with one record per user, got None.")
-        if radius is None and sparsity is not None:
-            radius = 1.0
+        if self.radius is None and self.sparsity is not None:
+            self.radius = 1.0
         for name, value in (
-            ("radius", 1.0 if radius is None else radius),
-            ("noise_scale", noise_scale),
-            ("feature_variance", feature_variance),
-            ("gradient_bound", 1.0 if gradient_bound is None else gradient_bound),
+            ("radius", 1.0 if self.radius is None else self.radius),
+            ("noise_scale", self.noise_scale),
+            ("feature_variance", self.feature_variance),
+            ("gradient_bound", 1.0 if self.gradient_bound is None else self.gradient_bound),
         ):
             check_positive(name, value)
-        check_choice("link", link, LINKS)
-        if link != "identity" and not self._one_record_each:
+        check_choice("link", self.link, LINKS)
+        if self.link != "identity" and not self._one_record_each:
             raise ValueError(
-                f"Expected samples_per_user = 1 and no schema with the link {link}, "
-                f"got {samples_per_user} and {'no' if self.schema is None else 'a'} schema."
+                f"Expected samples_per_user = 1 and no schema with the link {self.link}, "
+                f"got {self.samples_per_user} and {'no' if self.schema is None else 'a'} schema."
             )
-        self.sparsity = sparsity
-        self.epsilon = epsilon
-        self.samples_per_user = samples_per_user
-        self.effects = effects
-        self.radius = radius
-        self.noise_scale = noise_scale
-        self.feature_variance = feature_variance
-        self.gradient_bound = gradient_bound
-        self.link = link
-        self.exact = exact
         # What the variant for one record per user works with, where both are always given.
-        self._sparsity, self._radius = sparsity or self.dim, radius or 1.0
-        self.randomizer(self.dim)  # refuses a bad epsilon now
+        self._sparsity, self._radius = self.sparsity or self._dim, self.radius or 1.0
+        self.randomizer(self._dim)  # refuses a bad epsilon now
 
     def randomizer(self, dim: int, bound: float = 1.0) -> Randomizer:
         """Return the mechanism for vectors of ``dim`` coordinates within ``bound``."""
@@ -171,7 +159,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         rounds = GradientRounds(
             self,
             self.epsilon,
-            self.dim,
+            self._dim,
             self.randomizer,
             self.sparsity,
             self.radius,
@@ -195,17 +183,17 @@ class LdpIht(LdpStrategy[LinearResult]):
 
     def _one_record(self) -> Protocol:
         sizes, refit, step_size = self._plan()
-        theta, variance = np.zeros(self.dim), np.zeros(self.dim)
+        theta, variance = np.zeros(self._dim), np.zeros(self._dim)
         error = self._radius
         cohorts = self.cohorts(sizes)
         for cohort in cohorts:
             last = refit and cohort is cohorts[-1]
-            wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self.dim)
+            wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self._dim)
             bound = self._residual_bound(error, bool(theta.any()))
             randomizer = self.randomizer(len(wanted), bound)
             question = Gradient(
                 theta,
-                None if len(wanted) == self.dim else wanted,
+                None if len(wanted) == self._dim else wanted,
                 feature_bound=1.0,
                 residual_bound=bound,
                 link=self.link,
@@ -247,7 +235,7 @@ class LdpIht(LdpStrategy[LinearResult]):
 
     def _error(self, noise: float) -> float:
         """A-priori error of a thresholded step whose gradient has this noise per coordinate."""
-        largest = math.sqrt(2 * self._sparsity * math.log(max(self.dim, 2)))
+        largest = math.sqrt(2 * self._sparsity * math.log(max(self._dim, 2)))
         return largest * noise / self._curvature
 
     def _plan(self) -> tuple[list[int], bool, float]:
@@ -258,7 +246,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         noise is ``dim / sparsity`` times smaller.
         """
         users = self.num_users
-        variance = self.randomizer(self.dim, self._residual_bound(self._radius)).variance
+        variance = self.randomizer(self._dim, self._residual_bound(self._radius)).variance
 
         def informative(steps: int) -> bool:
             return self._error(math.sqrt(variance * steps / users)) <= 0.7 * self._radius

@@ -1,6 +1,7 @@
 """Sparse regression in one round: everybody reports its record times its target."""
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ Floats = NDArray[np.float64]
 _METHODS = ("auto", "paper")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NonInteractiveIht(LdpStrategy[LinearResult]):
     """Sparse regression from one question that is the same for everybody.
 
@@ -72,62 +74,55 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
        on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        delta: float = 0.0,
-        method: str = "auto",
-        covariance: ArrayLike | None = None,
-        feature_variance: float = 1.0,
-        radius: float = 1.0,
-        target_scale: float | None = None,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 1)
-        check_integer("sparsity", sparsity, 1, dim)
-        check_choice("method", method, _METHODS)
-        if (method == "paper") != (delta != 0):
+    dim: int = field(kw_only=False)
+    sparsity: int
+    delta: float = 0.0
+    method: str = "auto"
+    covariance: ArrayLike | None = None
+    feature_variance: float = 1.0
+    radius: float = 1.0
+    target_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_integer("sparsity", self.sparsity, 1, self.dim)
+        check_choice("method", self.method, _METHODS)
+        if (self.method == "paper") != (self.delta != 0):
             raise ValueError(
-                f"Expected delta > 0 with method='paper', and only there, got {delta}."
+                f"Expected delta > 0 with method='paper', and only there, got {self.delta}."
             )
-        check_positive("feature_variance", feature_variance)
-        check_positive("radius", radius)
-        self.dim = dim
-        self.sparsity = sparsity
-        self.epsilon = epsilon
-        self.delta = delta
-        self.method = method
-        self.covariance = feature_variance * np.eye(dim)
-        if covariance is not None:
-            self.covariance = np.asarray(covariance, np.float64)
-        if self.covariance.shape != (dim, dim) or not np.isfinite(self.covariance).all():
-            raise ValueError(f"Expected a finite covariance of shape ({dim}, {dim}).")
-        if np.linalg.matrix_rank(self.covariance) < dim:
+        check_positive("feature_variance", self.feature_variance)
+        check_positive("radius", self.radius)
+        spread = self.feature_variance * np.eye(self.dim)
+        if self.covariance is not None:
+            spread = np.asarray(self.covariance, np.float64)
+        if spread.shape != (self.dim, self.dim) or not np.isfinite(spread).all():
+            raise ValueError(f"Expected a finite covariance of shape ({self.dim}, {self.dim}).")
+        if np.linalg.matrix_rank(spread) < self.dim:
             raise ValueError("Expected a covariance that can be inverted.")
-        self.radius = radius
-        usual = radius * math.sqrt(feature_variance)
-        self.target_scale = usual if target_scale is None else target_scale
-        check_positive("target_scale", self.target_scale)
+        self._covariance = spread
+        usual = self.radius * math.sqrt(self.feature_variance)
+        self._target_scale = usual if self.target_scale is None else self.target_scale
+        check_positive("target_scale", self._target_scale)
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> Randomizer:
         """Return the mechanism for a clipped target times a record."""
         if self.method == "auto":
-            return SubsetHypercube(self.epsilon, self.dim, self.target_scale)
-        length = self.target_scale * math.sqrt(self.dim)
+            return SubsetHypercube(self.epsilon, self.dim, self._target_scale)
+        length = self._target_scale * math.sqrt(self.dim)
         return GaussianMechanism(self.epsilon, self.dim, length, self.delta)
 
     def protocol(self) -> Protocol:
         """Ask everybody for the gradient at zero, solve, threshold."""
         (everyone,) = self.cohorts([self.num_users])
         randomizer = self.randomizer()
-        question = Gradient(np.zeros(self.dim), feature_bound=1.0, residual_bound=self.target_scale)
+        question = Gradient(
+            np.zeros(self.dim), feature_bound=1.0, residual_bound=self._target_scale
+        )
         answer = yield Ask(everyone, question, randomizer)
-        inverse = np.linalg.inv(self.covariance) / kept(1.0)
+        inverse = np.linalg.inv(self._covariance) / kept(1.0)
         coef = keep_largest(-inverse @ answer.mean, self.sparsity)
         noise = math.sqrt(randomizer.variance / answer.count) * np.linalg.norm(inverse, axis=1)
         noise = np.where(coef != 0, noise, 0.0)

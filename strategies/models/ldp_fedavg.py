@@ -2,6 +2,7 @@
 
 import logging
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from .update_plan import MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 logger = logging.getLogger("flwr")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LdpFedAvg(LdpStrategy[FedAvgResult]):
     """Federated averaging in which every node reports its update privately, once.
 
@@ -90,73 +92,59 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
        on their side. An app without the mod protects nobody.
     """
 
-    unit = "node"
+    protects = "node"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        model: Literal["linear", "net"] = "linear",
-        clip: float | None = None,
-        mechanism: Literal["codebook", "privunit", "hypercube"] = "codebook",
-        num_codewords: int | None = None,
-        answers_per_user: int = 1,
-        path_length: float | None = None,
-        learning_rate: float | None = None,
-        decay: bool | None = None,
-        momentum: float = 0.0,
-        sparsity: int | None = None,
-        threshold: Literal["final", "each"] = "final",
-        message_type: str = "train",
-        arrayrecord_key: str = "arrays",
-        configrecord_key: str = "config",
-        force: bool = False,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
+    model: Literal["linear", "net"] = "linear"
+    clip: float | None = None
+    mechanism: Literal["codebook", "privunit", "hypercube"] = "codebook"
+    num_codewords: int | None = None
+    answers_per_user: int = 1
+    path_length: float | None = None
+    learning_rate: float | None = None
+    decay: bool | None = None
+    momentum: float = 0.0
+    sparsity: int | None = None
+    threshold: Literal["final", "each"] = "final"
+    message_type: str = "train"
+    arrayrecord_key: str = "arrays"
+    configrecord_key: str = "config"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name, value, allowed in (
-            ("model", model, ("linear", "net")),
-            ("mechanism", mechanism, MECHANISMS),
-            ("threshold", threshold, ("final", "each")),
+            ("model", self.model, ("linear", "net")),
+            ("mechanism", self.mechanism, MECHANISMS),
+            ("threshold", self.threshold, ("final", "each")),
         ):
             if value not in allowed:
                 raise ValueError(f"Expected {name} in {list(allowed)}, got {value!r}.")
         for name, number in (
-            ("clip", clip),
-            ("path_length", path_length),
-            ("learning_rate", learning_rate),
+            ("clip", self.clip),
+            ("path_length", self.path_length),
+            ("learning_rate", self.learning_rate),
         ):
             if number is not None:
                 check_positive(name, number)
-        check_integer("answers_per_user", answers_per_user, 1)
-        if sparsity is not None:
-            check_integer("sparsity", sparsity, 1)
-        if path_length is not None and learning_rate is not None:
+        check_integer("answers_per_user", self.answers_per_user, 1)
+        if self.sparsity is not None:
+            check_integer("sparsity", self.sparsity, 1)
+        if self.path_length is not None and self.learning_rate is not None:
             raise ValueError("Expected path_length or learning_rate, got both.")
-        if not 0 <= momentum < 1:
-            raise ValueError(f"Expected 0 <= momentum < 1, got {momentum}.")
-        if message_type != "train" and not message_type.startswith("train."):
-            raise ValueError(f"Expected message_type train or train.NAME, got {message_type!r}.")
-        self.epsilon = epsilon
-        self.model = model
-        self.clip = clip
-        self.mechanism = mechanism
-        self.num_codewords = num_codewords
-        self.answers_per_user = answers_per_user
-        self.path_length = path_length
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.momentum = momentum
-        self.sparsity = sparsity
-        self.threshold = threshold
-        self.rides_on = message_type
-        self.arrayrecord_key = arrayrecord_key
-        self.configrecord_key = configrecord_key
-        self.force = force
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"Expected 0 <= momentum < 1, got {self.momentum}.")
+        if self.message_type != "train" and not self.message_type.startswith("train."):
+            raise ValueError(
+                f"Expected message_type train or train.NAME, got {self.message_type!r}."
+            )
         self._num_rounds = 0
         self._train_config = ConfigRecord()
         self._trained = ArrayRecord()
         self._reporting(1)  # refuses a bad epsilon now
+
+    @property
+    def _rides_on(self) -> str:
+        return self.message_type
 
     def _reporting(self, dim: int) -> Reporting:
         answers = self.answers_per_user

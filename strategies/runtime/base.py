@@ -12,8 +12,9 @@ import secrets
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -21,11 +22,11 @@ from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import check_integer, check_number, is_integer, plain_arguments
+from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
 from .census import MAX_USERS_PER_NODE, wait_for_nodes
 from .exchange import Answers, Ask, Exchange, privacy_spent
-from .identity import Print, printed, recognise, remembers_arguments
+from .identity import printed, prints_of, recognise
 from .population import Cohort, Population
 from .result import Result
 from .run_store import RunStore
@@ -61,11 +62,17 @@ class TooFewReports(RuntimeError):
     """A step got, or would get, too few answers to go on."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LdpStrategy(Strategy, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
+    Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
+    fields are the constructor's arguments, ``__post_init__`` checks them.
+
     Parameters
     ----------
+    epsilon : float
+        Privacy parameter of all that one user reports.
     min_reports : int (default: 20)
         Fewest reports with which a step goes on.
 
@@ -76,36 +83,34 @@ class LdpStrategy(Strategy, Generic[R]):
     """
 
     #: Who is protected.
-    unit = "user"
-    #: Type of an app's own messages that the questions ride on, if they do.
-    rides_on: str | None = None
+    protects: ClassVar[str] = "user"
 
-    _arguments: dict[str, Print | str]  # a reason where there is no print
-    _exchange: Exchange
-    _population: Population
-    _running: Protocol
-    _facts: Result  # of the run under way
-    _seeded: bool
-    _rehearsing: int  # nodes
+    epsilon: float
+    min_reports: int = 20
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "__init__" in vars(cls):
-            checked = plain_arguments(remembers_arguments(vars(cls)["__init__"]))
-            setattr(cls, "__init__", checked)  # noqa: B010 (mypy)
-
-    @remembers_arguments
-    def __init__(self, *, min_reports: int = 20) -> None:
-        check_integer("min_reports", min_reports, 1)
-        self.min_reports = min_reports
-        self._of_start: dict[str, object] = {}  # what decides a run besides the arguments
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_number("epsilon", self.epsilon)
+        check_integer("min_reports", self.min_reports, 1)
         self._ask: Ask | None = None
         self._found: R | None = None
         self._asked: list[Ask] = []
+        self._of_start: dict[str, object] = {}  # what decides a run besides the parameters
+        self._exchange: Exchange
+        self._population: Population
+        self._running: Protocol
+        self._facts: Result  # of the run under way
+        self._seeded: bool
+        self._rehearsing: int  # nodes
 
     @abstractmethod
     def protocol(self) -> Protocol:
         """Yield questions, get estimates, return the result."""
+
+    @property
+    def _rides_on(self) -> str | None:
+        """Type of an app's own messages that the questions ride on, if they do."""
+        return None
 
     @property
     def num_users(self) -> int:
@@ -257,7 +262,7 @@ class LdpStrategy(Strategy, Generic[R]):
         with RunStore(store).open() as kept:
             if store is not None:
                 prints = {name: printed(value) for name, value in self._of_start.items()}
-                recognise(kept, type(self), {**self._arguments, **prints})
+                recognise(kept, type(self), {**prints_of(self), **prints})
             self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
             self._evaluate(0, evaluate_fn)
             while self._found is None:
@@ -306,7 +311,7 @@ class LdpStrategy(Strategy, Generic[R]):
     ) -> None:
         if kept.get("roster") is None:
             kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
-        self._exchange = Exchange(kept, self.rides_on)
+        self._exchange = Exchange(kept, self._rides_on)
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))
             self._exchange.collect(grid, 0, messages, timeout)
@@ -339,7 +344,7 @@ class LdpStrategy(Strategy, Generic[R]):
         self._advance(None)
 
     def _parameters(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _current_ask(self) -> Ask:
         if self._ask is None:
@@ -360,5 +365,5 @@ class LdpStrategy(Strategy, Generic[R]):
             result.notes = [*result.notes, _REJECTED.format(rejected)]
         if self._rehearsing:
             result.notes = [*result.notes, _REHEARSED.format(self._rehearsing)]
-        result.privacy = privacy_spent(self._asked, self.unit, seeded)
+        result.privacy = privacy_spent(self._asked, self.protects, seeded)
         return result

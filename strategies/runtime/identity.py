@@ -1,11 +1,9 @@
 """What a run is recognised by: the class of its strategy and all of its parameters."""
 
 import hashlib
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -86,39 +84,27 @@ def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]
         raise ValueError(f"{expected} with the same parameters, got one with {'; '.join(others)}.")
 
 
-def remembers_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that keeps prints of its arguments, defaults included.
+def prints_of(strategy: object) -> dict[str, Print | str]:
+    """Return the print of every parameter of a strategy, or the reason why it has none.
 
-    They are taken before it runs, so that nothing that happens to the object or to the
-    arguments later counts. Of a class and those that it is derived from, whose constructors
-    it calls, the arguments of the first one count.
+    Raises
+    ------
+    ValueError
+        If it has a constructor of its own, whose arguments nobody knows.
     """
-    signature = inspect.signature(constructor)
-
-    @wraps(constructor)
-    def remembering(self: Any, *args: object, **given: object) -> None:
-        if "_arguments" not in vars(self):
-            self._arguments = _printed_arguments(signature, self, args, given)
-        constructor(self, *args, **given)
-
-    return remembering
-
-
-def _printed_arguments(
-    signature: inspect.Signature, instance: object, args: Sequence[object], given: dict[str, object]
-) -> dict[str, Print | str]:
-    """Return the print of every argument, or the reason why it has none."""
-    try:
-        bound = signature.bind(instance, *args, **given)
-    except TypeError:
-        return {}  # the constructor says what is wrong
-    bound.apply_defaults()
+    for kind in type(strategy).__mro__:
+        if "__dataclass_fields__" in vars(kind):
+            break
+        if "__init__" in vars(kind):
+            raise ValueError(
+                f"Expected {kind.__name__} to be a dataclass: a store knows a run by its fields."
+            )
     prints: dict[str, Print | str] = {}
-    for name, value in list(bound.arguments.items())[1:]:
+    for field in fields(strategy):  # type: ignore[arg-type]
         try:
-            prints[name] = printed(value)
+            prints[field.name] = printed(getattr(strategy, field.name))
         except ValueError as error:
-            prints[name] = str(error)
+            prints[field.name] = str(error)
     return prints
 
 

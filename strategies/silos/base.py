@@ -1,6 +1,7 @@
 """What the protocols for silos share: every silo answers every step, under one plan."""
 
 import math
+from dataclasses import dataclass, field
 
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
 from ldp_flower.values.links import LINKS
@@ -12,6 +13,7 @@ from ..runtime.result import LinearResult
 _LINKS = ("identity", "logistic")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SiloRegression(LdpStrategy[LinearResult]):
     """Base class: a sparse regression over silos, each of many records.
 
@@ -33,35 +35,23 @@ class SiloRegression(LdpStrategy[LinearResult]):
         Fewest silos with which a step goes on.
     """
 
-    unit = "record"
+    protects = "record"
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        delta: float,
-        num_steps: int,
-        link: str,
-        radius: float,
-        min_reports: int,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 1)
-        check_integer("sparsity", sparsity, 1, dim)
-        check_fraction("delta", delta)
-        check_integer("num_steps", num_steps, 1)
-        check_choice("link", link, _LINKS)
-        if radius != math.inf:
-            check_positive("radius", radius)
-        self.dim = dim
-        self.sparsity = sparsity
-        self.epsilon = epsilon
-        self.delta = delta
-        self.num_steps = num_steps
-        self.link = link
-        self.radius = radius
+    dim: int = field(kw_only=False)
+    sparsity: int
+    delta: float
+    link: str = "identity"
+    radius: float = math.inf
+    min_reports: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_integer("sparsity", self.sparsity, 1, self.dim)
+        check_fraction("delta", self.delta)
+        check_choice("link", self.link, _LINKS)
+        if self.radius != math.inf:
+            check_positive("radius", self.radius)
 
     def everyone(self) -> Cohort:
         """Return all silos as one cohort."""

@@ -1,13 +1,14 @@
 """DP-IHT: sparse regression over silos, whose records are protected one by one."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordGaussian
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import keep_largest, project_on_ball
@@ -27,6 +28,7 @@ _RUN_AWAY = (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DpIht(SiloRegression):
     """Empirical risk under a sparsity constraint, over silos of many records each.
 
@@ -92,51 +94,34 @@ class DpIht(SiloRegression):
        on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        delta: float,
-        num_steps: int = 50,
-        link: str = "logistic",
-        ridge: float = 0.0,
-        row_bound: float = 1.0,
-        residual_bound: float | None = None,
-        largest_moment: float | None = None,
-        radius: float = math.inf,
-        min_reports: int = 1,
-    ) -> None:
-        super().__init__(
-            dim,
-            sparsity=sparsity,
-            epsilon=epsilon,
-            delta=delta,
-            num_steps=num_steps,
-            link=link,
-            radius=radius,
-            min_reports=min_reports,
-        )
-        if ridge != 0:
-            check_positive("ridge", ridge)
-        check_positive("row_bound", row_bound)
-        self.ridge = ridge
-        self.row_bound = row_bound
-        self.residual_bound = self._score_bound(residual_bound, "residual_bound")
-        self.largest_moment = row_bound**2 if largest_moment is None else largest_moment
-        check_positive("largest_moment", self.largest_moment)
+    num_steps: int = 50
+    link: str = "logistic"
+    ridge: float = 0.0
+    row_bound: float = 1.0
+    residual_bound: float | None = None
+    largest_moment: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("num_steps", self.num_steps, 1)
+        if self.ridge != 0:
+            check_positive("ridge", self.ridge)
+        check_positive("row_bound", self.row_bound)
+        self._residual_bound = self._score_bound(self.residual_bound, "residual_bound")
+        usual = self.row_bound**2
+        self._largest_moment = usual if self.largest_moment is None else self.largest_moment
+        check_positive("largest_moment", self._largest_moment)
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> RecordGaussian:
         """Return the mechanism of every step."""
-        bound = self.residual_bound * self.row_bound
+        bound = self._residual_bound * self.row_bound
         return RecordGaussian(self.epsilon, self.dim, bound, self.delta, self.num_steps)
 
     @property
     def step_size(self) -> float:
         """The inverse of the largest curvature."""
-        return 1 / (LINKS[self.link].curvature * self.largest_moment + self.ridge)
+        return 1 / (LINKS[self.link].curvature * self._largest_moment + self.ridge)
 
     def protocol(self) -> Protocol:
         """Ask everybody for the gradient ahead, step, threshold; ``num_steps`` times."""
@@ -149,7 +134,7 @@ class DpIht(SiloRegression):
             question = Gradient(
                 ahead,
                 row_bound=self.row_bound,
-                residual_bound=self.residual_bound,
+                residual_bound=self._residual_bound,
                 link=self.link,
             )
             gradient = yield Ask(everyone, question, self.randomizer())

@@ -1,6 +1,7 @@
 """KnowledgeTransfer: silos release what their own models have learnt, not their records."""
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ _NOTHING = (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KnowledgeTransfer(LdpStrategy[LinearResult]):
     """A sparse student of many silos' teachers; one report protects a whole silo.
 
@@ -89,45 +91,32 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
        on their side.
     """
 
-    unit = "silo"
+    protects = "silo"
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        radius: float,
-        link: str = "identity",
-        ridge: float = 0.0,
-        num_waves: int = 3,
-        num_answers: int | None = None,
-        synthetic_seed: int = 1,
-        exact: bool = True,
-        min_reports: int = 10,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 1)
-        check_integer("sparsity", sparsity, 1, dim)
-        check_positive("radius", radius)
-        check_choice("link", link, Teacher.links)
-        if ridge != 0:
-            check_positive("ridge", ridge)
-        check_integer("num_waves", num_waves, 1)
-        if num_answers is not None:
-            check_integer("num_answers", num_answers, 1, dim)
-        check_integer("synthetic_seed", synthetic_seed, 1, 1 << 53)
-        self.dim = dim
-        self.sparsity = sparsity
-        self.epsilon = epsilon
-        self.radius = radius
-        self.link = link
-        self.ridge = ridge
-        self.num_waves = num_waves
-        self.num_answers = num_answers
-        self.synthetic_seed = synthetic_seed
-        self.exact = exact
-        self.randomizer(radius)  # refuses a bad epsilon now
+    dim: int = field(kw_only=False)
+    sparsity: int
+    radius: float
+    link: str = "identity"
+    ridge: float = 0.0
+    num_waves: int = 3
+    num_answers: int | None = None
+    synthetic_seed: int = 1
+    exact: bool = True
+    min_reports: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_integer("sparsity", self.sparsity, 1, self.dim)
+        check_positive("radius", self.radius)
+        check_choice("link", self.link, Teacher.links)
+        if self.ridge != 0:
+            check_positive("ridge", self.ridge)
+        check_integer("num_waves", self.num_waves, 1)
+        if self.num_answers is not None:
+            check_integer("num_answers", self.num_answers, 1, self.dim)
+        check_integer("synthetic_seed", self.synthetic_seed, 1, 1 << 53)
+        self.randomizer(self.radius)  # refuses a bad epsilon now
 
     def randomizer(self, bound: float) -> Randomizer:
         """Return the mechanism for teachers that differ from the student by ``bound`` at most."""
@@ -156,8 +145,8 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
             wrong = math.sqrt(self.sparsity) * (1 + self._cutoff) * noise
             bound = min(bound, max(wrong, _LEAST_BOUND * self.radius))
         notes = [] if student.any() else [_NOTHING]
-        noise = np.where(student != 0, noise, 0.0)
-        return LinearResult(coef=student, std_error=noise, notes=notes)
+        std_error = np.where(student != 0, noise, 0.0)
+        return LinearResult(coef=student, std_error=std_error, notes=notes)
 
     def _teacher(self, student: Floats) -> Teacher:
         return Teacher(

@@ -1,14 +1,14 @@
 """Peeling DP-IHT: sparse regression with very many features over few silos."""
 
-import math
 from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Estimate, RecordPeeling
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import keep_largest, project_on_ball
@@ -25,6 +25,7 @@ _SHRINKAGE = 0.5  # of that bound from step to step
 _FLOOR = 0.5  # of that bound, in scales of the noise
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PeelingDpIht(SiloRegression):
     """Sparse regression from the largest coordinates of silos' noisy steps.
 
@@ -86,43 +87,22 @@ class PeelingDpIht(SiloRegression):
        on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        delta: float,
-        target_scale: float | None = None,
-        noise_scale: float | None = None,
-        feature_bound: float = 1.0,
-        feature_variance: float = 1.0,
-        num_steps: int = 5,
-        link: str = "identity",
-        radius: float = math.inf,
-        min_reports: int = 1,
-    ) -> None:
-        super().__init__(
-            dim,
-            sparsity=sparsity,
-            epsilon=epsilon,
-            delta=delta,
-            num_steps=num_steps,
-            link=link,
-            radius=radius,
-            min_reports=min_reports,
-        )
-        check_positive("feature_bound", feature_bound)
-        check_positive("feature_variance", feature_variance)
-        wanted = None if target_scale is None else _PRIOR * target_scale
-        first = self._score_bound(wanted if link == "identity" else None, "target_scale")
-        if noise_scale is None:
-            noise_scale = first / _PRIOR / 2
-        check_positive("noise_scale", noise_scale)
-        self.target_scale = target_scale
-        self.noise_scale = noise_scale
-        self.feature_bound = feature_bound
-        self.feature_variance = feature_variance
+    target_scale: float | None = None
+    noise_scale: float | None = None
+    feature_bound: float = 1.0
+    feature_variance: float = 1.0
+    num_steps: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("num_steps", self.num_steps, 1)
+        check_positive("feature_bound", self.feature_bound)
+        check_positive("feature_variance", self.feature_variance)
+        wanted = None if self.target_scale is None else _PRIOR * self.target_scale
+        first = self._score_bound(wanted if self.link == "identity" else None, "target_scale")
+        usual = first / _PRIOR / 2
+        self._noise_scale = usual if self.noise_scale is None else self.noise_scale
+        check_positive("noise_scale", self._noise_scale)
         self.randomizer(first)  # refuses a bad epsilon now
         self._first_bound = first
 
@@ -137,7 +117,7 @@ class PeelingDpIht(SiloRegression):
         """Return the bound on residuals of every step."""
         if self.link == "logistic":
             return [self._first_bound] * self.num_steps
-        floor = min(_FLOOR * self.noise_scale, self._first_bound)
+        floor = min(_FLOOR * self._noise_scale, self._first_bound)
         shrunk = (self._first_bound * _SHRINKAGE**t for t in range(self.num_steps))
         return [max(bound, floor) for bound in shrunk]
 

@@ -1,5 +1,7 @@
 """PeelingTransfer: each silo's own teacher, trained under the privacy of its records."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ from .transfer_result import TransferResult
 Floats = NDArray[np.float64]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PeelingTransfer(PeelingDpIht):
     """A sparse student of a few silos' teachers, each trained with its records protected.
 

@@ -1,10 +1,13 @@
 """PrivateFrankWolfe: regression in an l1 ball, one noisy vertex a step."""
 
+import math
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordVertices
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import check_integer, check_positive
 
 from ..numerics.denoising import keep_largest
 from ..runtime.base import Protocol
@@ -15,6 +18,7 @@ from .base import SiloRegression
 _STEPS = 2  # by default, times the sparsity
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateFrankWolfe(SiloRegression):
     """Regression in an l1 ball over silos: each step, silos name the steepest vertex.
 
@@ -71,50 +75,34 @@ class PrivateFrankWolfe(SiloRegression):
        on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        delta: float,
-        l1_radius: float,
-        target_scale: float | None = None,
-        feature_bound: float = 1.0,
-        num_steps: int | None = None,
-        link: str = "identity",
-        min_reports: int = 1,
-    ) -> None:
-        super().__init__(
-            dim,
-            sparsity=sparsity,
-            epsilon=epsilon,
-            delta=delta,
-            num_steps=_STEPS * sparsity if num_steps is None else num_steps,
-            link=link,
-            radius=np.inf,
-            min_reports=min_reports,
-        )
-        check_positive("l1_radius", l1_radius)
-        check_positive("feature_bound", feature_bound)
-        self.l1_radius = l1_radius
-        self.target_scale = target_scale
-        self.feature_bound = feature_bound
+    l1_radius: float
+    target_scale: float | None = None
+    feature_bound: float = 1.0
+    num_steps: int | None = None
+    radius: float = field(default=math.inf, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        usual = _STEPS * self.sparsity
+        self._num_steps = usual if self.num_steps is None else self.num_steps
+        check_integer("num_steps", self._num_steps, 1)
+        check_positive("l1_radius", self.l1_radius)
+        check_positive("feature_bound", self.feature_bound)
         self._residual_bound = self._score_bound(
-            target_scale if link == "identity" else None, "target_scale"
+            self.target_scale if self.link == "identity" else None, "target_scale"
         )
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> RecordVertices:
         """Return the mechanism of every step."""
         bound = self._residual_bound * self.feature_bound
-        return RecordVertices(self.epsilon, self.dim, bound, self.delta, self.num_steps)
+        return RecordVertices(self.epsilon, self.dim, bound, self.delta, self._num_steps)
 
     def protocol(self) -> Protocol:
         """Move towards the named vertices, by ever smaller steps."""
         theta = np.zeros(self.dim)
         everyone, randomizer = self.everyone(), self.randomizer()
-        for number in range(self.num_steps):
+        for number in range(self._num_steps):
             question = Gradient(
                 theta,
                 feature_bound=self.feature_bound,

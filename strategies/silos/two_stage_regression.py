@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import keep_largest, project_on_ball
@@ -27,6 +28,7 @@ _FLOOR = 0.8  # of that bound, in scales of the noise
 _LONG = 1.05  # a record's length over its root mean square, that is kept
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TwoStageRegression(SiloRegression):
     """Regression over silos: a private choice of features, then noisy gradient steps.
 
@@ -90,43 +92,24 @@ class TwoStageRegression(SiloRegression):
        on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        sparsity: int,
-        epsilon: float,
-        delta: float,
-        target_scale: float | None = None,
-        noise_scale: float | None = None,
-        feature_bound: float = 1.0,
-        feature_variance: float = 1.0,
-        num_steps: int = 3,
-        link: str = "identity",
-        radius: float = math.inf,
-        min_reports: int = 1,
-    ) -> None:
-        super().__init__(
-            dim,
-            sparsity=sparsity,
-            epsilon=epsilon,
-            delta=delta,
-            num_steps=num_steps,
-            link=link,
-            radius=radius,
-            min_reports=min_reports,
-        )
-        check_positive("feature_bound", feature_bound)
-        check_positive("feature_variance", feature_variance)
-        self.target_scale = target_scale
-        self.feature_bound = feature_bound
-        self.feature_variance = feature_variance
+    target_scale: float | None = None
+    noise_scale: float | None = None
+    feature_bound: float = 1.0
+    feature_variance: float = 1.0
+    num_steps: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("num_steps", self.num_steps, 1)
+        check_positive("feature_bound", self.feature_bound)
+        check_positive("feature_variance", self.feature_variance)
         self._first_bound = self._score_bound(
-            target_scale if link == "identity" else None, "target_scale"
+            self.target_scale if self.link == "identity" else None, "target_scale"
         )
-        self.noise_scale = self._first_bound / 2 if noise_scale is None else noise_scale
-        check_positive("noise_scale", self.noise_scale)
-        self.choice(dim, 1)  # refuses a bad epsilon now
+        usual = self._first_bound / 2
+        self._noise_scale = usual if self.noise_scale is None else self.noise_scale
+        check_positive("noise_scale", self._noise_scale)
+        self.choice(self.dim, 1)  # refuses a bad epsilon now
 
     @property
     def num_choices(self) -> int:
@@ -183,7 +166,7 @@ class TwoStageRegression(SiloRegression):
     def _residual_bounds(self) -> list[float]:
         if self.link == "logistic":
             return [self._first_bound] * self.num_steps
-        floor = min(_FLOOR * self.noise_scale, self._first_bound)
+        floor = min(_FLOOR * self._noise_scale, self._first_bound)
         return [max(self._first_bound * _SHRINKAGE**t, floor) for t in range(self.num_steps)]
 
     def _gradient(self, theta: Floats, bound: float, coordinates: Integers) -> Gradient:

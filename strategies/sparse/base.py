@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ _DOUBT = 1.2  # a vote tells little of sizes: room for larger ones than are beli
 _SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the scale
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseWaves(LdpStrategy[SparseResult]):
     """Base class: users hold noisy versions of one sparse vector of coefficients.
 
@@ -57,17 +58,16 @@ class SparseWaves(LdpStrategy[SparseResult]):
         Fewest reports with which a step goes on.
     """
 
-    def __init__(
-        self, dim: int, *, epsilon: float, num_waves: int, exact: bool, min_reports: int
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 2)
-        check_integer("num_waves", num_waves, 1)
-        self.dim = dim
-        self.epsilon = epsilon
-        self.num_waves = num_waves
-        self.exact = exact
-        self.randomizer(dim, 1.0)  # refuses a bad epsilon now
+    dim: int = field(kw_only=False)
+    num_waves: int = 6
+    exact: bool = True
+    min_reports: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 2)
+        check_integer("num_waves", self.num_waves, 1)
+        self.randomizer(self.dim, 1.0)  # refuses a bad epsilon now
 
     @property
     @abstractmethod

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,6 +25,7 @@ _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's me
 _MOST_AT_ONCE = 48  # coordinates that need no vote
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseMean(SparseWaves):
     """The mean over users of their mean rows, where most coordinates are zero.
 
@@ -75,22 +76,12 @@ class SparseMean(SparseWaves):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        scale: float | None = None,
-        num_waves: int = 6,
-        exact: bool = True,
-        min_reports: int = 10,
-    ) -> None:
-        super().__init__(
-            dim, epsilon=epsilon, num_waves=num_waves, exact=exact, min_reports=min_reports
-        )
-        if scale is not None:
-            check_positive("scale", scale)
-        self.scale = scale
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale is not None:
+            check_positive("scale", self.scale)
 
     @property
     def _rows(self) -> int:

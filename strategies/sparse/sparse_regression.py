@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseRegression(SparseWaves):
     """Sparse linear or logistic regression for users with many records each; one report per user.
 
@@ -111,38 +113,26 @@ class SparseRegression(SparseWaves):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int | Schema,
-        *,
-        epsilon: float,
-        samples_per_user: int,
-        effects: str = "all",
-        link: str = "identity",
-        num_waves: int = 6,
-        target_scale: float | None = None,
-        selector: str = "lasso",
-        exact: bool = True,
-        min_reports: int = 10,
-    ) -> None:
-        dim, self.schema = check_table(dim, effects)
-        super().__init__(
-            dim, epsilon=epsilon, num_waves=num_waves, exact=exact, min_reports=min_reports
-        )
-        check_integer("samples_per_user", samples_per_user, 1)
-        check_choice("link", link, _LINKS)
-        if link != "identity" and self.schema is not None:
-            raise ValueError(f"Expected link='identity' with a schema, got {link!r}.")
-        check_choice("selector", selector, SELECTORS)
-        if target_scale is not None:
-            check_positive("target_scale", target_scale)
-            if link == "logistic":
+    dim: int | Schema = field(kw_only=False)  # type: ignore[assignment]
+    samples_per_user: int
+    effects: str = "all"
+    link: str = "identity"
+    target_scale: float | None = None
+    selector: str = "lasso"
+    schema: Schema | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.dim, self.schema = check_table(self.dim, self.effects)
+        super().__post_init__()
+        check_integer("samples_per_user", self.samples_per_user, 1)
+        check_choice("link", self.link, _LINKS)
+        if self.link != "identity" and self.schema is not None:
+            raise ValueError(f"Expected link='identity' with a schema, got {self.link!r}.")
+        check_choice("selector", self.selector, SELECTORS)
+        if self.target_scale is not None:
+            check_positive("target_scale", self.target_scale)
+            if self.link == "logistic":
                 raise ValueError("Expected no target_scale with link='logistic': labels have one.")
-        self.samples_per_user = samples_per_user
-        self.effects = effects
-        self.link = link
-        self.target_scale = target_scale
-        self.selector = selector
 
     def protocol(self) -> Protocol:
         """Learn the scale, vote, refine the posterior; for tables see :func:`fit_table`."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,7 @@ _NOISE = 0.03  # of R2, up to which a wider reach is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     """The R2 of a given linear model over users, with its standard error; one report per user.
 
@@ -81,27 +83,20 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        coef: ArrayLike,
-        *,
-        epsilon: float,
-        centre: float = 0.0,
-        bound: float = 4.0,
-        min_reports: int = 20,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        self.coef = np.array(coef, np.float64)
-        if self.coef.ndim != 1 or not self.coef.size or not np.isfinite(self.coef).all():
+    coef: ArrayLike = field(kw_only=False)
+    centre: float = 0.0
+    bound: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._model = np.array(self.coef, np.float64)
+        if self._model.ndim != 1 or not self._model.size or not np.isfinite(self._model).all():
             raise ValueError(
-                f"Expected coef to be a vector of finite numbers, got shape {self.coef.shape}."
+                f"Expected coef to be a vector of finite numbers, got shape {self._model.shape}."
             )
-        if not math.isfinite(centre):
-            raise ValueError(f"Expected a finite centre, got {centre}.")
-        check_positive("bound", bound)
-        self.epsilon = epsilon
-        self.centre = float(centre)
-        self.bound = bound
+        if not math.isfinite(self.centre):
+            raise ValueError(f"Expected a finite centre, got {self.centre}.")
+        check_positive("bound", self.bound)
         self.randomizer(1.0)  # refuses a bad epsilon now
 
     def randomizer(self, radius: float) -> Randomizer:
@@ -141,7 +136,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         mechanism = self.randomizer(radius)
         return (
             yield from ask_squared_errors(
-                cohort, self.coef, mechanism, weights, self.centre, offset
+                cohort, self._model, mechanism, weights, self.centre, offset
             )
         )
 

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ _STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
 _CERTAIN = 3.0  # standard deviations of the weakest count above those of the rest
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SelectedRegression(LdpStrategy[LinearResult]):
     """Base class: select variables by a vote, then estimate their coefficients.
 
@@ -61,35 +63,24 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         Fewest reports with which a step goes on.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        samples_per_user: int,
-        sparsity: int,
-        method: str = "auto",
-        target_scale: float | None = None,
-        selector: str = "lasso",
-        exact: bool = True,
-        min_reports: int = 10,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 2)
-        check_integer("samples_per_user", samples_per_user, 1)
-        check_integer("sparsity", sparsity, 1, dim)
-        check_choice("method", method, _METHODS)
-        check_choice("selector", selector, SELECTORS)
-        if target_scale is not None:
-            check_positive("target_scale", target_scale)
-        self.dim = dim
-        self.epsilon = epsilon
-        self.samples_per_user = samples_per_user
-        self.sparsity = sparsity
-        self.method = method
-        self.target_scale = target_scale
-        self.selector = selector
-        self.exact = exact
+    dim: int = field(kw_only=False)
+    samples_per_user: int
+    sparsity: int
+    method: str = "auto"
+    target_scale: float | None = None
+    selector: str = "lasso"
+    exact: bool = True
+    min_reports: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 2)
+        check_integer("samples_per_user", self.samples_per_user, 1)
+        check_integer("sparsity", self.sparsity, 1, self.dim)
+        check_choice("method", self.method, _METHODS)
+        check_choice("selector", self.selector, SELECTORS)
+        if self.target_scale is not None:
+            check_positive("target_scale", self.target_scale)
         self.randomizer(1, 1.0)  # refuses a bad epsilon now
 
     def randomizer(self, dim: int, radius: float) -> Randomizer:

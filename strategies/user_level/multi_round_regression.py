@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ Integers = NDArray[np.int64]
 _LARGEST_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MultiRoundRegression(SelectedRegression):
     """Sparse linear regression: a vote for variables, then accelerated gradient descent.
 
@@ -67,33 +69,11 @@ class MultiRoundRegression(SelectedRegression):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        samples_per_user: int,
-        sparsity: int,
-        num_steps: int = 5,
-        method: str = "auto",
-        target_scale: float | None = None,
-        selector: str = "lasso",
-        exact: bool = True,
-        min_reports: int = 10,
-    ) -> None:
-        super().__init__(
-            dim,
-            epsilon=epsilon,
-            samples_per_user=samples_per_user,
-            sparsity=sparsity,
-            method=method,
-            target_scale=target_scale,
-            selector=selector,
-            exact=exact,
-            min_reports=min_reports,
-        )
-        check_integer("num_steps", num_steps, 1)
-        self.num_steps = num_steps
+    num_steps: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("num_steps", self.num_steps, 1)
 
     def _regress(
         self, selected: Integers, scale: float, notes: list[str]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ _WAVES = (0.3, 0.3, 0.4)  # shares of the users that estimate
 _LEAST_RESIDUAL = 0.25  # share of the targets' variance that always counts as unexplained
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TwoRoundRegression(SelectedRegression):
     """Sparse linear regression: a vote for variables, then the mean of local coefficients.
 

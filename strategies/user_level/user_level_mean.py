@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -46,6 +46,7 @@ class _Wave:
     count: int
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UserLevelMean(LdpStrategy[LinearResult]):
     """The mean over users of each user's mean row of features; one report per user.
 
@@ -110,35 +111,24 @@ class UserLevelMean(LdpStrategy[LinearResult]):
        enforce this on their side.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        epsilon: float,
-        samples_per_user: int,
-        bound: float,
-        method: str = "auto",
-        spread: float | None = None,
-        num_waves: int = 4,
-        exact: bool = True,
-        min_reports: int = 10,
-    ) -> None:
-        super().__init__(min_reports=min_reports)
-        check_integer("dim", dim, 1)
-        check_integer("samples_per_user", samples_per_user, 1)
-        check_positive("bound", bound)
-        check_choice("method", method, _METHODS)
-        check_integer("num_waves", num_waves, 1)
-        if spread is not None:
-            check_positive("spread", spread)
-        self.dim = dim
-        self.epsilon = epsilon
-        self.samples_per_user = samples_per_user
-        self.bound = bound
-        self.method = method
-        self.spread = spread
-        self.num_waves = num_waves
-        self.exact = exact
+    dim: int = field(kw_only=False)
+    samples_per_user: int
+    bound: float
+    method: str = "auto"
+    spread: float | None = None
+    num_waves: int = 4
+    exact: bool = True
+    min_reports: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("dim", self.dim, 1)
+        check_integer("samples_per_user", self.samples_per_user, 1)
+        check_positive("bound", self.bound)
+        check_choice("method", self.method, _METHODS)
+        check_integer("num_waves", self.num_waves, 1)
+        if self.spread is not None:
+            check_positive("spread", self.spread)
         self.randomizer(1.0)  # refuses a bad epsilon now
 
     def randomizer(self, radius: float) -> Randomizer:
