@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
 # Where the two halves may meet: whoever runs both, and the audit, which attacks the
 # whole client with the queries that a strategy sends.
-MEETING_PLACES = {"simulation.py", "audited.py", "cli.py", "audit/handler.py"}
+MEETING_PLACES = ("simulation", "audit", "cli")
 
 
 def modules(folder):
@@ -58,7 +58,7 @@ def test_the_halves_never_import_each_other(half, other):
 
 def test_what_both_agree_on_imports_neither_half():
     for path in modules("ldp_flower"):
-        if path.relative_to(ROOT / "ldp_flower").as_posix() in MEETING_PLACES:
+        if path.relative_to(ROOT / "ldp_flower").parts[0] in MEETING_PLACES:
             continue
         assert not any(name.startswith(tuple(HALVES.values())) for name in imported(path)), path
 

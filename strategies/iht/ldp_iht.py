@@ -127,8 +127,6 @@ class LdpIht(LdpStrategy[LinearResult]):
             check_integer("sparsity", self.sparsity, 1, self._dim)
         elif self._one_record_each:
             raise ValueError("Expected a sparsity with one record per user, got None.")
-        if self.radius is None and self.sparsity is not None:
-            self.radius = 1.0
         for name, value in (
             ("radius", 1.0 if self.radius is None else self.radius),
             ("noise_scale", self.noise_scale),
@@ -162,7 +160,7 @@ class LdpIht(LdpStrategy[LinearResult]):
             self._dim,
             self.randomizer,
             self.sparsity,
-            self.radius,
+            1.0 if self.radius is None and self.sparsity is not None else self.radius,
             self.gradient_bound,
         )
         if self.schema is None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
@@ -90,6 +91,10 @@ class LdpStrategy(Strategy, Generic[R]):
 
     def __post_init__(self) -> None:
         make_plain(self)
+        for given in fields(self):
+            # A copy: what happens to an argument later does not count.
+            if isinstance(value := getattr(self, given.name, None), np.ndarray):
+                setattr(self, given.name, value.copy())
         check_number("epsilon", self.epsilon)
         check_integer("min_reports", self.min_reports, 1)
         self._ask: Ask | None = None

@@ -89,7 +89,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._model = np.array(self.coef, np.float64)
+        self._model = np.asarray(self.coef, np.float64)
         if self._model.ndim != 1 or not self._model.size or not np.isfinite(self._model).all():
             raise ValueError(
                 f"Expected coef to be a vector of finite numbers, got shape {self._model.shape}."

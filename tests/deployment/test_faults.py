@@ -92,10 +92,6 @@ app = ServerApp()
 
 
 class Halves(LdpStrategy):
-    def __init__(self, epsilon):
-        super().__init__(min_reports=1)
-        self.epsilon = epsilon
-
     def protocol(self):
         half = self.num_users // 2
         for cohort in self.cohorts([half, self.num_users - half]):
@@ -108,7 +104,7 @@ class Halves(LdpStrategy):
 def main(grid, context):
     config = context.run_config
     folder, name = Path(config["folder"]), config["name"]
-    result = Halves(config["epsilon"]).start(
+    result = Halves(epsilon=config["epsilon"], min_reports=1).start(
         grid, num_nodes=config["num-nodes"], timeout=config["timeout"], store=folder / f"{name}.db"
     )
     (folder / f"{name}.json").write_text(json.dumps(result.to_dict()))

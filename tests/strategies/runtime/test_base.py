@@ -136,7 +136,7 @@ def with_train(app):
     ids=["attach forgotten", "mod forgotten", "brackets forgotten"],
 )
 def test_an_app_that_does_not_answer_is_told_what_it_lacks(strategy, app):
-    model = ArrayRecord([np.zeros(3)]) if strategy.rides_on else None
+    model = ArrayRecord([np.zeros(3)]) if strategy._rides_on else None
     with pytest.raises(
         TooFewReports, match=r"is attach\(\.\.\.\) or, .* LdpUpdateMod\(\) in client"
     ):
@@ -293,7 +293,7 @@ def test_a_node_that_lies_about_everything_moves_a_mean_by_its_users_share():
 
     def mean(behave):
         grid = Grid(users, num_nodes, behave, seed=1)
-        return Mean().start(grid, timeout=1, num_nodes=num_nodes, seed=1)
+        return Mean(epsilon=4.0).start(grid, timeout=1, num_nodes=num_nodes, seed=1)
 
     honest = mean(lambda node, message, reply: reply)
     for sign in (-1, 1):
@@ -386,11 +386,11 @@ class Twice(LdpStrategy):
 
 def test_the_result_states_what_the_dearest_user_spent():
     users, _ = make_users(60)
-    result = Twice().start(Grid(users, 2, seed=1), timeout=1, num_nodes=2)
+    result = Twice(epsilon=1.25).start(Grid(users, 2, seed=1), timeout=1, num_nodes=2)
     assert result.privacy.epsilon == 1.25 and result.privacy.delta == 0
     assert result.privacy.seeded and result.privacy.exact
     assert str(result.privacy) == "epsilon = 1.25 per user"
-    unseeded = Twice().start(Grid(users, 2), timeout=1, num_nodes=2)
+    unseeded = Twice(epsilon=1.25).start(Grid(users, 2), timeout=1, num_nodes=2)
     assert not unseeded.privacy.seeded
 
 
@@ -400,7 +400,7 @@ def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
     with pytest.raises(
         TooFewReports, match=r"0 of 30 answered.*error 102: No addressed user can afford"
     ):
-        Twice().start(grid, timeout=1, num_nodes=2)
+        Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
 
 
 def test_flowers_own_methods_carry_the_protocol_too():
@@ -508,7 +508,7 @@ def test_a_node_may_claim_as_many_users_as_the_server_believes():
 
     def mean(**arguments):
         app = LdpClientApp(lambda context: uneven[context.node_config["partition-id"]])
-        return Mean().start(InProcessGrid(app, 2), num_nodes=2, timeout=1, **arguments)
+        return Mean(epsilon=4.0).start(InProcessGrid(app, 2), num_nodes=2, timeout=1, **arguments)
 
     assert mean(max_users_per_node=350).num_users == 600
     result = mean(max_users_per_node=349)
@@ -531,10 +531,10 @@ def test_whoever_joins_later_is_asked_by_a_later_run():
             return list(self.contexts)[: self.present]
 
     grid = Filling(users, 8, seed=1, policy=policy)
-    first = Mean().start(grid, timeout=1, num_nodes=5, seed=1)
+    first = Mean(epsilon=4.0).start(grid, timeout=1, num_nodes=5, seed=1)
     assert first.num_users == first.num_reports == 2500
     grid.present = 8
-    second = Mean().start(grid, timeout=1, num_nodes=8, seed=2)
+    second = Mean(epsilon=4.0).start(grid, timeout=1, num_nodes=8, seed=2)
     # Those who have answered the first run have nothing left, and say so.
     assert (second.num_users, second.num_reports) == (4000, 1500)
     assert second.steps[1].reasons == {
@@ -577,11 +577,11 @@ def test_a_seed_outside_simulations_is_refused_before_anybody_pays(tmp_path):
     grid, ledgers = deployed(tmp_path)
     store = tmp_path / "run.db"
     with pytest.raises(ValueError, match=r"Expected no seed outside a simulation.*same\s+users"):
-        Mean().start(grid, num_nodes=3, seed=7, store=store)
+        Mean(epsilon=4.0).start(grid, num_nodes=3, seed=7, store=store)
     assert {kind for kind, _, _ in grid.asked} == {"query.census"}
     assert not any(ledger.spent() for ledger in ledgers)
     # Nor has the store kept the seed for whoever leaves it out.
-    found = Mean().start(grid, num_nodes=3, store=store)
+    found = Mean(epsilon=4.0).start(grid, num_nodes=3, store=store)
     assert found.num_reports == 600 and not found.privacy.seeded
     with RunStore(store).open() as kept:
         assert kept.get("salt") not in (None, 7)
@@ -593,4 +593,4 @@ def test_one_node_that_is_not_simulated_is_enough_to_refuse_a_seed(tmp_path):
         del grid.contexts[number].node_config["max-epsilon"]
         del grid.contexts[number].node_config["ledger-path"]
     with pytest.raises(ValueError, match="Expected no seed"):
-        Mean().start(grid, num_nodes=3, seed=7)
+        Mean(epsilon=4.0).start(grid, num_nodes=3, seed=7)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from ldp_flower.strategies import (
     PeelingTransfer,
     PrivateEvaluation,
 )
-from ldp_flower.strategies.runtime.identity import printed
+from ldp_flower.strategies.runtime.identity import printed, prints_of
 from ldp_flower.strategies.runtime.run_store import RunStore
 
 DIM = 1500
@@ -100,7 +101,7 @@ def test_covariances_of_one_shape_are_told_apart():
     other[7, 8] = other[8, 7] = 1e-12
     given = {"sparsity": 1, "epsilon": 1.0}
     prints = [
-        NonInteractiveIht(40, **given, covariance=c)._arguments["covariance"] for c in (one, other)
+        prints_of(NonInteractiveIht(40, **given, covariance=c))["covariance"] for c in (one, other)
     ]
     assert prints[0] != prints[1]
 
@@ -128,11 +129,13 @@ def test_the_model_that_training_starts_from_is_part_of_a_run(tmp_path):
         train(501)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Mine(LdpStrategy):
-    """A strategy with an argument of any kind, whose constructor calls the base's."""
+    """A strategy with an argument of any kind, and another default of an inherited one."""
 
-    def __init__(self, thing, *, min_reports=30):
-        super().__init__(min_reports=10)
+    thing: object = field(kw_only=False)
+    epsilon: float = 1.0
+    min_reports: int = 30
 
     def protocol(self):
         (everyone,) = self.cohorts([self.num_users])
@@ -142,11 +145,25 @@ class Mine(LdpStrategy):
 
 
 def test_the_arguments_are_those_of_the_class_that_is_constructed():
-    prints = Mine(3)._arguments
-    assert set(prints) == {"thing", "min_reports"}
+    prints = prints_of(Mine(3))
+    assert set(prints) == {"thing", "epsilon", "min_reports"}
     assert prints["min_reports"] == printed(30)
     for twin in (copy.deepcopy(Mine(3)), pickle.loads(pickle.dumps(Mine(3)))):
-        assert twin._arguments == prints
+        assert prints_of(twin) == prints
+
+
+class OfItsOwn(Mine):
+    """A strategy with a constructor of its own, whose arguments nobody keeps."""
+
+    def __init__(self, times):
+        super().__init__(3)
+        self.times = times
+
+
+def test_a_constructor_that_is_no_dataclass_takes_no_store(tmp_path):
+    assert start(OfItsOwn(1), make_users(100)).num_users == 100
+    with pytest.raises(ValueError, match="Expected OfItsOwn to be a dataclass"):
+        start(OfItsOwn(1), make_users(100), store=tmp_path / "run.db")
 
 
 def test_an_argument_that_cannot_be_told_from_another_takes_no_store(tmp_path):

@@ -142,7 +142,7 @@ class Told(LdpStrategy):
     noise = np.array([0.3, 0.1, 0.1])
 
     def __init__(self, seed):
-        super().__init__(min_reports=10)
+        super().__init__(epsilon=4.0, min_reports=10)
         self.rng = np.random.default_rng(seed)
 
     def protocol(self):

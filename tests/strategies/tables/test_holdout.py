@@ -20,8 +20,8 @@ class Gated(LdpStrategy):
     """Keeps judges back and has them judge a given fit."""
 
     def __init__(self, coef, epsilon, level_known=False):
-        super().__init__(min_reports=20)
-        self.coef, self.epsilon, self.level_known = np.asarray(coef), epsilon, level_known
+        super().__init__(epsilon=epsilon)
+        self.coef, self.level_known = np.asarray(coef), level_known
         self.verdict = None
 
     def protocol(self):
