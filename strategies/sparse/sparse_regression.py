@@ -99,8 +99,8 @@ class SparseRegression(SparseWaves):
 
     With ``link="logistic"`` users regress labels of -1 and 1, less what the current
     estimate predicts; no user fits a logistic model of its own, which would be biased.
-    See :mod:`~..numerics.logistic_view`: the length of the coefficients is right for normal
-    features and, as the estimate that is subtracted gets close, for others.
+    See :mod:`~..numerics.logistic_view`: the length of the coefficients is right for normal features
+    and, as the estimate that is subtracted gets close, for others.
 
     Guarantee
     ---------

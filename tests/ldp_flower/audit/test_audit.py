@@ -458,8 +458,8 @@ def test_users_who_are_dropped_by_their_data_are_missed(monkeypatch):
     assert found.measured > 3
 
 
-def neighbours_item(users, arrays, params):
-    return np.roll(first_row(users, arrays, params), 1, axis=0)
+def neighbours_item(users, question):
+    return np.roll(first_row(users, question), 1, axis=0)
 
 
 def test_an_item_in_a_neighbours_report_is_caught(monkeypatch):
