@@ -69,6 +69,6 @@ num_steps, link, radius, min_reports
         total, weight = (weights * teachers).sum(axis=0), (weights * kept).sum(axis=0)
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
         # Each kept coefficient's noise has variance 1 once it is weighted.
-        noise = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
-        noise = np.where(student != 0, noise, 0.0)
-        return TransferResult(coef=student, std_error=noise, teachers=teachers)
+        spread = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
+        std_error = np.where(student != 0, spread, 0.0)
+        return TransferResult(coef=student, std_error=std_error, teachers=teachers)

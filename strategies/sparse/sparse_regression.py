@@ -99,8 +99,8 @@ class SparseRegression(SparseWaves):
 
     With ``link="logistic"`` users regress labels of -1 and 1, less what the current
     estimate predicts; no user fits a logistic model of its own, which would be biased.
-    See :mod:`~..numerics.logistic_view`: the length of the coefficients is right for normal features
-    and, as the estimate that is subtracted gets close, for others.
+    See :mod:`~..numerics.logistic_view`: the length of the coefficients is right for normal
+    features and, as the estimate that is subtracted gets close, for others.
 
     Guarantee
     ---------
@@ -122,7 +122,8 @@ class SparseRegression(SparseWaves):
     schema: Schema | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.dim, self.schema = check_table(self.dim, self.effects)
+        self._dim, self.schema = check_table(self.dim, self.effects)
+        self.dim = self._dim
         super().__post_init__()
         check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("link", self.link, _LINKS)
@@ -164,7 +165,7 @@ class SparseRegression(SparseWaves):
 
     @property
     def _few(self) -> bool:
-        return 3 * self.dim <= self.samples_per_user
+        return 3 * self._dim <= self.samples_per_user
 
     def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
         if self._logistic:
@@ -205,7 +206,7 @@ class SparseRegression(SparseWaves):
                 + needed_for_selection(
                     f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance",
                     self.epsilon,
-                    self.dim,
+                    self._dim,
                     math.sqrt(self.samples_per_user) * _WORTH_SHOWING,
                     self.num_users,
                 )
