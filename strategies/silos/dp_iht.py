@@ -23,8 +23,8 @@ _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps
 _RUNS_AWAY = 50.0  # largest linear predictor of a row
 _RUN_AWAY = (
-    "The coefficients have run away: targets may not be 0 and 1 (then link='identity'), the "
-    "classes separable, or the noise too much. A radius would bound them."
+    "The coefficients have run away: the classes may be separable, or the noise too much. A "
+    "radius would bound them."
 )
 
 

@@ -316,7 +316,8 @@ def test_mechanisms_that_lose_more_than_they_claim_are_caught(
     names = ("ones", "ones, minus", "alternating")
     found = audited(mechanism, reports, names)
     assert found.measured > at_least and not found.passed
-    assert found.isolated and found.replayed
+    # What is not clipped moves a sum by more than one report may.
+    assert found.isolated != isinstance(mechanism, Unclipped) and found.replayed
 
 
 # ----------------------------------------------------------------- mechanisms for items
