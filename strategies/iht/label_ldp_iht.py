@@ -21,9 +21,10 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.randomizers.composed import sum_rounded_up
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.clipping import clipped_square, kept
-from ..numerics.denoising import keep_above, keep_largest, project_on_ball
+from ..numerics.attenuation import clipped_square, kept
+from ..numerics.denoising import keep_above
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.exchange import Answers, Ask

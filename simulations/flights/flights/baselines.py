@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LassoCV
 
-from ldp_flower.strategies.numerics.denoising import keep_largest
+from ldp_flower.values.projections import keep_largest
 
 from .design import Floats
 
