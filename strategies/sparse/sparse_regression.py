@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Schema
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
@@ -16,6 +15,7 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
 )
 from ldp_flower.randomizers import Estimate
+from ldp_flower.schema import Schema
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
 from ..numerics.attenuation import ridge_moments

@@ -17,7 +17,7 @@ from ldp_flower.audit.independence import independent
 from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
-from ldp_flower.clients import app, node, respond, silos
+from ldp_flower.clients import Refusal, app, node, respond, silos
 from ldp_flower.clients import compute as values_module
 from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
@@ -381,10 +381,10 @@ def plant_error_text(monkeypatch):
     def answered(message, answer):
         try:
             return Message(answer(), reply_to=message)
-        except node.Refusal as refusal:
+        except Refusal as refusal:
             return Message(Error(refusal.code, str(refusal)), reply_to=message)
         except Exception as error:
-            return Message(Error(node.Refusal.FAILED, str(error)), reply_to=message)
+            return Message(Error(Refusal.FAILED, str(error)), reply_to=message)
 
     monkeypatch.setattr(node, "_answered", answered)
 
