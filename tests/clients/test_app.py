@@ -273,7 +273,7 @@ def test_a_loader_that_returns_no_users_is_the_operators_to_know(users, caplog):
     [
         ({"load_users": records([1, 1, 1], 1.0)}, "load_users to be a function .* got Users"),
         ({"policy": {"max_epsilon": 1.0}}, "policy to be a PrivacyPolicy, got dict"),
-        ({"seed": "a"}, "seed to be an integer or a function, got 'a'"),
+        ({"seed": "a"}, "seed to be an integer, a function or \"run\", got 'a'"),
     ],
 )
 @pytest.mark.parametrize("construct", [LdpClientApp, lambda **given: attach(ClientApp(), **given)])
