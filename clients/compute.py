@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
-from ldp_flower.simulation.generated import GeneratedUsers
 
 from .node import Node
 from .statistics import compute, public_block
@@ -27,11 +27,11 @@ class UsersNode(Node):
 
     Attributes
     ----------
-    users : Users or GeneratedUsers
+    users : UserSource
         The users of the node.
     """
 
-    users: Users | GeneratedUsers
+    users: UserSource
 
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""

@@ -10,9 +10,8 @@ from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import check_integer, check_positive
 
-from ..numerics.denoising import garrote
-from ..numerics.fista import fista, soften
-from ..numerics.projections import project_on_l1_ball
+from ..numerics.denoising import garrote, project_on_l1_ball, soften
+from ..numerics.fista import fista
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort

@@ -9,8 +9,8 @@ from ldp_flower.guarantee.questions import Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 
+from ..numerics.denoising import project_on_l1_ball
 from ..numerics.fista import fista
-from ..numerics.projections import project_on_l1_ball
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort

@@ -21,14 +21,15 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.randomizers.composed import sum_rounded_up
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.clipping import clipped_square, kept
-from ..numerics.denoising import keep_above, keep_largest, project_on_ball
+from ..numerics.attenuation import clipped_square, kept
+from ..numerics.denoising import keep_above
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.exchange import Answers, Ask
 from ..runtime.result import LinearResult
-from ..subprotocols.label_scale import buy_label_scale
+from ..subprotocols.scale import buy_label_scale
 
 Floats = NDArray[np.float64]
 
@@ -200,13 +201,13 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
                 f"{self.min_reports}. Declare label_bound if it is public, or ask more users."
             )
         (cohort,) = self.cohorts([size])
-        scale, certainty = yield from buy_label_scale(cohort, self.epsilon, self.labels_per_user)
-        if certainty < _CERTAIN:
+        scale = yield from buy_label_scale(cohort, self.epsilon, self.labels_per_user)
+        if scale.certainty < _CERTAIN:
             notes.append(
-                f"The scale of the labels, {scale:.2g}, is a guess from {size} reports: more "
+                f"The scale of the labels, {scale.value:.2g}, is a guess from {size} reports: more "
                 "users, a larger scale_share or a declared label_bound are needed."
             )
-        return scale
+        return scale.value
 
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, bought: float) -> float:
         """Return the labels' scale from the spread of their reports, where that tells it.

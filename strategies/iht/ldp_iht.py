@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ldp_flower import Schema
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
+from ldp_flower.schema import Schema
 from ldp_flower.validation import check_choice, check_integer, check_positive
 from ldp_flower.values.links import LINKS
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult

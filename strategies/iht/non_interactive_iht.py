@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.clipping import kept
-from ..numerics.denoising import keep_largest, project_on_ball
+from ..numerics.attenuation import kept
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult

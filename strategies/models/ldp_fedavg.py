@@ -10,8 +10,8 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
 from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.values.projections import keep_largest
 
-from ..numerics.denoising import keep_largest
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from .model_result import FedAvgResult

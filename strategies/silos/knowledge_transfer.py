@@ -10,9 +10,10 @@ from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.iht import iht
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.values.projections import keep_largest, project_on_ball
 from ldp_flower.values.synthetic import synthetic_features
 
-from ..numerics.denoising import keep_above, keep_largest, project_on_ball
+from ..numerics.denoising import keep_above
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.denoising import keep_largest
+from ldp_flower.values.projections import keep_largest
+
 from ..runtime.base import Protocol
 from .peeling_dp_iht import PeelingDpIht
 from .transfer_result import TransferResult

@@ -8,8 +8,8 @@ import numpy as np
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.values.projections import keep_largest
 
-from ..numerics.denoising import keep_largest
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult

@@ -11,8 +11,8 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort

@@ -13,13 +13,13 @@ from ldp_flower.guarantee.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer
 from ldp_flower.validation import check_integer
 
-from ..numerics.set_vote import Vote, best_vote, enough_voters
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..numerics.water_filling import water_fill
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
+from ..subprotocols.vote import ask_vote, best_vote, enough_voters
 from .sparse_result import SparseResult
 
 Floats = NDArray[np.float64]
@@ -127,7 +127,9 @@ class SparseWaves(LdpStrategy[SparseResult]):
         scale = yield from self._learn_scale()
         evidence = Evidence(self.dim, self._rows)
         if voters := self._num_voters():
-            evidence.vote = yield from self._vote(*self.cohorts([voters]))
+            (cohort,) = self.cohorts([voters])
+            oracle = best_vote(self.epsilon, self.dim, self._score)
+            evidence.vote = yield from ask_vote(cohort, oracle, self._selection, self._rows)
         belief = posterior(evidence)
         for information, cohort in self._waves():
             scale = yield from self._wave(cohort, information, belief, evidence, scale)
@@ -142,13 +144,6 @@ class SparseWaves(LdpStrategy[SparseResult]):
         users = self._population.remaining
         enough = _SURELY * enough_voters(self.epsilon, self.dim, self._score)
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
-
-    def _vote(self, cohort: Cohort) -> Generator[Ask, Estimate, Vote]:
-        oracle = best_vote(self.epsilon, self.dim, self._score)
-        answer = yield Ask(cohort, self._selection(oracle.set_size), oracle)
-        counts = np.rint(oracle.support(answer))
-        own, other = float(oracle.own), float(oracle.other)
-        return Vote(counts, answer.count, own, other, oracle.set_size, self._rows)
 
     def _waves(self) -> Iterator[tuple[float, Cohort]]:
         """Yield cohorts, each with the precision that all users still to come can add."""

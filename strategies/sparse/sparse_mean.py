@@ -12,10 +12,10 @@ from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Que
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_positive
 
-from ..numerics.set_vote import needed_for_selection
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
+from ..subprotocols.vote import needed_for_selection
 from .base import SparseWaves
 
 Floats = NDArray[np.float64]

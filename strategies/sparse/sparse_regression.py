@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Schema
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
@@ -16,15 +15,16 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
 )
 from ldp_flower.randomizers import Estimate
+from ldp_flower.schema import Schema
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
+from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
-from ..numerics.ridge_shrinkage import ridge_moments
-from ..numerics.set_vote import needed_for_selection, typical_score
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
+from ..subprotocols.vote import needed_for_selection, typical_score
 from ..tables.fit import check_table, fit_table
 from .base import SparseWaves
 

@@ -13,14 +13,15 @@ from scipy.special import chdtri, ndtri
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer, SubsetSelection
 from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.values.projections import keep_largest
 
-from ..numerics.denoising import keep_above, keep_largest
-from ..numerics.set_vote import best_vote, typical_score
+from ..numerics.denoising import keep_above
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..subprotocols.scale import buy_target_scale, scale_cohorts
+from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,7 +56,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         bought from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
         and 700 at 1.
     selector : str (default: "lasso")
-        How users rank features: a key of :data:`~..subprotocols.selectors.SELECTORS`.
+        How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`.
     exact : bool (default: True)
         Use mechanisms with finitely many outputs; otherwise faster ones, which clients
         outside simulations refuse unless their operator allows inexact mechanisms.
@@ -133,10 +134,10 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         oracle = SubsetSelection(self.epsilon, self.dim)
         if not paper:
             oracle = best_vote(self.epsilon, self.dim, typical_score(self.samples_per_user))
-        answer = yield Ask(cohort, SELECTORS[self.selector](oracle.set_size), oracle)
-        noise = math.sqrt(oracle.variance_at(oracle.set_size / self.dim) / answer.count)
-        order = np.argsort(-answer.mean, kind="stable")
-        votes = (answer.mean[order] - oracle.set_size / self.dim) / noise
+        question = SELECTORS[self.selector]
+        vote = yield from ask_vote(cohort, oracle, question, self.samples_per_user)
+        order = np.argsort(-vote.counts, kind="stable")
+        votes = vote.standing()[order]
         if votes[self.sparsity - 1] < _CERTAIN:
             clear = int((votes[: self.sparsity] >= _CERTAIN).sum())
             notes.append(

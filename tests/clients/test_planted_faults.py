@@ -18,7 +18,7 @@ from ldp_flower.audit.independence import independent
 from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
-from ldp_flower.clients import app, node, reply, respond, silos
+from ldp_flower.clients import Refusal, app, node, reply, respond, silos
 from ldp_flower.clients import compute as values_module
 from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
@@ -382,10 +382,10 @@ def plant_error_text(monkeypatch):
     def answered(received, answer):
         try:
             return answer(received)
-        except node.Refusal as refusal:
+        except Refusal as refusal:
             return Error(refusal.code, str(refusal))
         except Exception as error:
-            return Error(node.Refusal.FAILED, str(error))
+            return Error(Refusal.FAILED, str(error))
 
     monkeypatch.setattr(reply, "_answered", answered)
 

@@ -19,8 +19,8 @@ from ldp_flower.strategies import (
     LdpStrategy,
     SmoothGlm,
 )
+from ldp_flower.strategies.numerics.denoising import project_on_l1_ball
 from ldp_flower.strategies.numerics.fista import fista
-from ldp_flower.strategies.numerics.projections import project_on_l1_ball
 
 Floats = NDArray[np.float64]
 
