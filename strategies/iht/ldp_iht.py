@@ -112,7 +112,7 @@ class LdpIht(LdpStrategy[LinearResult]):
     """
 
     card = Card(
-        question="linear regression, sparse or on real tables; one link more for classes",
+        question="linear or logistic regression, sparse or on real tables",
         guarantee="pure epsilon",
         rounds="up to 6; up to 10 with several records per user, 19 with a schema",
         report="1-2",
