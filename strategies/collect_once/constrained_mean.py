@@ -13,6 +13,7 @@ from ldp_flower.validation import check_integer, check_positive
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.fista import fista
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -85,6 +86,17 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     3. No matter what the strategy sends, the clients' randomizers and ledgers
        enforce this on their side.
     """
+
+    card = Card(
+        question="sparse mean of hundreds or thousands of features",
+        guarantee="pure epsilon; paper: (epsilon, delta)",
+        rounds="1, non-interactive",
+        report="1; paper: 4 per dimension",
+        use_when="everybody is asked at once",
+        fails_when="for means below several times sqrt(V / n) of the bound, V = 6.3, 1.6, 0.44 at "
+        "epsilon 1, 2, 4 and n users",
+        page="collect-once",
+    )
 
     l1_bound: float | None = None
 
