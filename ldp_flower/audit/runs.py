@@ -75,9 +75,7 @@ def _audited_user_level_mean(
     from ..strategies import UserLevelMean
 
     for method in ("auto", "paper"):
-        strategy = UserLevelMean(
-            dim, epsilon=epsilon, samples_per_user=5, bound=4.0, spread=0.2, method=method
-        )
+        strategy = UserLevelMean(dim, epsilon=epsilon, bound=4.0, spread=0.2, method=method)
         yield strategy, _normal_users(dim, 5)
 
 
@@ -171,10 +169,10 @@ def _audited_silos(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any]
     draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
     common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
     silo = _silo(draws, np.sign(draws[:, 0]))
-    for link in ("logistic", "identity"):
+    for link, scale in (("logistic", None), ("identity", 1.0)):
         yield DpIht(dim, link=link, residual_bound=1.0, **common), silo
-        yield PeelingDpIht(dim, link=link, target_scale=1.0, **common), silo
-        yield PeelingTransfer(dim, link=link, target_scale=1.0, **common), silo
+        yield PeelingDpIht(dim, link=link, target_scale=scale, **common), silo
+        yield PeelingTransfer(dim, link=link, target_scale=scale, **common), silo
 
 
 def _extreme_silos(num_features: int) -> dict[str, Users]:
@@ -208,9 +206,9 @@ def _audited_baselines(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[
     draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
     common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
     silo = _silo(draws, np.sign(draws[:, 0]))
-    for link in ("logistic", "identity"):
-        yield PrivateFrankWolfe(dim, l1_radius=1.0, link=link, target_scale=1.0, **common), silo
-        yield TwoStageRegression(dim, link=link, target_scale=1.0, **common), silo
+    for link, scale in (("logistic", None), ("identity", 1.0)):
+        yield PrivateFrankWolfe(dim, l1_radius=1.0, link=link, target_scale=scale, **common), silo
+        yield TwoStageRegression(dim, link=link, target_scale=scale, **common), silo
 
 
 def _audited_transfer(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
