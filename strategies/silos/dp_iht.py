@@ -42,16 +42,10 @@ class DpIht(SiloRegression):
     coefficients. For at least some ten thousand records in all; for few silos and very many
     features see :class:`PeelingDpIht`.
 
+    Other parameters are those of :class:`~.base.SiloRegression`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    sparsity : int
-        Number of coefficients that may differ from zero.
-    epsilon : float
-        Privacy parameter of everything that a silo reports, about each of its records.
-    delta : float
-        Privacy parameter likewise, in (0, 1).
     num_steps : int (default: 50)
         Number of steps; every silo answers each. The noise grows with its root.
     link : {"identity", "logistic"} (default: "logistic")
@@ -66,10 +60,6 @@ class DpIht(SiloRegression):
     largest_moment : float, optional
         Bound on the largest eigenvalue of the second moment of the (shortened) rows, if a
         better one is public than ``row_bound**2``. Steps are inversely proportional to it.
-    radius : float (default: infinity)
-        Bound on the Euclidean norm of the coefficients.
-    min_reports : int (default: 1)
-        Fewest silos with which a step goes on.
 
     Notes
     -----

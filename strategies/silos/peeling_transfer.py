@@ -25,11 +25,7 @@ class PeelingTransfer(PeelingDpIht):
     average over the teachers that have it. For silos that may differ, or where each silo's own
     model is wanted; for one model of all see :class:`PeelingDpIht`, with fewer rounds.
 
-    Parameters
-    ----------
-    dim, sparsity, epsilon, delta, target_scale, noise_scale, feature_bound, feature_variance, \
-num_steps, link, radius, min_reports
-        As those of :class:`PeelingDpIht`, for each silo's teacher.
+    Parameters are those of :class:`PeelingDpIht`, for each silo's teacher.
 
     Notes
     -----

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,9 @@ from ldp_flower.validation import check_integer
 
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..numerics.water_filling import water_fill
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
+from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters
@@ -37,28 +38,27 @@ _SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the sc
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseWaves(LdpStrategy[SparseResult]):
+class SparseWaves(FeatureStrategy[SparseResult]):
     """Base class: users hold noisy versions of one sparse vector of coefficients.
 
     A user's data are taken for ``rows`` observations of a linear model with unit
     columns, whose coefficients, in units of the observations' scale, have length at
     most 1. Subclasses say how users are asked for them.
 
+    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
+
     Parameters
     ----------
-    dim : int
-        Number of coefficients.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    num_waves : int
+    num_waves : int (default: 6)
         Rounds after the vote; fewer if users are few.
-    exact : bool
-        Report waves through :class:`Codebook`, otherwise :class:`PrivUnit`.
-    min_reports : int
+    exact : bool (default: True)
+        Report waves through :class:`Codebook`. False: :class:`PrivUnit`, many times faster
+        and not free of floating-point caveats; clients outside simulations refuse it
+        unless their operator allows inexact mechanisms.
+    min_reports : int (default: 10)
         Fewest reports with which a step goes on.
     """
 
-    dim: int = field(kw_only=False)
     num_waves: int = 6
     exact: bool = True
     min_reports: int = 10

@@ -18,7 +18,12 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.randomizers import Estimate
 from ldp_flower.schema import Schema
-from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.validation import (
+    check_choice,
+    check_integer,
+    check_optional,
+    check_unused,
+)
 
 from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
@@ -53,6 +58,8 @@ class SparseRegression(SparseWaves):
     keeps one posterior over all coefficients and returns its mean. No feature is
     ever cut for good, and sparsity and size of the coefficients need not be known.
 
+    Other parameters are those of :class:`~.base.SparseWaves`.
+
     Parameters
     ----------
     dim : int or Schema
@@ -61,8 +68,6 @@ class SparseRegression(SparseWaves):
         and a fit that is not better than the mean is not returned, see
         :func:`~..tables.fit.fit_table`; ``coef`` is for ``schema.features``, the
         intercept first.
-    epsilon : float
-        Privacy parameter of each user's one report.
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
     effects : {"all", "within"} (default: "all")
@@ -73,8 +78,6 @@ class SparseRegression(SparseWaves):
         ``"identity"``: linear regression. ``"logistic"``: targets are classes, positive
         numbers one and all others the other; ``coef`` are the log-odds' coefficients. Not
         with a schema.
-    num_waves : int (default: 6)
-        Rounds after the vote; fewer if users are few.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
         waves refine it. By default it is bought from a small cohort, which takes
@@ -82,13 +85,8 @@ class SparseRegression(SparseWaves):
     selector : str (default: "lasso")
         How users rank features: ``"lasso"``, ``"post-lasso"`` or ``"pursuit"`` (orthogonal
         matching pursuit), about a millisecond per user, or ``"ridge"`` or ``"marginal"``,
-        faster, and worse if features are correlated.
-    exact : bool (default: True)
-        Report waves through :class:`Codebook`. False: :class:`PrivUnit`, many times faster
-        and not free of floating-point caveats; clients outside simulations refuse it
-        unless their operator allows inexact mechanisms.
-    min_reports : int (default: 10)
-        Fewest reports with which a step goes on.
+        faster, and worse if features are correlated. With a third as many features as
+        ``samples_per_user`` nobody votes.
 
     Notes
     -----
@@ -145,10 +143,11 @@ class SparseRegression(SparseWaves):
         if self.link != "identity" and self.schema is not None:
             raise ValueError(f"Expected link='identity' with a schema, got {self.link!r}.")
         check_choice("selector", self.selector, SELECTORS)
-        if self.target_scale is not None:
-            check_positive("target_scale", self.target_scale)
-            if self.link == "logistic":
-                raise ValueError("Expected no target_scale with link='logistic': labels have one.")
+        check_optional(self, "target_scale")
+        if self.link == "logistic":
+            check_unused(self, "with link='logistic'", "target_scale")
+        if self._few:
+            check_unused(self, "with samples_per_user >= 3 * dim", "selector")
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
