@@ -2,14 +2,17 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Self, TypeVar
 
+from ldp_flower import Users
 from ldp_flower.randomizers import Codebook, GaussianRecord, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_fraction, check_integer
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import seed_of
 
+from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.population import Cohort
 from ..runtime.result import Result
@@ -68,6 +71,13 @@ class CollectOnce(LdpStrategy[R]):
     @abstractmethod
     def _as_printed(self, everyone: Cohort) -> Protocol:
         """Run ``method="paper"``."""
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both methods."""
+        users = normal_users(dim, 1)[:200]
+        for method in METHODS:
+            yield cls(dim, epsilon=epsilon, method=method), users
 
     def protocol(self) -> Protocol:
         """Ask all users the one question of the chosen method."""

@@ -14,6 +14,7 @@ from ..numerics.denoising import garrote
 from ..numerics.fista import fista, soften
 from ..numerics.projections import project_on_l1_ball
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -86,6 +87,17 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     3. No matter what the strategy sends, the clients' randomizers and ledgers
        enforce this on their side.
     """
+
+    card = Card(
+        question="sparse mean of hundreds or thousands of features",
+        guarantee="pure epsilon; paper: (epsilon, delta)",
+        rounds="1, non-interactive",
+        report="1; paper: 4 per dimension",
+        use_when="everybody is asked at once",
+        fails_when="for means below several times sqrt(V / n) of the bound, V = 6.3, 1.6, 0.44 at "
+        "epsilon 1, 2, 4 and n users",
+        page="collect-once",
+    )
 
     l1_bound: float | None = None
 

@@ -12,6 +12,7 @@ from ldp_flower.values.moments import num_moments
 from ..numerics.fista import fista
 from ..numerics.projections import project_on_l1_ball
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -79,6 +80,17 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     3. No matter what the strategy sends, the clients' randomizers and ledgers
        enforce this on their side.
     """
+
+    card = Card(
+        question="linear regression with up to 98 features (more: projected)",
+        guarantee="pure epsilon; paper: (epsilon, delta)",
+        rounds="1, non-interactive",
+        report="1; paper: 4 per dimension",
+        use_when="everybody is asked at once",
+        fails_when="for signals in directions of little variance: below some 10,000 users at "
+        "epsilon 2 it can be worse than zero",
+        page="collect-once",
+    )
 
     target_bound: float = 1.0
     l1_bound: float = 1.0

@@ -12,6 +12,7 @@ from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import frequencies
 
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from .base import CollectOnce, largest_dim
@@ -83,6 +84,17 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     3. No matter what the strategy sends, the clients' randomizers and ledgers
        enforce this on their side.
     """
+
+    card = Card(
+        question="a smooth function of one or two features",
+        guarantee="pure epsilon; paper: (epsilon, delta)",
+        rounds="1, non-interactive",
+        report="1; paper: 4 per Fourier feature",
+        use_when="everybody is asked at once",
+        fails_when="with a length scale that does not fit: a sine of two periods at epsilon 1 and "
+        "20,000 users has an error of .66 of its variance with .4, of .12 with .2",
+        page="collect-once",
+    )
 
     num_features: int = 16
     length_scale: float = 1.0

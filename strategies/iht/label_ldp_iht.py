@@ -1,14 +1,16 @@
 """Label-LDP-IHT: sparse regression where only the targets are private."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from sklearn.linear_model import Lasso
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.iht import iht
 from ldp_flower.randomizers import (
@@ -25,7 +27,9 @@ from ldp_flower.validation import check_choice, check_fraction, check_integer, c
 from ..numerics.clipping import clipped_square, kept
 from ..numerics.denoising import keep_above, keep_largest, project_on_ball
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
+from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
 from ..runtime.result import LinearResult
 from ..subprotocols.label_scale import buy_label_scale
@@ -112,6 +116,18 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
        on their side, and refuse unless the operator has declared the features public.
     """
 
+    card = Card(
+        question="sparse linear regression",
+        guarantee="pure epsilon or (epsilon, delta), labels only",
+        rounds="1, or 2 with a bought scale",
+        report="4 a label (a bit: 1), and the public features",
+        use_when="features are public and labels are not",
+        fails_when="at epsilon 0.5 with 8,000 users, a tenth of whom cannot tell the labels' "
+        "scale; for labels far from normal without a declared bound: coefficients up to 15 % too "
+        "long",
+        page="label-ldp-iht",
+    )
+
     dim: int = field(kw_only=False)
     sparsity: int
     delta: float = 0.0
@@ -162,6 +178,17 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
                 epsilon, bound
             )
         return one if many == 1 else Composed((one,) * many)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield all mechanisms, with a declared and a bought bound, for one label and for two."""
+        variants: tuple[dict[str, Any], ...] = (
+            {"label_bound": 1.0},
+            {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
+            {"delta": 1e-3},
+        )
+        for options in variants:
+            yield cls(dim, sparsity=1, epsilon=epsilon, **options), normal_users(dim, 2)
 
     def protocol(self) -> Protocol:
         """Buy the scale unless there is a bound, collect the labels, solve."""

@@ -1,18 +1,22 @@
 """LDP-IHT: linear regression by private gradient steps, sparse by hard thresholding."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
-from ldp_flower import Schema
+from ldp_flower import Schema, Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
 from ldp_flower.validation import check_choice, check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import keep_largest, project_on_ball
+from ..runtime.audit_users import normals, table_users, users_of
 from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 from ..tables.fit import check_table, fit_table
@@ -107,6 +111,17 @@ class LdpIht(LdpStrategy[LinearResult]):
        enforce this on their side.
     """
 
+    card = Card(
+        question="linear or logistic regression, sparse or on real tables",
+        guarantee="pure epsilon",
+        rounds="up to 6; up to 10 with several records per user, 19 with a schema",
+        report="1-2",
+        use_when="users have one record or several, or tables of which only bounds are known",
+        fails_when="with fewer than 4 s log(d) d V users, V = 16.7, 4.7, 1.3, 0.42 at epsilon 0.5, "
+        "1, 2, 4: some 2,300 for 4 of 32 features at epsilon 2",
+        page="ldp-iht",
+    )
+
     dim: int | Schema = field(kw_only=False)
     sparsity: int | None = None
     samples_per_user: int = 1
@@ -149,6 +164,18 @@ class LdpIht(LdpStrategy[LinearResult]):
         if self._one_record_each:
             return SubsetHypercube(self.epsilon, dim, bound)
         return (Codebook if self.exact else PrivUnit)(self.epsilon, dim, bound)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield one record per user, with all links, and several; and tables."""
+        for rows in (1, 5):
+            users = users_of(np.sign(normals(3000 * rows, dim)), rows)
+            for link in LINKS if rows == 1 else ("identity",):
+                strategy = cls(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows, link=link)
+                yield strategy, users
+        schema, users = table_users(dim)
+        for effects in ("all", "within"):
+            yield cls(schema, epsilon=epsilon, samples_per_user=5, effects=effects), users
 
     def protocol(self) -> Protocol:
         """Run the variant for one record or for several records per user."""

@@ -1,18 +1,23 @@
 """Sparse regression in one round: everybody reports its record times its target."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
 from ..numerics.clipping import kept
 from ..numerics.denoising import keep_largest, project_on_ball
+from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 
@@ -74,6 +79,17 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
        on their side.
     """
 
+    card = Card(
+        question="sparse linear regression",
+        guarantee="pure epsilon; paper: (epsilon, delta)",
+        rounds="1, non-interactive",
+        report="1-2; paper: 4 a feature",
+        use_when="everybody is asked at once and the features' covariance is public",
+        fails_when="with few users: 30,000 at epsilon 1 and 64 features leave a relative error of "
+        ".52, 100,000 one of .15",
+        page="ldp-iht",
+    )
+
     dim: int = field(kw_only=False)
     sparsity: int
     delta: float = 0.0
@@ -113,6 +129,13 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
             return SubsetHypercube(self.epsilon, self.dim, self._target_scale)
         length = self._target_scale * math.sqrt(self.dim)
         return GaussianMechanism(self.epsilon, self.dim, length, self.delta)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both methods."""
+        for method, delta in (("auto", 0.0), ("paper", 1e-3)):
+            strategy = cls(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
+            yield strategy, normal_users(dim, 1)
 
     def protocol(self) -> Protocol:
         """Ask everybody for the gradient at zero, solve, threshold."""

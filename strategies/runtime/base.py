@@ -11,10 +11,10 @@ import re
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -22,9 +22,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
+from .card import Card
 from .census import MAX_USERS_PER_NODE, wait_for_nodes
 from .exchange import Answers, Ask, Exchange, privacy_spent
 from .identity import printed, prints_of, recognise
@@ -85,6 +87,8 @@ class LdpStrategy(Strategy, Generic[R]):
 
     #: Who is protected.
     protects: ClassVar[str] = "user"
+    #: What to know before choosing the protocol; every public strategy has one.
+    card: ClassVar[Card]
 
     epsilon: float
     min_reports: int = 20
@@ -111,6 +115,24 @@ class LdpStrategy(Strategy, Generic[R]):
     @abstractmethod
     def protocol(self) -> Protocol:
         """Yield questions, get estimates, return the result."""
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield runs that, together, ask every question of the protocol, for the audit.
+
+        Parameters
+        ----------
+        dim : int
+            Number of features, or of items.
+        epsilon : float
+            Privacy parameter.
+
+        Yields
+        ------
+        strategy, users
+            A variant of the protocol, and few users who are enough for it.
+        """
+        yield from ()
 
     @property
     def _rides_on(self) -> str | None:

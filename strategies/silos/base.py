@@ -1,11 +1,15 @@
 """What the protocols for silos share: every silo answers every step, under one plan."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, Self
 
+from ldp_flower import Users
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
 from ldp_flower.values.links import LINKS
 
+from ..runtime.audit_users import one_silo
 from ..runtime.base import LdpStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -52,6 +56,13 @@ class SiloRegression(LdpStrategy[LinearResult]):
         check_choice("link", self.link, _LINKS)
         if self.radius != math.inf:
             check_positive("radius", self.radius)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float, **bounds: float) -> Iterator[tuple[Self, Users]]:
+        """Yield plans of one step: there the whole budget can be measured in one report."""
+        plan: dict[str, Any] = {"sparsity": 1, "delta": 1e-3, "num_steps": 1, **bounds}
+        for link in _LINKS:
+            yield cls(dim, epsilon=epsilon, link=link, **plan), one_silo(dim)
 
     def everyone(self) -> Cohort:
         """Return all silos as one cohort."""

@@ -1,11 +1,14 @@
 """KnowledgeTransfer: silos release what their own models have learnt, not their records."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.iht import iht
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
@@ -13,7 +16,9 @@ from ldp_flower.validation import check_choice, check_integer, check_positive
 from ldp_flower.values.synthetic import synthetic_features
 
 from ..numerics.denoising import keep_above, keep_largest, project_on_ball
+from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 
@@ -91,6 +96,16 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
        on their side.
     """
 
+    card = Card(
+        question="a sparse model of silos' own models",
+        guarantee="pure epsilon",
+        rounds="3 (waves of silos)",
+        report="1",
+        use_when="there are some 1,000 silos or more, each protected as a whole",
+        fails_when="with fewer than some 1,000 silos at epsilon 2 (300 at 4) and 1,000 features",
+        page="knowledge-transfer",
+    )
+
     protects = "silo"
 
     dim: int = field(kw_only=False)
@@ -124,6 +139,17 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
         if self.num_answers:
             bound *= 1 + 2 / math.sqrt(width)  # answers are seldom longer than so
         return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, width, bound)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield coefficients and answers, of teachers with either loss."""
+        users = normal_users(dim, 2).partition(0, 100)
+        both: tuple[dict[str, Any], ...] = (
+            {"link": "identity", "num_waves": 2},
+            {"link": "logistic", "ridge": 0.1, "num_waves": 1, "num_answers": dim},
+        )
+        for options in both:
+            yield cls(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
     def protocol(self) -> Protocol:
         """Ask wave after wave; pool the answers by their precision, and train the student."""

@@ -1,11 +1,13 @@
 """Peeling DP-IHT: sparse regression with very many features over few silos."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.validation import check_integer, check_positive
@@ -13,6 +15,7 @@ from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -87,6 +90,17 @@ class PeelingDpIht(SiloRegression):
        on their side.
     """
 
+    card = Card(
+        question="sparse linear or logistic regression over silos",
+        guarantee="(epsilon, delta)",
+        rounds="5, all silos in each",
+        report="8 a coefficient",
+        use_when="features are very many and silos one or few",
+        fails_when="over more than some twenty silos, where choices do not average out, with "
+        "correlated features, and for classes at epsilon 2 (800 records: relative error 1.08)",
+        page="silos",
+    )
+
     target_scale: float | None = None
     noise_scale: float | None = None
     feature_bound: float = 1.0
@@ -120,6 +134,11 @@ class PeelingDpIht(SiloRegression):
         floor = min(_FLOOR * self._noise_scale, self._first_bound)
         shrunk = (self._first_bound * _SHRINKAGE**t for t in range(self.num_steps))
         return [max(bound, floor) for bound in shrunk]
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both losses."""
+        return super().audit_runs(dim, epsilon, target_scale=1.0)
 
     def protocol(self) -> Protocol:
         """Let everybody peel the moved estimate; ``num_steps`` times."""

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ..numerics.denoising import keep_largest
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from .peeling_dp_iht import PeelingDpIht
 from .transfer_result import TransferResult
 
@@ -53,6 +54,17 @@ num_steps, link, radius, min_reports
     4. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
        on their side.
     """
+
+    card = Card(
+        question="a sparse model of silos' own models",
+        guarantee="(epsilon, delta)",
+        rounds="5 for each silo",
+        report="8 a coefficient",
+        use_when="silos are few, and their records are protected one by one",
+        fails_when="with few records: 800 in one silo leave a relative error of .26 at epsilon 2; "
+        "choices do not average out, and 20 such silos leave .11",
+        page="knowledge-transfer",
+    )
 
     def protocol(self) -> Protocol:
         """Train one teacher a silo, then the student."""

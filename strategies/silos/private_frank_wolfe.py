@@ -1,16 +1,20 @@
 """PrivateFrankWolfe: regression in an l1 ball, one noisy vertex a step."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 
 from ..numerics.denoising import keep_largest
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 from .base import SiloRegression
@@ -75,6 +79,17 @@ class PrivateFrankWolfe(SiloRegression):
        on their side.
     """
 
+    card = Card(
+        question="sparse linear or logistic regression over silos",
+        guarantee="(epsilon, delta)",
+        rounds="2 a coefficient, all silos in each",
+        report="8",
+        use_when="features are correlated, and few records speak of each",
+        fails_when="with few records: 800 leave a relative error of .43 at epsilon 2, and 1.05 for "
+        "classes",
+        page="knowledge-transfer",
+    )
+
     l1_radius: float
     target_scale: float | None = None
     feature_bound: float = 1.0
@@ -97,6 +112,11 @@ class PrivateFrankWolfe(SiloRegression):
         """Return the mechanism of every step."""
         bound = self._residual_bound * self.feature_bound
         return RecordVertices(self.epsilon, self.dim, bound, self.delta, self._num_steps)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both losses."""
+        return super().audit_runs(dim, epsilon, l1_radius=1.0, target_scale=1.0)
 
     def protocol(self) -> Protocol:
         """Move towards the named vertices, by ever smaller steps."""

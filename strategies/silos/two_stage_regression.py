@@ -1,12 +1,14 @@
 """TwoStageRegression: choose coordinates privately, then descend in these alone."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
 from ldp_flower.validation import check_integer, check_positive
@@ -14,6 +16,7 @@ from ldp_flower.values.links import LINKS
 
 from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -92,6 +95,17 @@ class TwoStageRegression(SiloRegression):
        on their side.
     """
 
+    card = Card(
+        question="sparse linear or logistic regression over silos",
+        guarantee="(epsilon, delta)",
+        rounds="6, all silos in each",
+        report="some 4 a coefficient",
+        use_when="targets are classes and records few",
+        fails_when="for numbers from epsilon 2 on, where `PeelingDpIht` corrects its choices: with "
+        "800 records a relative error of .34 instead of .20",
+        page="knowledge-transfer",
+    )
+
     target_scale: float | None = None
     noise_scale: float | None = None
     feature_bound: float = 1.0
@@ -129,6 +143,11 @@ class TwoStageRegression(SiloRegression):
         length = min(usual, self.feature_bound) * math.sqrt(num_chosen)
         radius = residual_bound * length
         return ConcentratedGaussian(self.epsilon, num_chosen, radius, self.delta, steps)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both losses."""
+        return super().audit_runs(dim, epsilon, target_scale=1.0)
 
     def protocol(self) -> Protocol:
         """Choose, then descend."""

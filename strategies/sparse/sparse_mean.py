@@ -1,19 +1,23 @@
 """SparseMean: a mean most of whose coordinates are zero, from one report of each user."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_positive
 
 from ..numerics.set_vote import needed_for_selection
 from ..numerics.spike_and_slab import Posterior
+from ..runtime.audit_users import normal_users
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
 from .base import SparseWaves
@@ -76,12 +80,28 @@ class SparseMean(SparseWaves):
        enforce this on their side.
     """
 
+    card = Card(
+        question="mean of a long vector most of which is zero",
+        guarantee="pure epsilon",
+        rounds="8; 7 with a declared scale or few features",
+        report="1; votes some bytes",
+        use_when="users have one record or several; sparsity and sizes need not be known",
+        fails_when="for coordinates below some 1.4 standard deviations of users' means: there 400 "
+        "users at epsilon 4 miss one in ten",
+        page="sparse-mean",
+    )
+
     scale: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale is not None:
             check_positive("scale", self.scale)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield a run that buys the scale, lets users vote, and ends with two waves."""
+        yield cls(dim, epsilon=epsilon, num_waves=2), normal_users(dim, 2)
 
     @property
     def _rows(self) -> int:

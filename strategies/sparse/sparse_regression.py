@@ -1,13 +1,14 @@
 """SparseRegression: linear and logistic regression for users with many records each."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Schema
+from ldp_flower import Schema, Users
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
@@ -22,7 +23,9 @@ from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_u
 from ..numerics.ridge_shrinkage import ridge_moments
 from ..numerics.set_vote import needed_for_selection, typical_score
 from ..numerics.spike_and_slab import Posterior
+from ..runtime.audit_users import normal_users, table_users
 from ..runtime.base import Protocol
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
 from ..tables.fit import check_table, fit_table
@@ -113,6 +116,17 @@ class SparseRegression(SparseWaves):
        enforce this on their side.
     """
 
+    card = Card(
+        question="sparse linear or logistic regression, also on real tables",
+        guarantee="pure epsilon",
+        rounds="8; 7 with a declared scale or few features; up to 17 with a schema",
+        report="1; votes some bytes",
+        use_when="users have many records each; sparsity and sizes need not be known",
+        fails_when="at epsilon 1 with 400 users, who show nothing; with few records a user: at 50 "
+        "and 400 users a quarter of the coefficients is missed",
+        page="sparse-regression",
+    )
+
     dim: int | Schema = field(kw_only=False)  # type: ignore[assignment]
     samples_per_user: int
     effects: str = "all"
@@ -133,6 +147,20 @@ class SparseRegression(SparseWaves):
             check_positive("target_scale", self.target_scale)
             if self.link == "logistic":
                 raise ValueError("Expected no target_scale with link='logistic': labels have one.")
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both links, with a scale that is bought, a vote and two waves; and tables."""
+        users = normal_users(dim, 2)
+        for link in _LINKS:
+            strategy = cls(dim, epsilon=epsilon, samples_per_user=2, link=link, num_waves=2)
+            yield strategy, users
+        schema, users = table_users(dim)
+        for effects in ("all", "within"):
+            strategy = cls(
+                schema, epsilon=epsilon, samples_per_user=5, effects=effects, num_waves=2
+            )
+            yield strategy, users
 
     def protocol(self) -> Protocol:
         """Learn the scale, vote, refine the posterior; for tables see :func:`fit_table`."""

@@ -2,20 +2,22 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer, SubsetSelection
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
 from ..numerics.denoising import keep_above, keep_largest
 from ..numerics.set_vote import best_vote, typical_score
+from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
@@ -95,6 +97,16 @@ class SelectedRegression(LdpStrategy[LinearResult]):
 
         What a user of the result should know is added to ``notes``.
         """
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both methods."""
+        options: dict[str, Any] = {"selector": "marginal", "target_scale": 1.0}
+        for method in _METHODS:
+            strategy = cls(
+                dim, epsilon=epsilon, samples_per_user=5, sparsity=2, method=method, **options
+            )
+            yield strategy, normal_users(dim, 5)
 
     def protocol(self) -> Protocol:
         """Buy the scale, let half of the users vote, let the others estimate."""

@@ -1,18 +1,20 @@
 """MultiRoundRegression: users vote for variables, others take part in gradient descent."""
 
 import math
-from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer
 
 from ..numerics.denoising import project_on_ball
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
@@ -69,11 +71,28 @@ class MultiRoundRegression(SelectedRegression):
        enforce this on their side.
     """
 
+    card = Card(
+        question="sparse linear regression of known sparsity",
+        guarantee="pure epsilon",
+        rounds="up to 9; paper: 14",
+        report="1; votes up to the number of features in bits",
+        use_when="a comparison with Ma, Jia & Yang (2024) is wanted; users have few records each",
+        fails_when="at epsilon 1 with 400 users of 100 records: the error (.59) is above that of "
+        "returning zero (.57)",
+        page="paper-regressions",
+    )
+
     num_steps: int = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_integer("num_steps", self.num_steps, 1)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both methods, with two gradient steps each."""
+        for strategy, users in super().audit_runs(dim, epsilon):
+            yield replace(strategy, num_steps=2), users
 
     def _regress(
         self, selected: Integers, scale: float, notes: list[str]

@@ -12,6 +12,7 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 
 from ..numerics.denoising import shrink
 from ..numerics.ridge_shrinkage import ridge_moments
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
@@ -64,6 +65,17 @@ class TwoRoundRegression(SelectedRegression):
     3. No matter what the strategy sends, the clients' randomizers and ledgers
        enforce this on their side.
     """
+
+    card = Card(
+        question="sparse linear regression of known sparsity",
+        guarantee="pure epsilon",
+        rounds="up to 7; paper: a vote, then 2",
+        report="1; votes up to the number of features in bits",
+        use_when="a comparison with Ma, Jia & Yang (2024) is wanted; users have many records each",
+        fails_when="at epsilon 1 with 400 users of 100 records: the error (.66) is above that of "
+        "returning zero (.57)",
+        page="paper-regressions",
+    )
 
     def _regress(
         self, selected: Integers, scale: float, notes: list[str]

@@ -1,20 +1,24 @@
 """UserLevelMean: the mean of users' mean rows, from one report of each."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, digamma
 
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
 from ..numerics.denoising import shrink
+from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -111,6 +115,17 @@ class UserLevelMean(LdpStrategy[LinearResult]):
        enforce this on their side.
     """
 
+    card = Card(
+        question="mean of a vector",
+        guarantee="pure epsilon",
+        rounds="up to 8; paper: 2",
+        report="1; paper: 1-2",
+        use_when="users have one record or several, and a bound on the mean's length is public",
+        fails_when="with few users for its length: at epsilon 0.5 the error of 2,000 users and 64 "
+        "features is 1.7 times the mean",
+        page="user-level-mean",
+    )
+
     dim: int = field(kw_only=False)
     samples_per_user: int
     bound: float
@@ -134,6 +149,15 @@ class UserLevelMean(LdpStrategy[LinearResult]):
     def randomizer(self, radius: float) -> Randomizer:
         """Return the mechanism for vectors in a ball."""
         return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, self.dim, radius)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both methods."""
+        for method in _METHODS:
+            strategy = cls(
+                dim, epsilon=epsilon, samples_per_user=5, bound=4.0, spread=0.2, method=method
+            )
+            yield strategy, normal_users(dim, 5)
 
     def protocol(self) -> Protocol:
         """Run the chosen method."""
