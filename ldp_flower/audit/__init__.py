@@ -9,7 +9,7 @@ two look at what is ``entering`` a mechanism. ``people`` are those on the nodes.
 
 from .enumeration import exact_epsilon, extreme_inputs, worst_epsilon
 from .handler import Audit, audit_handler, recorded_queries
-from .people import extreme_holders, extreme_users
+from .people import extreme_holders, extreme_silos, extreme_users, extremes
 
 __all__ = [
     "Audit",
@@ -17,7 +17,9 @@ __all__ = [
     "exact_epsilon",
     "extreme_holders",
     "extreme_inputs",
+    "extreme_silos",
     "extreme_users",
+    "extremes",
     "recorded_queries",
     "worst_epsilon",
 ]

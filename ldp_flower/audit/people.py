@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..guarantee.messages import Query
+from ..guarantee.questions import FrequentItems
 from ..guarantee.users import Users
+from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
 
 
@@ -45,6 +48,27 @@ def extreme_holders(domain_size: int) -> dict[str, Users]:
         name: Users(np.array(held)[:, None], np.zeros(len(held)), np.array([0, len(held)]))
         for name, held in items.items()
     }
+
+
+def extreme_silos(num_features: int) -> dict[str, Users]:
+    """Return silos of three records, two of which are the same in all."""
+    same = np.eye(num_features)[[0, 1]]
+    return {
+        name: Users(
+            np.concatenate([same, user.features]),
+            np.append([1.0, 0.0], user.targets),
+            np.array([0, 3]),
+        )
+        for name, user in extreme_users(num_features).items()
+        if len(user.features) == 1
+    }
+
+
+def extremes(query: Query, dim: int) -> dict[str, Users]:
+    """Return those whom a report could tell apart best: users, holders of items, or silos."""
+    if isinstance(query.randomizer, RecordMechanism):
+        return extreme_silos(dim)
+    return (extreme_holders if isinstance(query.question, FrequentItems) else extreme_users)(dim)
 
 
 def unlike(num_features: int) -> list[Users]:

@@ -12,17 +12,15 @@ from typing import Annotated
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
-from ..audit import Audit, audit_handler, extreme_users, recorded_queries
-from ..audit.runs import AUDITED, CANDIDATES
-from ..catalogue import PROTOCOLS
 from ..randomizers import RandomizedResponse
 from ..validation import check_positive
+from .audit import NamesProtocols, audit
 from .console import FAILED, USAGE, console, fail
 from .ledger import ledger
 from .processes import TimeIsUp, ended_by_signals
+from .protocols import protocols
 from .run import FlowerError, Scalar, declared_config, override, private_superlink
 
 TIMED_OUT, INTERRUPTED = 124, 130
@@ -35,9 +33,6 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(ledger, name="ledger")
-
-
-# ------------------------------------------------------------------------------- run
 
 
 @app.command()
@@ -223,88 +218,8 @@ class _Screen:
         console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
 
 
-# ------------------------------------------------------------------------- protocols
-
-
-@app.command()
-def protocols() -> None:
-    """List the protocols, what they guarantee, what they cost and when to use them."""
-    table = Table(show_lines=True)  # of two columns, to be read at any width
-    table.add_column("protocol", no_wrap=True)
-    table.add_column("use it when")
-    for protocol in PROTOCOLS:
-        cost = f"rounds: {protocol.rounds}; bytes per report: {protocol.report}"
-        use = Text(f"{protocol.use}\n").append(f"{protocol.guarantee}; {cost}", "dim")
-        table.add_row(protocol.name, use)
-    console.print(table)
-
-
-# ----------------------------------------------------------------------------- audit
-
-
-@app.command(epilog=f"PROTOCOL is one of: {', '.join(sorted(AUDITED))}.")
-def audit(
-    protocol: str,
-    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
-    dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
-    reports: Annotated[
-        int, typer.Option(min=100, help="Reports of either user that confirm a finding.")
-    ] = 4000,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the reports.", show_default="the system's")
-    ] = None,
-) -> None:
-    """Try to break the client's promise on every query that PROTOCOL sends.
-
-    Prints the claimed epsilon, the largest that was measured (at 99.9 % confidence), the exact
-    one where outputs can be enumerated, and which checks failed: completeness, isolation, replay,
-    own noise, record bound, and what neighbouring nodes of a deployment show (census, reply's
-    form, who answers, ledger). The exit code is 1 if anything contradicts the claim.
-    """
-    if protocol not in AUDITED:
-        fail(f"Expected a protocol in {sorted(AUDITED)}, got {protocol!r}.", USAGE)
-    audits: list[Audit] = []
-    people = CANDIDATES.get(protocol, extreme_users)(dim)
-    try:
-        runs = list(AUDITED[protocol](dim, epsilon))
-        with console.status("Recording the protocol's queries") as status:
-            queries = [query for run in runs for query in recorded_queries(*run)]
-            for number, query in enumerate(queries, 1):
-                status.update(f"Auditing query {number} of {len(queries)}: {query.statistic}")
-                found = audit_handler(query, people, num_reports=reports, seed=seed)
-                audits.append(found)
-    except ValueError as error:
-        fail(str(error), USAGE)
-    except RuntimeError as error:
-        fail(str(error), FAILED)
-    table = Table()
-    table.add_column("statistic", overflow="fold")
-    table.add_column("mechanism", no_wrap=True)
-    for name in ("claimed", "measured", "exact"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worst pair", overflow="fold")
-    table.add_column("passed", no_wrap=True)
-    for found in audits:
-        table.add_row(
-            found.query.statistic,
-            type(found.query.randomizer).__name__,
-            f"{found.claimed:g}",
-            f"{found.measured:.3f}",
-            "" if found.exact is None else f"{found.exact:.6f}",
-            " / ".join(found.worst_pair),
-            _verdict(found),
-        )
-    console.print(table)
-    failed = sum(not found.passed for found in audits)
-    if failed:
-        fail(f"{failed} of {len(audits)} queries break their promise.", FAILED)
-    console.print(f"{len(audits)} queries, nothing found.", style="green")
-
-
-def _verdict(found: Audit) -> str:
-    failed = [name for name, passed in found.checks.items() if not passed]
-    return f"no: {', '.join(failed)}" if failed else "yes"
-
+app.command()(protocols)
+app.command(cls=NamesProtocols)(audit)
 
 if __name__ == "__main__":
     sys.exit(app())

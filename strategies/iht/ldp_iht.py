@@ -118,7 +118,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         report="1-2",
         use_when="users have one record or several, or tables of which only bounds are known",
         fails_when="with fewer than 4 s log(d) d V users, V = 16.7, 4.7, 1.3, 0.42 at epsilon 0.5, "
-        "1, 2, 4: some 2,300 for 4 of 32 features at epsilon 2",
+        "1, 2, 4 (s of d features)",
         page="ldp-iht",
     )
 

@@ -7,8 +7,7 @@ import pytest
 from deployed_node import SALT, ask, report_in
 
 from ldp_flower import PrivacyPolicy, Users
-from ldp_flower.audit import audit_handler, recorded_queries
-from ldp_flower.audit import runs as audited
+from ldp_flower.audit import audit_handler, extreme_silos, recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END
@@ -16,6 +15,7 @@ from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling
+from ldp_flower.strategies import DpIht, PeelingDpIht, PeelingTransfer
 
 DIM = 3
 RECORDS = np.random.default_rng(0).standard_normal((40, DIM))
@@ -141,7 +141,7 @@ def test_records_that_cannot_be_read_leave_a_report_of_noise(node_config):
 
 def found(randomizer, seed=1, make_app=None):
     # Rows of 1e9 make every gradient as long as it may be.
-    silos = audited.CANDIDATES["silos"](DIM)
+    silos = extreme_silos(DIM)
     question = Query(Gradient(np.zeros(DIM)), randomizer, SALT, 0, HASH_END, 1)
     pair = {name: silos[name] for name in ("ones", "ones, minus", "NaN")}
     return audit_handler(question, pair, num_reports=2000, seed=seed, make_app=make_app)
@@ -179,11 +179,13 @@ def test_the_audit_finds_planted_faults(mechanism, fault, monkeypatch):
 
 
 def test_every_query_of_the_protocols_is_audited():
-    runs = list(audited.AUDITED["silos"](DIM, 2.0))
+    protocols = (DpIht, PeelingDpIht, PeelingTransfer)
+    runs = [run for protocol in protocols for run in protocol.audit_runs(DIM, 2.0)]
+    assert len(runs) == 6
     queries = [question for run in runs for question in recorded_queries(*run)]
     mechanisms = {type(question.randomizer) for question in queries}
     assert mechanisms == {RecordGaussian, RecordPeeling}
-    silos = audited.CANDIDATES["silos"](DIM)
+    silos = extreme_silos(DIM)
     assert {len(silo.features) for silo in silos.values()} == {3}
     for question in queries:
         assert audit_handler(question, silos, num_reports=300, seed=0).passed

@@ -22,7 +22,6 @@ from ldp_flower.audit import (
     worst_epsilon,
 )
 from ldp_flower.audit.runs import AUDITED
-from ldp_flower.catalogue import PROTOCOLS
 from ldp_flower.cli import app as cli
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS
@@ -51,6 +50,7 @@ from ldp_flower.randomizers import (
 from ldp_flower.randomizers.two_level import TwoLevel
 from ldp_flower.randomness import derive
 from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies.catalogue import PROTOCOLS
 
 
 @pytest.fixture(autouse=True)
@@ -509,19 +509,21 @@ def command(*arguments):
 
 
 def only_the_first_variant(monkeypatch, epsilon):
-    run = next(AUDITED["ldp-iht"](2, epsilon))
-    monkeypatch.setitem(AUDITED, "ldp-iht", lambda dim, epsilon: [run])
+    run = next(AUDITED["LdpIht"](2, epsilon))
+    monkeypatch.setitem(AUDITED, "LdpIht", lambda dim, epsilon: [run])
 
 
 def test_command_audits_every_mechanism_of_the_protocol():
-    runs = AUDITED["ldp-iht"](2, 1.0)
+    runs = AUDITED["LdpIht"](2, 1.0)
     mechanisms = [{type(q.randomizer) for q in recorded_queries(*run)} for run in runs]
-    assert mechanisms == [{SubsetHypercube}] * 3 + [{RandomizedResponse, Codebook}]
+    *features, tables, within = mechanisms
+    assert features == [{SubsetHypercube}] * 3 + [{RandomizedResponse, Codebook}]
+    assert tables == within == {RandomizedResponse, Codebook}
 
 
 def test_command_prints_claimed_and_measured(monkeypatch):
     only_the_first_variant(monkeypatch, 2.0)
-    outcome = command("ldp-iht", "--dim", "2", "--reports", "100", "--seed", "1")
+    outcome = command("LdpIht", "--dim", "2", "--reports", "100", "--seed", "1")
     assert outcome.exit_code == 0, outcome.output
     for text in ("claimed", "measured", "SubsetHypercube", "nothing found"):
         assert text in outcome.stdout
@@ -529,12 +531,14 @@ def test_command_prints_claimed_and_measured(monkeypatch):
 
 def test_command_audits_items_too():
     """Counts, pairs of items and both ways through prefixes, whose reports do not add up."""
-    outcome = command("heavy-hitters", "--dim", "4", "--reports", "200", "--seed", "1")
+    outcome = command("HeavyHitters", "--dim", "4", "--reports", "200", "--seed", "1")
     assert outcome.exit_code == 0, outcome.output
     assert "4 queries, nothing found" in outcome.stdout
 
 
-@pytest.mark.parametrize("protocol", ["user-level-mean", "two-round", "multi-round"])
+@pytest.mark.parametrize(
+    "protocol", ["UserLevelMean", "TwoRoundRegression", "MultiRoundRegression"]
+)
 def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
     """The methods' mechanisms, each with the whole epsilon."""
     for run in AUDITED[protocol](4, 4.0):
@@ -546,7 +550,7 @@ def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
 
 
 @pytest.mark.parametrize(
-    "protocol", ["constrained-mean", "constrained-regression", "kernel-ridge", "smooth-glm"]
+    "protocol", ["ConstrainedMean", "ConstrainedRegression", "KernelRidgeRegression", "SmoothGlm"]
 )
 def test_the_one_question_of_protocols_that_collect_once_is_recorded(protocol):
     """At the whole epsilon: pure with "auto", with a delta with "paper"."""
@@ -562,14 +566,14 @@ def test_every_protocol_can_be_audited():
     """But LdpFedAvg, whose clients take other messages: tests/clients/test_update_mod.py."""
     runs = [run for audited_runs in AUDITED.values() for run in audited_runs(4, 4.0)]
     found = {type(strategy).__name__ for strategy, _ in runs}
-    assert found == {protocol.name for protocol in PROTOCOLS} - {"LdpFedAvg"}
+    assert found == set(AUDITED) == set(PROTOCOLS) - {"LdpFedAvg"}
 
 
 def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
     only_the_first_variant(monkeypatch, 1.0)
-    outcome = command("ldp-iht", "--dim", "2", "--epsilon", "1", "--reports", "400", "--seed", "1")
+    outcome = command("LdpIht", "--dim", "2", "--epsilon", "1", "--reports", "400", "--seed", "1")
     assert outcome.exit_code == 1
     assert "break their promise" in outcome.stderr and "no: loss" in outcome.stdout
 
@@ -578,6 +582,6 @@ def test_command_refuses_what_it_does_not_know():
     outcome = command("fedavg")
     assert (
         outcome.exit_code == 2
-        and "Expected a protocol in ['constrained-mean', 'constrained-reg" in outcome.stderr
+        and "Expected a protocol in ['SparseMean', 'SparseRegression', " in outcome.stderr
     )
-    assert command("ldp-iht", "--epsilon", "-1").exit_code == 2
+    assert command("LdpIht", "--epsilon", "-1").exit_code == 2

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from ldp_flower.audit import extreme_users, recorded_queries
+from ldp_flower.audit import extremes, recorded_queries
 from ldp_flower.audit.handler import ldp_client_app
 from ldp_flower.audit.independence import independent
 from ldp_flower.audit.neighbours import Neighbours, compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
-from ldp_flower.audit.runs import AUDITED, CANDIDATES
+from ldp_flower.audit.runs import AUDITED
 from ldp_flower.guarantee.keys import HASH_END
 
 DIM = 4
@@ -35,9 +35,9 @@ def kinds(protocol):
 
 @pytest.mark.parametrize("protocol", AUDITED)
 def test_nothing_is_found_in_any_protocols_client(protocol):
-    people = CANDIDATES.get(protocol, extreme_users)(DIM)
-    people = [people[name] for name in [*list(people)[:2], "no rows"] if name in people]
     for query in kinds(protocol):
+        people = extremes(query, DIM)
+        people = [people[name] for name in [*list(people)[:2], "no rows"] if name in people]
         query = replace(query, low=0, high=HASH_END)
         copies = Client(query, ldp_client_app).copies(people[0])
         found = compared(query, ldp_client_app, copies, people, 3)

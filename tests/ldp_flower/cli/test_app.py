@@ -15,12 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from ldp_flower.audit.runs import AUDITED
-from ldp_flower.catalogue import PROTOCOLS
 from ldp_flower.cli import app as cli
 from ldp_flower.cli.processes import Family, TimeIsUp, ended_by_signals
 from ldp_flower.cli.run import override
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.strategies.catalogue import PROTOCOLS
 
 PYPROJECT = """
 [build-system]
@@ -385,17 +385,27 @@ def test_ledger_errors_are_short(tmp_path):
         assert outcome.stderr.count("\n") == 1
 
 
-def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch):
-    monkeypatch.setattr(cli.console, "width", 80)
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch, width):
+    monkeypatch.setattr(cli.console, "width", width)
     outcome = invoke("protocols")
     assert outcome.exit_code == 0
-    lines = [line.split("│")[1:-1] for line in outcome.stdout.splitlines() if "│" in line]
-    shown = " ".join(" ".join(cell[1] for cell in lines).split())
-    for protocol in PROTOCOLS:
-        assert f" {protocol.name} " in outcome.stdout
-        for text in (protocol.use, protocol.guarantee, protocol.rounds, protocol.report):
-            assert " ".join(text.split()) in shown
+    lines = outcome.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    assert [line for line in lines if line and line[0] != " "] == list(PROTOCOLS)
+    labels = {line[2:17].strip() for line in lines if line.startswith(" ")} - {""}
+    assert len(labels) == 7
+    shown = " ".join(" ".join(line[17:] for line in lines).split())
+    for protocol in PROTOCOLS.values():
+        for text in vars(protocol.card).values():
+            assert text in shown
+        assert f"each {protocol.protects}: " in shown
     assert "…" not in outcome.stdout
+
+
+def test_other_commands_do_not_wait_for_the_protocols():
+    code = "import sys, ldp_flower.cli; print('ldp_flower.strategies' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
 # ----------------------------------------------------------------------------- audit
@@ -403,12 +413,12 @@ def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch):
 
 def test_the_help_of_audit_lists_what_can_be_audited():
     shown = " ".join(invoke("audit", "--help").stdout.split())
-    assert f"PROTOCOL is one of: {', '.join(sorted(AUDITED))}." in shown
+    assert f"PROTOCOL is one of: {', '.join(AUDITED)}." in shown
 
 
 def test_findings_are_shown_whole_on_a_narrow_screen(monkeypatch):
     monkeypatch.setattr(cli.console, "width", 80)
-    outcome = invoke("audit", "constrained-regression", "--reports", 100, "--seed", 0)
+    outcome = invoke("audit", "ConstrainedRegression", "--reports", 100, "--seed", 0)
     assert outcome.exit_code == 0
     cells = [line.split("│")[1:-1] for line in outcome.stdout.splitlines() if "│" in line]
     statistics, mechanisms = ("".join(cell[i].strip() for cell in cells) for i in (0, 1))

@@ -60,11 +60,11 @@ def test_without_a_run_there_are_still_the_other_libraries_to_show(tmp_path, cap
 
 
 def test_every_protocol_has_a_workload():
-    from ldp_flower.catalogue import PROTOCOLS
+    from ldp_flower.strategies.catalogue import PROTOCOLS
     from simulations.benchmarks.workloads import WORKLOADS
 
     measured = {name.partition(",")[0] for name in WORKLOADS}
-    assert measured == {protocol.name for protocol in PROTOCOLS}
+    assert measured == set(PROTOCOLS)
 
 
 def test_every_workload_runs_in_process():

@@ -9,7 +9,6 @@ from flwr.app import Message
 
 from ldp_flower import PrivacyPolicy, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
-from ldp_flower.audit import runs as audited
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import PUBLIC, public_block
 from ldp_flower.guarantee.budget import Cost
@@ -211,7 +210,7 @@ def test_what_clipping_keeps_of_normal_labels():
 
 
 def test_every_query_is_audited():
-    runs = list(audited.AUDITED["labels"](4, 2.0))
+    runs = list(LabelLdpIht.audit_runs(4, 2.0))
     queries = [query for run in runs for query in recorded_queries(*run)]
     mechanisms = {type(query.randomizer) for query in queries}
     assert {HybridMechanism, GaussianMechanism, Composed} <= mechanisms
@@ -221,9 +220,7 @@ def test_every_query_is_audited():
 
 def test_the_audit_finds_noise_for_the_labels_noise_term(monkeypatch):
     """The paper's: as if labels could differ by their noise term only, a tenth of their range."""
-    (_, query), *_ = [
-        (run, recorded_queries(*run)[-1]) for run in audited.AUDITED["labels"](4, 2.0)
-    ]
+    (_, query), *_ = [(run, recorded_queries(*run)[-1]) for run in LabelLdpIht.audit_runs(4, 2.0)]
     honest = HybridMechanism._draw
     assert isinstance(query.randomizer, HybridMechanism)
     monkeypatch.setattr(

@@ -5,7 +5,6 @@ import pytest
 
 from ldp_flower import PrivacyPolicy, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
-from ldp_flower.audit import runs as audited
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 from ldp_flower.strategies import NonInteractiveIht
 
@@ -75,7 +74,7 @@ def test_standard_errors_are_the_noise():
 
 
 def test_every_query_is_audited():
-    runs = list(audited.AUDITED["non-interactive"](4, 2.0))
+    runs = list(NonInteractiveIht.audit_runs(4, 2.0))
     queries = [query for run in runs for query in recorded_queries(*run)]
     assert len(queries) == 2
     for query in queries:

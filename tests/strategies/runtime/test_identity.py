@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid, Users, simulate, strategies
-from ldp_flower.audit import runs as audited
+from ldp_flower.audit.runs import AUDITED
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.questions import RootCurvature
 from ldp_flower.randomizers import RandomizedResponse
@@ -245,12 +245,12 @@ def test_equal_values_have_one_print(one, same):
 def every_strategy():
     """Yield one short run of every strategy for data: the strategy and its users."""
     seen = set()
-    for name, runs in audited.AUDITED.items():
+    for name, runs in AUDITED.items():
         for strategy, users in runs(4, 4.0):
             if type(strategy) not in seen:
                 seen.add(type(strategy))
                 yield pytest.param(strategy, users, id=f"{name}-{type(strategy).__name__}")
-    _, silo = next(iter(audited.AUDITED["silo-baselines"](4, 4.0)))
+    _, silo = next(PeelingTransfer.audit_runs(4, 4.0))
     given = {"sparsity": 1, "epsilon": 4.0, "delta": 1e-3, "num_steps": 1, "target_scale": 1.0}
     yield pytest.param(PeelingTransfer(4, **given), silo, id="PeelingTransfer")
 

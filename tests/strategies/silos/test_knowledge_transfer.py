@@ -6,7 +6,6 @@ from scipy.special import expit
 
 from ldp_flower import GeneratedUsers, PrivacyPolicy, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
-from ldp_flower.audit import runs as audited
 from ldp_flower.clients.statistics import compute
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.randomizers import Codebook, LiftedPrivUnit
@@ -119,8 +118,8 @@ def test_too_few_silos_usually_return_zero_and_say_so():
 
 
 def test_a_report_depends_on_the_teacher_only_through_the_mechanism():
-    """Every query of the catalogue's runs against whole handlers, exact mechanisms."""
-    runs = list(audited.AUDITED["knowledge-transfer"](3, 2.0))
+    """Every query of the audit's runs against whole handlers, exact mechanisms."""
+    runs = list(KnowledgeTransfer.audit_runs(3, 2.0))
     queries = [question for run in runs for question in recorded_queries(*run)]
     assert {q.statistic for q in queries} == {"teacher", "logistic_teacher"}
     assert {type(q.randomizer) for q in queries} == {Codebook}

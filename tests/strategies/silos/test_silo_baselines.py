@@ -8,7 +8,6 @@ from scipy.special import expit
 
 from ldp_flower import PrivacyPolicy, Users, simulate
 from ldp_flower.audit import recorded_queries
-from ldp_flower.audit import runs as audited
 from ldp_flower.randomizers import ConcentratedGaussian, RecordVertices
 from ldp_flower.strategies import (
     PeelingDpIht,
@@ -167,7 +166,9 @@ def test_a_few_silos_with_teachers_of_their_own():
 
 
 def test_every_query_of_the_baselines_is_audited():
-    runs = list(audited.AUDITED["silo-baselines"](3, 2.0))
+    protocols = (PrivateFrankWolfe, TwoStageRegression)
+    runs = [run for protocol in protocols for run in protocol.audit_runs(3, 2.0)]
+    assert len(runs) == 4
     queries = [question for run in runs for question in recorded_queries(*run)]
     mechanisms = {type(question.randomizer) for question in queries}
     assert mechanisms == {RecordVertices, ConcentratedGaussian}

@@ -5,7 +5,6 @@ import pytest
 
 from ldp_flower import Categories, Numeric, Schema, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
-from ldp_flower.audit import runs as audited
 from ldp_flower.randomizers import PrivUnit
 from ldp_flower.strategies import LdpIht, LdpStrategy, LinearResult, SparseRegression, TooFewReports
 from ldp_flower.strategies.tables import fit as grouped_data
@@ -188,8 +187,11 @@ def test_standard_errors_say_how_far_off_coefficients_are(monkeypatch):
 
 
 def test_a_report_on_a_table_depends_on_the_user_only_through_the_mechanism():
-    """Every query of the catalogue's runs against whole handlers, exact mechanisms."""
-    runs = list(audited.AUDITED["tables"](3, 2.0))
+    """Every query of the audit's runs against whole handlers, exact mechanisms."""
+    protocols = (LdpIht, SparseRegression)
+    runs = [run for protocol in protocols for run in protocol.audit_runs(3, 2.0)]
+    runs = [run for run in runs if run[0].schema]
+    assert len(runs) == 4
     queries = [question for run in runs for question in recorded_queries(*run)]
     statistics = {query.statistic.removeprefix("standardised_") for query in queries}
     assert statistics >= {

@@ -10,7 +10,6 @@ import pytest
 
 from ldp_flower import Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
-from ldp_flower.audit import runs as audited
 from ldp_flower.randomizers import Codebook, RandomizedResponse
 from ldp_flower.strategies import PrivateEvaluation, TooFewReports
 
@@ -123,9 +122,9 @@ def test_each_user_sends_a_byte_through_the_less_noisy_mechanism():
 
 
 def test_a_report_depends_on_the_user_only_through_the_mechanism():
-    """Every query of the catalogue's runs against whole handlers, exact mechanisms."""
+    """Every query of the audit's runs against whole handlers, exact mechanisms."""
     for epsilon in (1.0, 2.0):
-        runs = list(audited.AUDITED["evaluation"](3, epsilon))
+        runs = list(PrivateEvaluation.audit_runs(3, epsilon))
         queries = [question for run in runs for question in recorded_queries(*run)]
         assert {q.statistic for q in queries} == {"squared_errors"} and len(queries) == 3
         users = {name: extreme_users(3)[name] for name in ("ones", "ones, minus", "NaN")}

@@ -1,0 +1,71 @@
+"""Every public protocol carries a card and runs for the audit, and every list is made of them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ldp_flower import strategies
+from ldp_flower.cli.protocols import table
+from ldp_flower.strategies import LdpStrategy
+from ldp_flower.strategies.catalogue import PROTOCOLS
+
+ROOT = Path(__file__).parents[2]
+NUMBER = re.compile(r"\d*\.\d+|\d[\d,]*\d|\d")
+each = pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+
+
+def test_the_catalogue_has_every_public_strategy():
+    public = {
+        name
+        for name in strategies.__all__
+        if issubclass(getattr(strategies, name), LdpStrategy) and name != "LdpStrategy"
+    }
+    assert public == set(PROTOCOLS) and len(public) > 20
+    assert all(getattr(strategies, name) is protocol for name, protocol in PROTOCOLS.items())
+
+
+def test_families_stay_together():
+    families = [protocol.__module__.split(".")[-2] for protocol in PROTOCOLS.values()]
+    runs = [a for a, b in zip(families, [*families[1:], None], strict=True) if a != b]
+    assert len(runs) == len(set(families))
+
+
+@each
+def test_a_protocol_has_a_card_of_its_own(protocol):
+    assert "card" in vars(protocol)
+    for name, text in vars(protocol.card).items():
+        assert text and text == text.strip() and "|" not in text and not text.endswith("."), name
+    assert len(protocol.card.question) < 70
+
+
+@each
+def test_a_protocol_names_runs_of_its_own_for_the_audit(protocol):
+    """But LdpFedAvg, whose clients take other messages: tests/clients/test_update_mod.py."""
+    runs = list(protocol.audit_runs(4, 2.0))
+    assert {type(strategy) for strategy, _ in runs} == (
+        set() if protocol.__name__ == "LdpFedAvg" else {protocol}
+    )
+    assert all(strategy.epsilon == 2.0 for strategy, _ in runs)
+
+
+@each
+def test_the_page_of_a_card_has_the_protocol_and_the_numbers_of_where_it_fails(protocol):
+    page = (ROOT / "docs" / f"{protocol.card.page}.md").read_text("utf-8")
+    assert re.search(rf"\b{protocol.__name__}\b", page)
+    numbers = NUMBER.findall(protocol.card.fails_when)
+    assert numbers
+    assert not [number for number in numbers if number not in page]
+
+
+def test_the_table_of_the_readme_is_made_of_the_cards():
+    """`ldp-flower protocols --markdown` prints it."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    begins, ends = "<!-- made by `ldp-flower protocols --markdown` -->\n\n", "\n\n<!-- end -->"
+    assert readme.partition(begins)[2].partition(ends)[0].splitlines() == list(table())
+
+
+def test_a_family_that_is_not_named_comes_last():
+    new = type("Anew", (), {"__module__": "ldp_flower.strategies.anew.anew"})
+    place = strategies.catalogue._place
+    assert sorted([new, *PROTOCOLS.values()], key=place)[-1] is new
