@@ -16,10 +16,10 @@ from ldp_flower.simulation.generated import GeneratedUsers
 
 from .compute import UsersNode
 from .node import Refusal, Seed, Terms, check_own, operators_ledger
+from .own_statistics import OwnStatistics, checked
 from .received import Received
 from .reply import reply_with
 from .respond import respond
-from .statistics.own import OwnStatistics, checked
 
 LoadUsers = Callable[[Context], Users | GeneratedUsers]
 

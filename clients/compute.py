@@ -14,8 +14,8 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.simulation.generated import GeneratedUsers
 
 from .node import Node
+from .own_statistics import NONE, OwnStatistics, of_each
 from .statistics import compute, public_block
-from .statistics.own import NONE, OwnStatistics, of_each
 
 # Users are taken in runs of this many. Their number is public; their rows are not,
 # and must not decide in which order reports are added up.

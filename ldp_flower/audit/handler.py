@@ -45,7 +45,7 @@ from .probe import Client, MakeApp, RecordingGrid
 from .records import bounded
 
 if TYPE_CHECKING:
-    from ..clients.statistics.own import OwnStatistics
+    from ..clients.own_statistics import OwnStatistics
     from ..strategies import LdpStrategy
 
 _CONFIRMED = 5  # events that are tested on fresh reports

@@ -16,7 +16,7 @@ from .generated import Generate, GeneratedUsers
 from .grid import InProcessGrid
 
 if TYPE_CHECKING:
-    from ..clients.statistics.own import OwnStatistics
+    from ..clients.own_statistics import OwnStatistics
     from ..strategies import LdpStrategy, Result
 
 R = TypeVar("R", bound="Result")

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from ldp_flower.guarantee.questions import Question, forms_with, slots
 from ldp_flower.guarantee.users import Users
 
-from ..arithmetic.rows import Floats
+from .arithmetic.rows import Floats
 
 #: From one user's features, its targets and a question to its value.
 OwnStatistic = Callable[[Floats, Floats, Any], ArrayLike]
