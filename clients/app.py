@@ -10,11 +10,13 @@ from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query
+from ldp_flower.guarantee.questions import forms_with
 from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 
 from .compute import UsersNode
 from .node import operators_ledger
+from .own_statistics import OwnStatistics, checked
 from .received import Received
 from .refusal import Refusal
 from .reply import reply_with
@@ -29,6 +31,7 @@ def attach(
     load_users: LoadUsers,
     policy: PrivacyPolicy | None = None,
     seed: Seed = None,
+    statistics: OwnStatistics | None = None,
 ) -> None:
     """Let an existing ClientApp answer ldp-flower's queries.
 
@@ -41,7 +44,7 @@ def attach(
     2. None for any other message: the app's own handlers answer any server as before,
        with whatever they send, and neither policy nor ledger knows of it.
     """
-    client = _Client(load_users, policy, seed)
+    client = _Client(load_users, policy, seed, statistics)
     app.query(CENSUS)(client.census)
     app.query(QUERY)(client.report)
 
@@ -64,11 +67,18 @@ class LdpClientApp(ClientApp):
         may return None. Anywhere but in a simulation a seed refuses every query. ``"run"``
         stands for the ``seed`` in the run's configuration, which a simulation must then have
         and which nothing else ever reads: the same app is deployed unseeded.
+    statistics : mapping of type to callable, optional
+        Questions of the app's own: from a class of questions (a frozen dataclass, subclass of
+        ``Question``, with a ``stem`` that is new) to the function that computes a user's
+        value from its features, shape (rows, num_features), its targets, shape (rows,),
+        and the question. It is called for one user at a time, and should keep nothing
+        between calls. Where it fails, or returns something else than as many numbers as the
+        question's ``width``, this user reports the centre, and the log says why.
 
     Raises
     ------
     ValueError
-        If an argument is of another type.
+        If an argument is of another type, or a name that is asked by exists already.
 
     Notes
     -----
@@ -99,9 +109,11 @@ class LdpClientApp(ClientApp):
        (``features-public``), it may be sent as it is, and 1 is about the targets.
     8. What ``load_users``, or a ``seed`` that is a function, writes into the context
        changes nothing of this: settings and metadata are copied before they run.
-    9. This is per user per ledger: one person under two ids, or on two operators'
-       ledgers, spends twice. How long a reply takes is covered by the operator's
-       ``reply-after`` only.
+    9. The app's own ``statistics`` change nothing of this, and see one user's rows at a time:
+       what a user reports depends on nobody else's, unless they keep what they have seen.
+    10. This is per user per ledger: one person under two ids, or on two operators'
+        ledgers, spends twice. How long a reply takes is covered by the operator's
+        ``reply-after`` only.
     """
 
     def __init__(
@@ -109,15 +121,22 @@ class LdpClientApp(ClientApp):
         load_users: LoadUsers,
         policy: PrivacyPolicy | None = None,
         seed: Seed = None,
+        statistics: OwnStatistics | None = None,
     ) -> None:
         super().__init__()
-        attach(self, load_users, policy, seed)
+        attach(self, load_users, policy, seed, statistics)
 
 
 class _Client:
     """The two handlers of one ClientApp."""
 
-    def __init__(self, load_users: LoadUsers, policy: PrivacyPolicy | None, seed: Seed) -> None:
+    def __init__(
+        self,
+        load_users: LoadUsers,
+        policy: PrivacyPolicy | None,
+        seed: Seed,
+        statistics: OwnStatistics | None,
+    ) -> None:
         if not callable(load_users):
             raise ValueError(
                 "Expected load_users to be a function of the node's Context that returns Users, "
@@ -127,6 +146,8 @@ class _Client:
         self._load_users = load_users
         self._policy = policy
         self._seed = seed
+        self._statistics = checked(statistics)
+        self._forms = forms_with(self._statistics)
 
     def census(self, message: Message, context: Context) -> Message:
         """Answer how many users the node holds, and what their keys are."""
@@ -142,7 +163,7 @@ class _Client:
 
         def answer(received: Received) -> RecordDict:
             try:
-                query = Query.from_record_dict(received.message.content)
+                query = Query.from_record_dict(received.message.content, self._forms)
             except MessageError as error:
                 raise Refusal.malformed(error) from error
             return respond(self._open(received, context), query).to_record_dict()
@@ -162,7 +183,7 @@ class _Client:
         keys = _keys(received, users)
         accounts = np.arange(len(users)) if ledger is None else _accounts(users)
         paying = ledger or StateLedger(received.state, len(users))
-        return UsersNode(terms, keys, paying, accounts, received.run_id, users)
+        return UsersNode(terms, keys, paying, accounts, received.run_id, users, self._statistics)
 
 
 def _keys(received: Received, users: UserSource) -> NodeKeys:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 
 from .node import Node
+from .own_statistics import NONE, OwnStatistics, of_each
 from .statistics import compute, public_block
 
 # Users are taken in runs of this many. Their number is public; their rows are not,
@@ -29,21 +30,26 @@ class UsersNode(Node):
     ----------
     users : UserSource
         The users of the node.
+    own : mapping of type to callable (default: none)
+        The app's own statistics.
     """
 
     users: UserSource
+    own: OwnStatistics = field(default_factory=lambda: NONE)
 
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
 
 
-def values_of(take: Callable[[Slots], Users], slots: Slots, query: Query) -> NDArray[np.float64]:
+def values_of(
+    take: Callable[[Slots], Users], slots: Slots, query: Query, own: OwnStatistics = NONE
+) -> NDArray[np.float64]:
     """Return the users' values; whatever goes wrong with data stays on this side.
 
     A value that cannot be computed becomes NaN, which the randomizer takes for the
     centre of its domain: the reply looks like any other, and the log tells the operator.
-    ``take`` returns the users in some slots.
+    ``take`` returns the users in some slots, ``own`` are the app's own statistics.
     """
     logger = logging.getLogger(__name__)
 
@@ -53,6 +59,8 @@ def values_of(take: Callable[[Slots], Users], slots: Slots, query: Query) -> NDA
         finite = users if query.question.features_public else users.finite()
         if lost := len(users.targets) - len(finite.targets):
             logger.warning("Records that are not finite and are left out: %d.", lost)
+        if (statistic := own.get(type(query.question))) is not None:
+            return of_each(finite, query.question, statistic, query.randomizer.width)
         return compute(finite, query.question)
 
     values = _together_or_apart(

@@ -36,7 +36,7 @@ def respond(node: UsersNode, query: Query) -> Report:
 
 def _check(node: UsersNode, query: Query) -> None:
     question = query.question
-    if not knows(question):
+    if not knows(question) and type(question) not in node.own:
         raise Refusal(Refusal.MALFORMED, f"Unknown statistic {question.name!r}.")
     try:
         question.check(node.users.num_features, query.randomizer.width)
@@ -66,7 +66,7 @@ def _randomised(node: UsersNode, query: Query, slots: NDArray[np.int64]) -> Repo
     for start in range(0, len(slots), CHUNK):
         chunk = slots[start : start + CHUNK]
         coins = node.keys.coins(query.salt, query.step, chunk)
-        values = node.shown(values_of(node.take, chunk, query))
+        values = node.shown(values_of(node.take, chunk, query, node.own))
         randomness = node.private_randomness(query.step, chunk)
         reports = randomizer.randomize(values, randomness, coins)
         if summarised:

@@ -31,7 +31,7 @@ def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
         counts[i] = max(node.terms.policy.num_records or len(records), 1)
         for start in range(0, len(records), CHUNK):
             chunk = np.arange(start, min(start + CHUNK, len(records)))
-            values = node.shown(values_of(records.take, chunk, query))
+            values = node.shown(values_of(records.take, chunk, query, node.own))
             totals[i] += mechanism.total(values)
     randomness = node.private_randomness(query.step, slots)
     return Report.of_reports(slots, mechanism.report(totals, counts, randomness, centre))

@@ -14,6 +14,7 @@ from .iht.non_interactive_iht import NonInteractiveIht
 from .models.ldp_fedavg import LdpFedAvg
 from .models.model_result import FedAvgResult
 from .runtime.base import LdpStrategy, TooFewReports
+from .runtime.card import Card
 from .runtime.exchange import Ask
 from .runtime.population import Cohort
 from .runtime.result import LinearResult, PrivacySpent, Result, Step
@@ -35,6 +36,7 @@ from .user_level.user_level_mean import UserLevelMean
 
 __all__ = [
     "Ask",
+    "Card",
     "Cohort",
     "ConstrainedMean",
     "ConstrainedRegression",

@@ -1,6 +1,8 @@
 """What the docs state about code holds."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +135,18 @@ def test_the_knowledge_transfer_example():
     names = {"silos": Users(x, 3 * x[:, 7] - 2 * x[:, 9], 60 * np.arange(121))}
     exec(example.replace("epsilon=2.0", "epsilon=20.0"), names)
     assert names["result"].support.tolist() == [7, 9]
+
+
+def test_the_tutorial_runs_in_an_empty_folder_as_it_is_printed(tmp_path):
+    """Its files are all that there is, and it prints what it says."""
+    text = (DOCS / "add-a-protocol.md").read_text()
+    assert len(text.split()) < 700
+    for file in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        name = re.match(r"# (\w+\.py)\n", file)[1]
+        assert f"`{name}`" in text
+        (tmp_path / name).write_text(file)
+    shown = subprocess.run(
+        [sys.executable, "check.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    (printed,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    assert shown.stdout == printed and not shown.stderr

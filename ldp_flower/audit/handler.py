@@ -22,6 +22,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from flwr.clientapp import ClientApp
 
 from ..guarantee.keys import HASH_END, NodeKeys
 from ..guarantee.messages import Query
+from ..guarantee.questions import forms_with
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer
@@ -43,6 +45,7 @@ from .probe import Client, MakeApp, RecordingGrid
 from .records import bounded
 
 if TYPE_CHECKING:
+    from ..clients.own_statistics import OwnStatistics
     from ..strategies import LdpStrategy
 
 _CONFIRMED = 5  # events that are tested on fresh reports
@@ -130,11 +133,19 @@ class Audit:
         return all(self.checks.values())
 
 
-def recorded_queries(strategy: "LdpStrategy[Any]", users: Users, seed: int = 0) -> list[Query]:
-    """Run a protocol on users in this process and return the queries that it sent."""
-    from ..clients import LdpClientApp
+def recorded_queries(
+    strategy: "LdpStrategy[Any]",
+    users: Users,
+    seed: int = 0,
+    *,
+    statistics: "OwnStatistics | None" = None,
+) -> list[Query]:
+    """Run a protocol on users in this process and return the queries that it sent.
 
-    grid = RecordingGrid(LdpClientApp(lambda _: replace(users, first=0), seed=seed))
+    ``statistics`` as of :class:`ldp_flower.clients.LdpClientApp`.
+    """
+    app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
+    grid = RecordingGrid(app, forms_with(statistics or ()))
     with _quiet("flwr"):
         strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
     return grid.queries
@@ -148,6 +159,7 @@ def audit_handler(
     num_reports: int = 4000,
     confidence: float = 0.999,
     seed: int | None = None,
+    statistics: "OwnStatistics | None" = None,
 ) -> Audit:
     """Audit a whole client handler on one query.
 
@@ -168,6 +180,9 @@ def audit_handler(
         Probability with which the measured bound is below the true privacy loss.
     seed : int, optional
         Makes the audit reproducible; by default the system's randomness.
+    statistics : mapping of type to callable, optional
+        The app's own, as of :class:`ldp_flower.clients.LdpClientApp`; with ``make_app`` those
+        of the app that it makes.
 
     Notes
     -----
@@ -179,7 +194,8 @@ def audit_handler(
     Raises
     ------
     ValueError
-        If there is no pair of candidates, or a number is out of its range.
+        If there is no pair of candidates, a number is out of its range, or there are
+        ``statistics`` beside ``make_app``.
     RuntimeError
         If the client refuses to answer.
     """
@@ -187,7 +203,9 @@ def audit_handler(
     check_fraction("confidence", confidence)
     if len(candidates) < 2:
         raise ValueError(f"Expected at least 2 candidates, got {len(candidates)}.")
-    make_app = make_app or ldp_client_app
+    if make_app is not None and statistics is not None:
+        raise ValueError("Expected no statistics beside make_app, which makes an app with its own.")
+    make_app = make_app or partial(ldp_client_app, statistics=statistics)
     client = Client(replace(query, low=0, high=HASH_END), make_app)
     mechanism, names = query.randomizer, list(candidates)
 
@@ -234,12 +252,14 @@ def audit_handler(
 
 
 def ldp_client_app(
-    load_users: Callable[[Context], Users], seed: Callable[[Context], int | None]
+    load_users: Callable[[Context], Users],
+    seed: Callable[[Context], int | None],
+    statistics: "OwnStatistics | None" = None,
 ) -> ClientApp:
     """Return the ClientApp that is audited by default."""
     from ..clients import LdpClientApp
 
-    return LdpClientApp(load_users, seed=seed)
+    return LdpClientApp(load_users, seed=seed, statistics=statistics)
 
 
 def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:

@@ -1,6 +1,6 @@
 """Calling a client as a server would, for the audit."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ from flwr.clientapp import ClientApp
 
 from ..guarantee.keys import NodeKeys, Slots
 from ..guarantee.messages import QUERY, Query, Report
+from ..guarantee.questions import Form
 from ..guarantee.users import Users
 from ..randomizers.base import Reports
 from ..randomness import derive
@@ -114,17 +115,26 @@ class Client:
 
 
 class RecordingGrid(InProcessGrid):
-    """A grid of one node that keeps the queries that pass through it."""
+    """A grid of one node that keeps the queries that pass through it.
 
-    def __init__(self, client_app: ClientApp) -> None:
+    Parameters
+    ----------
+    client_app : ClientApp
+        What the node runs.
+    forms : mapping of str to Form
+        What can be asked by.
+    """
+
+    def __init__(self, client_app: ClientApp, forms: Mapping[str, Form]) -> None:
         super().__init__(client_app, num_nodes=1)
+        self._forms = forms
         self.queries: list[Query] = []
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Let every addressed node handle its message at once."""
         messages = list(messages)
         self.queries += [
-            Query.from_record_dict(message.content)
+            Query.from_record_dict(message.content, self._forms)
             for message in messages
             if message.metadata.message_type == f"query.{QUERY}"
         ]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, Summary, randomizer_from_config
 from .keys import HASH_END
-from .questions import Arrays, Question, question_from_wire
+from .questions import FORMS, Arrays, Form, Question, question_from_wire
 from .questions import MessageError as MessageError
 
 FORMAT_VERSION = 1
@@ -163,18 +163,20 @@ class Query:
         return _to_record_dict(self.to_config(), self.question.to_wire()[1])
 
     @classmethod
-    def from_record_dict(cls, content: RecordDict) -> "Query":
-        """Decode a Flower message's content.
+    def from_record_dict(cls, content: RecordDict, forms: Mapping[str, Form] = FORMS) -> "Query":
+        """Decode a Flower message's content; ``forms`` is what can be asked by.
 
         Raises
         ------
         MessageError
             If it is not a well-formed query.
         """
-        return cls.from_config(*_from_record_dict(content))
+        return cls.from_config(*_from_record_dict(content), forms)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], arrays: Arrays) -> "Query":
+    def from_config(
+        cls, config: Mapping[str, Any], arrays: Arrays, forms: Mapping[str, Form] = FORMS
+    ) -> "Query":
         """Build a query from untrusted plain values, checking each.
 
         Raises
@@ -191,7 +193,7 @@ class Query:
         own = sections[""]
         if set(own) != {"statistic", "salt", "low", "high", "step"}:
             raise MessageError(f"Unknown or missing fields in a query: {sorted(own)}.")
-        question = question_from_wire(own.pop("statistic"), arrays, sections["param"])
+        question = question_from_wire(own.pop("statistic"), arrays, sections["param"], forms)
         try:
             randomizer = randomizer_from_config(sections["randomizer"])
         except (ValueError, TypeError, OverflowError) as error:

@@ -16,6 +16,7 @@ from .generated import Generate, GeneratedUsers
 from .grid import InProcessGrid
 
 if TYPE_CHECKING:
+    from ..clients.own_statistics import OwnStatistics
     from ..strategies import LdpStrategy, Result
 
 R = TypeVar("R", bound="Result")
@@ -29,6 +30,7 @@ def simulate(
     seed: int | None = None,
     num_nodes: int = 1,
     policy: PrivacyPolicy | None = None,
+    statistics: "OwnStatistics | None" = None,
 ) -> R:
     """Run a protocol on users in this process.
 
@@ -49,6 +51,8 @@ def simulate(
         Number of simulated nodes.
     policy : PrivacyPolicy, optional
         What the clients allow; by default anything.
+    statistics : mapping of type to callable, optional
+        As of :class:`~ldp_flower.clients.LdpClientApp`.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def simulate(
     def load_users(context: Context) -> UserSource:
         return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
 
-    client_app = LdpClientApp(load_users, policy, seed)
+    client_app = LdpClientApp(load_users, policy, seed, statistics)
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(max(level, logging.WARNING))  # Flower's log of a run is for long ones

@@ -394,8 +394,8 @@ def plant_error_for_nan(monkeypatch):
     """Data that are not finite are an error, not a centre."""
     honest = values_module.values_of
 
-    def values_of(take, slots, question):
-        found = honest(take, slots, question)
+    def values_of(take, slots, question, own):
+        found = honest(take, slots, question, own)
         if not np.isfinite(found).all():
             raise ValueError("not finite")
         return found
@@ -407,10 +407,10 @@ def plant_more_draws(monkeypatch):
     """A user without rows gets its noise from another place of the tape."""
     honest = values_module.values_of
 
-    def values_of(take, slots, question):
+    def values_of(take, slots, question, own):
         if (take(slots).num_rows == 0).any():
             SystemRandom().words((len(slots), 1))
-        return honest(take, slots, question)
+        return honest(take, slots, question, own)
 
     monkeypatch.setattr(respond, "values_of", values_of)
 
@@ -421,9 +421,9 @@ def plant_more_draws(monkeypatch):
 def plant_mixed_rows(monkeypatch, mixing):
     honest = values_module.values_of
 
-    def values_of(take, slots, question):
+    def values_of(take, slots, question, own):
         with np.errstate(all="ignore"):
-            return mixing(honest(take, slots, question))
+            return mixing(honest(take, slots, question, own))
 
     monkeypatch.setattr(respond, "values_of", values_of)
 
@@ -557,8 +557,8 @@ def plant_values_scaled(monkeypatch, question):
     """Records are scaled by the silo's largest before each is clipped: it moves all others."""
     honest = silos.values_of
 
-    def values_of(take, slots, asked):
-        found = honest(take, slots, asked)
+    def values_of(take, slots, asked, own):
+        found = honest(take, slots, asked, own)
         with np.errstate(all="ignore"):
             return found / np.nanmax(np.abs(np.nan_to_num(found, posinf=1e300, neginf=-1e300)))
 

@@ -1,13 +1,32 @@
 """Questions: what users can be asked, each a typed object with one form on the wire.
 
 Strategies ask with these objects and clients compute by their classes; only here do
-statistics have names. The registry is closed: a message can ask for nothing else.
+statistics have names. The registry is closed: a message can ask for nothing else, unless
+the node's own app brings a statistic for it (:func:`forms_with`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 
-from .base import AboutFeatures, Arrays, MessageError, Per, Question, Slot, Wire, name_of, slots
+import numpy as np
+
+from .base import (
+    AboutFeatures,
+    Arrays,
+    Coordinates,
+    MessageError,
+    Per,
+    PerCoordinate,
+    PerFeature,
+    PerValue,
+    Question,
+    Signed,
+    Slot,
+    Wire,
+    name_of,
+    slots,
+)
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -84,8 +103,60 @@ def _forms() -> dict[str, Form]:
 FORMS: Mapping[str, Form] = _forms()
 
 
-def question_from_wire(name: object, arrays: Arrays, params: Mapping[str, object]) -> Question:
+_STEM = re.compile("[a-z][a-z0-9_]{0,63}")
+
+
+def forms_with(kinds: Iterable[type[Question]]) -> Mapping[str, Form]:
+    """Return what a message can ask by where these questions are known, too.
+
+    Raises
+    ------
+    ValueError
+        If one is no question of its own with a new name, all of whose fields cross the wire.
+    """
+    forms = dict(FORMS)
+    for kind in kinds:
+        _check_new(kind)
+        if kind.stem in forms:
+            raise ValueError(f"Expected {kind.__name__} to have a new stem, got {kind.stem!r}.")
+        forms[kind.stem] = Form((kind,))
+    return forms
+
+
+def _check_new(kind: type[Question]) -> None:
+    if not (isinstance(kind, type) and issubclass(kind, Question)):
+        raise ValueError(f"Expected a subclass of Question, got {kind!r}.")
+    name = kind.__name__
+    if issubclass(kind, View | UpdateQuestion) or kind.features_public:
+        raise ValueError(f"Expected {name} to be about rows, all of which stay private.")
+    if "__dataclass_params__" not in vars(kind):  # its fields would not be any; all are frozen
+        raise ValueError(f"Expected {name} to be a frozen dataclass.")
+    if not isinstance(kind.stem, str) or not _STEM.fullmatch(kind.stem):
+        raise ValueError(
+            f"Expected the stem of {name} to be lower-case letters, digits and underscores, "
+            f"got {kind.stem!r}."
+        )
+    crossing = {
+        slot.field
+        for slot in slots(kind)
+        if (slot.kind is np.ndarray) == (slot.per not in (None, Per.ONE))
+    }
+    if lost := sorted({field.name for field in fields(kind)} - crossing):
+        raise ValueError(
+            f"Expected {name}.{lost[0]} to be annotated as float, int, bool, Signed or an array "
+            "such as PerFeature: nothing else crosses the wire."
+        )
+
+
+def question_from_wire(
+    name: object,
+    arrays: Arrays,
+    params: Mapping[str, object],
+    forms: Mapping[str, Form] = FORMS,
+) -> Question:
     """Build a question from untrusted plain values, checking each.
+
+    ``forms`` is what can be asked by.
 
     Raises
     ------
@@ -94,9 +165,9 @@ def question_from_wire(name: object, arrays: Arrays, params: Mapping[str, object
     """
     if not isinstance(name, str):
         raise MessageError("Expected the name of a statistic.")
-    if name not in FORMS:
+    if name not in forms:
         raise MessageError(f"Unknown statistic {name!r}.")
-    form = FORMS[name]
+    form = forms[name]
     _check_names("arrays", [slot for slot in form.slots if slot.per is not None], arrays)
     _check_names("numbers", [slot for slot in form.slots if slot.per is None], params)
     question: Question | None = None
@@ -128,6 +199,7 @@ __all__ = [
     "ColumnLogSizes",
     "ColumnMeanNorm",
     "ColumnMeans",
+    "Coordinates",
     "CorrelatedFeatures",
     "Curvature",
     "DistanceBin",
@@ -143,6 +215,9 @@ __all__ = [
     "OfClasses",
     "OutstandingFeatures",
     "Per",
+    "PerCoordinate",
+    "PerFeature",
+    "PerValue",
     "PostLassoFeatures",
     "Projected",
     "PursuedFeatures",
@@ -154,6 +229,7 @@ __all__ = [
     "Rotated",
     "RotatedBins",
     "SecondMoments",
+    "Signed",
     "Slot",
     "SquaredErrors",
     "Standardised",
@@ -164,5 +240,7 @@ __all__ = [
     "View",
     "WeightedMean",
     "Wire",
+    "forms_with",
     "question_from_wire",
+    "slots",
 ]
