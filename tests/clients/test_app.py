@@ -259,7 +259,9 @@ def test_a_loader_that_fails_says_nothing(caplog):
     assert "4711" in caplog.text  # the operator does get to know
 
 
-@pytest.mark.parametrize("users", [(np.zeros((3, DIM)),), np.zeros((3, DIM)), None, Users])
+@pytest.mark.parametrize(
+    "users", [(np.zeros((3, DIM)), np.zeros(3)), np.zeros((3, DIM)), None, Users]
+)
 def test_a_loader_that_returns_no_users_is_the_operators_to_know(users, caplog):
     with caplog.at_level(logging.ERROR):
         reply = ask(LdpClientApp(lambda context: users), query())
