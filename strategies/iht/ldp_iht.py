@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
 from ldp_flower.schema import Schema
 from ldp_flower.validation import (
