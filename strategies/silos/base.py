@@ -56,7 +56,7 @@ class SiloRegression(SparseStrategy):
         bound = LINKS[self.link].largest_score if wanted is None else wanted
         if not math.isfinite(bound):
             raise ValueError(
-                f"Expected {name} with link={self.link!r}: the squared loss has no bound of its own."
+                f"Expected {name} with link={self.link!r}, whose loss has no bound of its own."
             )
         check_positive(name, bound)
         return bound
