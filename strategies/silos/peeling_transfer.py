@@ -65,6 +65,6 @@ class PeelingTransfer(PeelingDpIht):
         total, weight = (weights * teachers).sum(axis=0), (weights * kept).sum(axis=0)
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
         # Each kept coefficient's noise has variance 1 once it is weighted.
-        noise = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
-        noise = np.where(student != 0, noise, 0.0)
-        return TransferResult(coef=student, std_error=noise, teachers=teachers)
+        errors = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
+        errors = np.where(student != 0, errors, 0.0)
+        return TransferResult(coef=student, std_error=errors, teachers=teachers)

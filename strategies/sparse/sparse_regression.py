@@ -115,7 +115,8 @@ class SparseRegression(SparseWaves):
     schema: Schema | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.dim, self.schema = check_table(self.dim, self.effects)
+        self._columns, self.schema = check_table(self.dim, self.effects)
+        self.dim = self._columns
         super().__post_init__()
         check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("link", self.link, _LINKS)
@@ -158,7 +159,7 @@ class SparseRegression(SparseWaves):
 
     @property
     def _few(self) -> bool:
-        return 3 * self.dim <= self.samples_per_user
+        return 3 * self._columns <= self.samples_per_user
 
     def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
         if self._logistic:
@@ -199,7 +200,7 @@ class SparseRegression(SparseWaves):
                 + needed_for_selection(
                     f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance",
                     self.epsilon,
-                    self.dim,
+                    self._columns,
                     math.sqrt(self.samples_per_user) * _WORTH_SHOWING,
                     self.num_users,
                 )
