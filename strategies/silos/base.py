@@ -69,6 +69,8 @@ class SiloRegression(SparseStrategy):
         """Return the bound on scores: the wanted one, or the link's own."""
         bound = LINKS[self.link].largest_score if wanted is None else wanted
         if not math.isfinite(bound):
-            raise ValueError(f"Expected {name}, since the squared loss has no bound of its own.")
+            raise ValueError(
+                f"Expected {name} with link={self.link!r}, whose loss has no bound of its own."
+            )
         check_positive(name, bound)
         return bound

@@ -211,7 +211,12 @@ def test_any_smooth_mean_function_by_its_chebyshev_coefficients():
 
 @pytest.mark.parametrize(
     "result",
-    [KernelResult(coef=np.zeros(4), frequencies=np.zeros((3, 2))), GlmResult(coef=np.zeros(3))],
+    [
+        KernelResult(
+            coef=np.zeros(4), std_error=np.zeros(4), frequencies=np.zeros((3, 2)), length_scale=1.0
+        ),
+        GlmResult(coef=np.zeros(3), std_error=np.zeros(3), mean_function=np.zeros(2), reach=1.0),
+    ],
     ids=["kernel", "glm"],
 )
 def test_rows_of_another_width_are_refused(result):
