@@ -11,17 +11,19 @@ from ldp_flower.guarantee.keys import NodeKeys
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query
 from ldp_flower.guarantee.questions import forms_with
+from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
-from ldp_flower.simulation.generated import GeneratedUsers
 
 from .compute import UsersNode
-from .node import Refusal, Seed, Terms, check_own, operators_ledger
+from .node import operators_ledger
 from .own_statistics import OwnStatistics, checked
 from .received import Received
+from .refusal import Refusal
 from .reply import reply_with
 from .respond import respond
+from .terms import Seed, Terms, check_own
 
-LoadUsers = Callable[[Context], Users | GeneratedUsers]
+LoadUsers = Callable[[Context], UserSource]
 
 
 def attach(
@@ -54,15 +56,17 @@ class LdpClientApp(ClientApp):
     ----------
     load_users : callable
         Function from the Flower ``Context`` of a node to its :class:`Users` (in a
-        simulation also :class:`~ldp_flower.GeneratedUsers`). A
+        simulation also :class:`~ldp_flower.GeneratedUsers`, or others that answer like them). A
         deployment's users need ``ids``.
     policy : PrivacyPolicy, optional
         The app's own limits. In a deployment the operator's policy in
         ``node_config`` is mandatory and this one can only tighten it. In a
         simulation it is the policy; without one there is no limit.
-    seed : int or callable, optional
+    seed : int, "run" or callable, optional
         Makes a simulation's reports reproducible; a callable gets the ``Context`` and
-        may return None. Anywhere but in a simulation a seed refuses every query.
+        may return None. Anywhere but in a simulation a seed refuses every query. ``"run"``
+        stands for the ``seed`` in the run's configuration, which a simulation must then have
+        and which nothing else ever reads: the same app is deployed unseeded.
     statistics : mapping of type to callable, optional
         Questions of the app's own: from a class of questions (a frozen dataclass, subclass of
         ``Question``, with a ``stem`` that is new) to the function that computes a user's
@@ -171,7 +175,7 @@ class _Client:
         # Before data are looked at: what is wrong with a ledger shows at once.
         ledger = None if terms.simulated else operators_ledger(received, terms.policy)
         users = self._load_users(context)
-        if not isinstance(users, Users | GeneratedUsers):
+        if isinstance(users, type) or not isinstance(users, UserSource):
             raise TypeError(
                 f"Expected load_users to return Users, got {type(users).__name__}; "
                 "see Users.from_rows."
@@ -182,15 +186,16 @@ class _Client:
         return UsersNode(terms, keys, paying, accounts, received.run_id, users, self._statistics)
 
 
-def _keys(received: Received, users: Users | GeneratedUsers) -> NodeKeys:
+def _keys(received: Received, users: UserSource) -> NodeKeys:
     if received.simulated and users.first is not None:
         return NodeKeys(0, users.first, len(users))
     return NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
 
 
-def _accounts(users: Users | GeneratedUsers) -> Accounts:
+def _accounts(users: UserSource) -> Accounts:
     """Return the names that an operator's ledger knows users by."""
-    if users.ids is None:
+    # Only those of Users are checked to be distinct names.
+    if not isinstance(users, Users) or users.ids is None:
         raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
     texts(users.ids)
     return users.ids.copy()

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
-from ldp_flower.simulation.generated import GeneratedUsers
 
 from .node import Node
 from .own_statistics import NONE, OwnStatistics, of_each
@@ -28,13 +28,13 @@ class UsersNode(Node):
 
     Attributes
     ----------
-    users : Users or GeneratedUsers
+    users : UserSource
         The users of the node.
     own : mapping of type to callable (default: none)
         The app's own statistics.
     """
 
-    users: Users | GeneratedUsers
+    users: UserSource
     own: OwnStatistics = field(default_factory=lambda: NONE)
 
     def take(self, slots: Slots) -> Users:

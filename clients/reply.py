@@ -9,8 +9,8 @@ from flwr.app import Context, Error, Message, RecordDict
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.ledger_file import LedgerError
 
-from .node import Refusal
 from .received import Received
+from .refusal import Refusal
 
 
 def reply_with(

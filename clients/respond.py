@@ -7,7 +7,7 @@ from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.randomizers import RecordMechanism, Summary
 
 from .compute import CHUNK, UsersNode, public_of, values_of
-from .node import Refusal
+from .refusal import Refusal
 from .silos import of_silos
 from .statistics import knows
 

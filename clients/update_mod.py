@@ -17,9 +17,11 @@ from ldp_flower.randomizers.ball import directions
 from ldp_flower.randomness import Words, derive
 from ldp_flower.values.rotation import rotate_twice
 
-from .node import Node, Refusal, Seed, Terms, check_own, operators_ledger
+from .node import Node, operators_ledger
 from .received import Received, with_own_metadata
+from .refusal import Refusal
 from .reply import reply_with
+from .terms import Seed, Terms, check_own
 
 CallNext = Callable[[Message, Context], Message]
 
@@ -44,7 +46,7 @@ class LdpUpdateMod:
     policy : PrivacyPolicy, optional
         The app's own limits, as those of :class:`LdpClientApp`. ``max_rows`` has no
         effect: what a train function reads is its own affair.
-    seed : int or callable, optional
+    seed : int, "run" or callable, optional
         Makes a simulation's reports reproducible, as that of :class:`LdpClientApp`.
     public_metrics : sequence of str (default: ())
         Names of metrics that may leave as the train function returned them: facts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from scipy.optimize import brentq
 
-from .randomizers.real_valued.gaussian import gaussian_delta, surely_at_most
+from .randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu, surely_at_most
 from .randomizers.real_valued.zcdp import zcdp_epsilon, zcdp_rho
 from .validation import check_fraction, check_integer, check_positive
 
@@ -26,6 +26,7 @@ __all__ = [
     "RandomizedResponseEvent",
     "gaussian_delta",
     "gaussian_epsilon",
+    "gaussian_mu",
     "shuffled_epsilon",
     "total_epsilon",
     "total_mu",

@@ -8,8 +8,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .guarantee.entries import as_numbers, entries
 from .validation import check_positive
+from .values.entries import as_numbers, entries
 
 Floats = NDArray[np.float64]
 

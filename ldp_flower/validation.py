@@ -62,3 +62,19 @@ def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
     choices = list(allowed)
     if value not in choices:
         raise ValueError(f"Expected {name} in {choices}, got {value!r}.")
+
+
+def check_unused(instance: Any, mode: str, *names: str) -> None:
+    """Raise ValueError if an argument is given that has no effect in the chosen mode."""
+    for field in fields(instance):
+        if field.name in names and (value := getattr(instance, field.name)) != field.default:
+            raise ValueError(
+                f"Expected no {field.name} {mode}, where it has no effect, got {value!r}."
+            )
+
+
+def check_optional(instance: Any, *names: str) -> None:
+    """Raise ValueError unless each of these arguments is None or a finite number above 0."""
+    for name in names:
+        if (value := getattr(instance, name)) is not None:
+            check_positive(name, value)

@@ -1,6 +1,8 @@
 """The layout states the trust boundary; these tests keep it true."""
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldp_flower.guarantee.questions import FORMS, View
+from ldp_flower.strategies import LdpStrategy
 
 ROOT = Path(__file__).parents[1]
 HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
@@ -116,6 +119,143 @@ def test_statistics_have_names_on_the_wire_only():
     }
 
 
+# -------------------------------------------------------------------------------- rooms
+
+LIBRARY = ("ldp_flower", "clients", "strategies")
+BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
+SERVER = BOTH_SIDES | {"iht", "schema"}
+SHARED = ("runtime", "numerics", "subprotocols", "tables")
+FAMILIES = ("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models")
+
+
+def of_strategies(*rooms):
+    return {f"strategies/{room}" for room in rooms}
+
+
+# Which rooms the modules of each room may import, beside their own.
+MAY_IMPORT = {
+    "validation": set(),
+    "randomness": set(),
+    "randomizers": {"validation", "randomness"},
+    "values": {"validation", "randomness", "randomizers"},
+    "guarantee": {"validation", "randomness", "randomizers", "values"},
+    "accounting": {"validation", "randomizers"},
+    "iht": {"validation", "values"},
+    "schema": {"validation", "values"},
+    "sweep": {"validation"},
+    "catalogue": set(),
+    "clients": BOTH_SIDES | {"iht"},
+    "strategies/numerics": {"validation"},
+    "strategies/runtime": SERVER,
+    "strategies/subprotocols": SERVER | of_strategies("runtime", "numerics"),
+    "strategies/tables": SERVER | of_strategies("runtime", "numerics", "subprotocols"),
+    **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},
+    "strategies": of_strategies(*SHARED, *FAMILIES),
+    "simulation": BOTH_SIDES | {"clients", "strategies"},
+    "audit": SERVER | {"clients", "strategies", "simulation"},
+    "cli": SERVER | {"clients", "strategies", "simulation", "audit", "catalogue"},
+    "ldp_flower": {"guarantee", "schema", "simulation", "values"},
+}
+
+
+def library():
+    """Return the path of every module by its absolute name."""
+    found = {}
+    for folder in LIBRARY:
+        for path in modules(folder):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            found[".".join(parts if folder == "ldp_flower" else ("ldp_flower", *parts))] = path
+    return found
+
+
+def imports(known, name, *, at_run_time=False):
+    """Return which known modules a module imports, in functions too."""
+    tree = ast.parse(known[name].read_text("utf-8"))
+    if at_run_time:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = [ast.Pass()]
+    package = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: 1 - node.level or None] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                full = f"{stem}.{alias.name}"
+                found.add(full if full in known else stem)
+    return (found & set(known)) - {name}
+
+
+def room_of(name):
+    """Return the room that a module of the library is in."""
+    _, *parts = name.split(".")
+    if not parts:
+        return "ldp_flower"
+    return "/".join(parts[:2]) if parts[0] == "strategies" else parts[0]
+
+
+def test_every_room_imports_those_below_it_only():
+    known = library()
+    assert len(known) > 150
+    for name in known:
+        here = room_of(name)
+        assert here in MAY_IMPORT, f"{name} is in no room of the plan"
+        allowed = MAY_IMPORT[here] | {here}
+        for other in imports(known, name):
+            assert room_of(other) in allowed, f"{name} imports {other}"
+
+
+def test_the_plan_has_no_circle_and_lets_the_halves_meet_in_three_rooms():
+    TopologicalSorter(MAY_IMPORT).prepare()
+    meeting = {room for room, others in MAY_IMPORT.items() if {"clients", "strategies"} <= others}
+    assert meeting == set(MEETING_PLACES)
+
+
+def test_numerics_ask_nobody_and_import_no_sibling():
+    known = library()
+    numerics = [name for name in known if name.startswith("ldp_flower.strategies.numerics.")]
+    assert len(numerics) > 5
+    for name in numerics:
+        assert {room_of(other) for other in imports(known, name)} <= {"validation"}, name
+        assert not asks(known[name]), name
+
+
+def asks(path):
+    """Whether a module yields a question anywhere."""
+    return any(
+        isinstance(node, ast.Yield)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func) == "Ask"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    )
+
+
+def test_subprotocols_ask_and_are_no_protocols():
+    known = library()
+    names = [name for name in known if name.startswith("ldp_flower.strategies.subprotocols.")]
+    assert len(names) > 3
+    for name in names:
+        assert asks(known[name]), name
+        own = inspect.getmembers(importlib.import_module(name), inspect.isclass)
+        own = [kind for _, kind in own if kind.__module__ == name]
+        assert not any(issubclass(kind, LdpStrategy) for kind in own), name
+
+
+def test_the_library_imports_in_no_circle():
+    known = library()
+    TopologicalSorter({name: imports(known, name, at_run_time=True) for name in known}).prepare()
+
+
+@pytest.mark.parametrize("folder", [*LIBRARY, "simulations"])
+def test_no_folder_is_a_corridor(folder):
+    for each in {path.parent for path in modules(folder)}:
+        assert len(list(each.glob("*.py"))) <= 16, each
+
+
 # -------------------------------------------------------------------------- simulations
 
 APPS = ("simulations/flights/flights", "simulations/user_level/user_level")
@@ -132,11 +272,6 @@ def simulations():
 
 def room(name):
     return name.rpartition(".")[0]
-
-
-def test_no_folder_of_the_simulations_is_a_corridor():
-    for folder in {path.parent for path in modules("simulations")}:
-        assert len(list(folder.glob("*.py"))) <= 16, folder
 
 
 def test_the_simulations_import_in_no_circle():
@@ -173,3 +308,22 @@ def test_an_app_imports_nothing_of_the_repository_but_itself(app):
     for path in modules(app):
         names = {name for name in imported(path) if name.startswith("simulations")}
         assert all(name.startswith(own) for name in names), path
+
+
+# What an app's author may rely on.
+DOCUMENTED = {"ldp_flower"} | {
+    f"ldp_flower.{name}"
+    for name in (
+        *("accounting", "clients", "iht", "randomizers", "randomness", "schema", "simulation"),
+        *("strategies", "sweep", "validation"),
+    )
+}
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_an_app_imports_documented_modules_of_the_library_only(app):
+    known = library()
+    found = set()
+    for path in modules(app):
+        found |= imports(known | {"app": path}, "app")
+    assert found and found <= DOCUMENTED, found - DOCUMENTED

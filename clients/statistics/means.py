@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import (
     ColumnLogSizes,
@@ -24,21 +25,24 @@ from .selection import largest
 _BORROWED = 4.0  # rows
 
 
-def mean(
-    users: Users, question: Mean | WeightedMean | DistanceBin | ColumnMeans | ColumnMeanNorm
+def _difference(
+    users: Users, centre: Floats, coordinates: NDArray[np.int64] | None = None
 ) -> Floats:
-    """Compute :class:`Mean`; the others have it in them."""
+    """Return each user's mean row of features minus ``centre``, NaN without rows."""
     ones = np.ones(len(users.features))
-    means = mean_over_rows(users, ones, users.features) - question.centre
+    means = mean_over_rows(users, ones, users.features) - centre
     means[users.num_rows == 0] = np.nan
-    if isinstance(question, DistanceBin) or question.coordinates is None:
-        return means
-    return means[:, question.coordinates]
+    return means if coordinates is None else means[:, coordinates]
+
+
+def mean(users: Users, question: Mean) -> Floats:
+    """Compute :class:`Mean`."""
+    return _difference(users, question.centre, question.coordinates)
 
 
 def weighted_mean(users: Users, question: WeightedMean) -> Floats:
     """Compute :class:`WeightedMean`."""
-    return mean(users, question) * question.weights
+    return _difference(users, question.centre, question.coordinates) * question.weights
 
 
 def outstanding_features(users: Users, question: OutstandingFeatures) -> Floats:
@@ -55,7 +59,7 @@ def outstanding_features(users: Users, question: OutstandingFeatures) -> Floats:
 
 def distance_bin(users: Users, question: DistanceBin) -> Floats:
     """Compute :class:`DistanceBin`."""
-    return scale_bins(row_norms(mean(users, question)), question)
+    return scale_bins(row_norms(_difference(users, question.centre)), question)
 
 
 def _joined(users: Users) -> Users:
@@ -65,12 +69,13 @@ def _joined(users: Users) -> Users:
 
 def column_means(users: Users, question: ColumnMeans) -> Floats:
     """Compute :class:`ColumnMeans`."""
-    return mean(_joined(users), question)
+    return _difference(_joined(users), question.centre, question.coordinates)
 
 
 def column_mean_norm(users: Users, question: ColumnMeanNorm) -> Floats:
     """Compute :class:`ColumnMeanNorm`."""
-    return log_ratio(row_norms(mean(_joined(users), question))[:, None], question)
+    differences = _difference(_joined(users), question.centre, question.coordinates)
+    return log_ratio(row_norms(differences)[:, None], question)
 
 
 def column_log_sizes(users: Users, question: ColumnLogSizes) -> Floats:

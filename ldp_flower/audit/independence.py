@@ -101,7 +101,8 @@ def _asked(
     client: Client, people: Users, queries: Sequence[Query], tape: Tape
 ) -> tuple[list[list[bytes]] | None, list[int]]:
     """Return every question's reports, None if any is missing, and where its draws end."""
-    found, ends = [], []
+    found: list[list[bytes]] = []
+    ends: list[int] = []
     with playing(tape), _one_coin():
         for (answer,) in client.answers_in_turn(people, queries):
             slots, reports = client.single_reports(answer)

@@ -212,7 +212,7 @@ def _check_same(
             same = ours["reports"].shape == theirs["reports"].shape
             found.isolated &= same and _bytes(ours, rows) == _bytes(theirs, rows)
         elif "sum" in ours and "sum" in theirs and np.isfinite(query.randomizer.bound):
-            moved = np.abs(ours["sum"] - theirs["sum"]).max()
+            moved = np.abs(np.subtract(ours["sum"], theirs["sum"])).max()
             found.isolated &= bool(moved <= 2 * query.randomizer.bound * (1 + 1e-6))
         if "public" in ours and "public" in theirs:
             found.isolated &= ours["public"].tobytes() == theirs["public"].tobytes()

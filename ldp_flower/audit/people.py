@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +124,7 @@ def together(people: Sequence[Users]) -> Users:
 
 
 def halved(user: Users) -> Users:
-    """Return a user whose numbers are stored with half as many bytes."""
+    """Return a user whose numbers come with half as many bytes."""
     with np.errstate(all="ignore"):
-        features, targets = user.features.astype(np.float32), user.targets.astype(np.float32)
-    return replace(user, features=features, targets=targets)
+        halves: Any = (user.features.astype(np.float32), user.targets.astype(np.float32))
+    return replace(user, features=halves[0], targets=halves[1])

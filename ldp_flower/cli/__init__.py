@@ -1,5 +1,1 @@
 """The command ``ldp-flower``."""
-
-from .app import app
-
-__all__ = ["app"]

@@ -6,8 +6,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..values.entries import Column, as_names, as_numbers, as_table
 from ..values.items import item_numbers
-from .entries import Column, as_names, as_numbers, as_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)

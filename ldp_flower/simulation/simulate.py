@@ -10,7 +10,7 @@ import numpy as np
 from flwr.app import Context
 
 from ..guarantee.budget import PrivacyPolicy
-from ..guarantee.users import Users
+from ..guarantee.user_source import UserSource
 from ..validation import check_integer
 from .generated import Generate, GeneratedUsers
 from .grid import InProcessGrid
@@ -24,7 +24,7 @@ R = TypeVar("R", bound="Result")
 
 def simulate(
     strategy: "LdpStrategy[R]",
-    users: Users | GeneratedUsers | Generate,
+    users: UserSource | Generate,
     *,
     num_users: int | None = None,
     seed: int | None = None,
@@ -70,7 +70,7 @@ def simulate(
     _check_strategy(strategy)
     everyone = _everyone(users, num_users)
 
-    def load_users(context: Context) -> Users | GeneratedUsers:
+    def load_users(context: Context) -> UserSource:
         return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
 
     client_app = LdpClientApp(load_users, policy, seed, statistics)
@@ -93,10 +93,8 @@ def _check_strategy(strategy: object) -> None:
         raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
 
 
-def _everyone(
-    users: Users | GeneratedUsers | Generate, num_users: int | None
-) -> Users | GeneratedUsers:
-    if isinstance(users, Users | GeneratedUsers):
+def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource:
+    if not isinstance(users, type) and isinstance(users, UserSource):
         if num_users is not None:
             raise ValueError(f"Expected num_users with a callable only, got {num_users}.")
         return users

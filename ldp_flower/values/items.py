@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..guarantee.entries import entries
 from ..validation import check_integer, is_integer
+from .entries import entries
 
 _PERSON = b"ldp-flower items"
 _END = 1 << 53  # numbers are kept as float64

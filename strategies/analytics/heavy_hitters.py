@@ -41,14 +41,14 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     once. The server returns the items whose estimated count no item that nobody holds
     would reach: how many there are need not be known.
 
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
     Parameters
     ----------
     domain_size : int
         Items are integers below this, 2 to 2**40. Strings need ``2**num_bits``, by default
         2**40 (see :meth:`ldp_flower.Users.from_items`): below it most of their numbers are no
         items, which the nodes' logs tell and the result cannot.
-    epsilon : float
-        Privacy parameter of each user's one report.
     set_size : int (default: 1)
         Number of items that a user reports at once: its most frequent ones. More than
         one need a domain of at most 2**20 items.
@@ -59,8 +59,6 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     backend : str (default: "auto")
         ``"direct"``, ``"prefix"`` or ``"tree"``: how reports are made and read, see
         :func:`~ldp_flower.strategies.analytics.item_mechanism.choose_mechanism`.
-    min_reports : int (default: 20)
-        Fewest reports with which it goes on.
 
     Raises
     ------

@@ -3,57 +3,60 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from ldp_flower import Users
 from ldp_flower.randomizers import Codebook, GaussianRecord, LiftedPrivUnit, Randomizer
-from ldp_flower.validation import check_choice, check_fraction, check_integer
+from ldp_flower.validation import check_choice, check_fraction, check_integer, check_unused
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import seed_of
 
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import Protocol
+from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import Result
 
 R = TypeVar("R", bound=Result)
 
 METHODS = ("auto", "paper")
+_DELTA = 1e-6  # by default
 #: Numbers in a report, beyond which features have to be projected.
 MAX_REPORT = 5000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CollectOnce(LdpStrategy[R]):
+class CollectOnce(FeatureStrategy[R]):
     """Base class: one question, one message from every user, no second round.
+
+    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
 
     Parameters
     ----------
-    dim : int
-        Number of features.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    delta : float
-        Privacy parameter of ``method="paper"``; ``"auto"`` is pure.
-    method : str
-        ``"auto"`` or ``"paper"``, see the subclasses.
-    exact : bool
-        Whether ``"auto"`` uses the mechanism with finitely many outputs.
-    min_reports : int
-        Fewest reports with which there is a result.
+    delta : float, optional
+        Privacy parameter of ``method="paper"``, by default 1e-6; ``"auto"`` is pure.
+    method : {"auto", "paper"} (default: "auto")
+        ``"paper"`` is the printed algorithm with its calibration corrected.
+    exact : bool (default: True)
+        With ``"auto"``, use :class:`Codebook`: one byte a report, but 256 random directions for
+        the client to compute. False: :class:`LiftedPrivUnit`, much faster, for simulations;
+        other clients refuse it unless their operator allows inexact mechanisms, and so
+        they do ``method="paper"``.
     """
 
-    dim: int = field(kw_only=False)
-    delta: float = 1e-6
+    delta: float | None = None
     method: str = "auto"
     exact: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1)
         check_choice("method", self.method, METHODS)
-        check_fraction("delta", self.delta)
+        self._delta = _DELTA if self.delta is None else self.delta
+        check_fraction("delta", self._delta)
+        check_unused(
+            self, f"with method={self.method!r}", "delta" if self.method == "auto" else "exact"
+        )
         self.randomizer(1)  # refuses a bad epsilon now
 
     def randomizer(self, size: int, radius: float = 1.0) -> Randomizer:
@@ -62,7 +65,7 @@ class CollectOnce(LdpStrategy[R]):
 
     def noise(self, size: int, radius: float) -> GaussianRecord:
         """Return the mechanism of ``method="paper"`` for ``size`` numbers in a ball."""
-        return GaussianRecord(self.epsilon, size, radius, self.delta)
+        return GaussianRecord(self.epsilon, size, radius, self._delta)
 
     @abstractmethod
     def _by_moments(self, everyone: Cohort) -> Protocol:

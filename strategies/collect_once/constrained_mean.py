@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import check_integer, check_optional
 
-from ..numerics.denoising import garrote
-from ..numerics.fista import fista, soften
-from ..numerics.projections import project_on_l1_ball
+from ..numerics.denoising import garrote, project_on_l1_ball, soften
+from ..numerics.fista import fista
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
@@ -34,16 +33,10 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     server sets to zero what does not stand out of the noise, whose size it knows, and shrinks
     what barely does.
 
+    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    delta : float (default: 1e-6)
-        Privacy parameter of ``method="paper"``; ``"auto"`` is pure.
-    feature_bound : float (default: 1.0)
-        Public bound on the Euclidean length of a user's row; longer ones are shortened.
     l1_bound : float, optional
         Largest sum of the mean's absolute values, if it is public: the estimate is then
         brought to it.
@@ -51,15 +44,6 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         Number of dimensions to which a public random matrix projects features first; needed
         for more than 5,000 features. With ``"paper"`` the default is ``l1_bound epsilon
         sqrt(n)``, if that is less than ``dim``.
-    method : str (default: "auto")
-        ``"auto"`` or ``"paper"``.
-    exact : bool (default: True)
-        With ``"auto"``, use :class:`Codebook`: one byte a report, but 256 random directions for
-        the client to compute. False: :class:`LiftedPrivUnit`, much faster, for simulations;
-        other clients refuse it unless their operator allows inexact mechanisms, and so
-        they do ``method="paper"``.
-    min_reports : int (default: 20)
-        Fewest reports with which there is a result.
 
     Notes
     -----
@@ -103,8 +87,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.l1_bound is not None:
-            check_positive("l1_bound", self.l1_bound)
+        check_optional(self, "l1_bound")
         if self.projected_dim is not None:
             check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT))
         elif self.method == "auto" and self.dim > MAX_REPORT:
@@ -129,7 +112,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         radius = (self.l1_bound or self.feature_bound) / self.feature_bound
         wanted = math.ceil(radius * self.epsilon * math.sqrt(self.num_users))
         size = self.projected_dim or min(self.dim, wanted, MAX_REPORT)
-        mechanism = GaussianMechanism(self.epsilon, size, self._length(size), self.delta)
+        mechanism = GaussianMechanism(self.epsilon, size, self._length(size), self._delta)
         answer = yield self._question(everyone, size, mechanism)
         return self._bounded(self._lasso(self._matrix(size), answer), answer)
 

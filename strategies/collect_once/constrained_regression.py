@@ -9,8 +9,8 @@ from ldp_flower.guarantee.questions import Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 
+from ..numerics.denoising import project_on_l1_ball
 from ..numerics.fista import fista
-from ..numerics.projections import project_on_l1_ball
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
@@ -29,16 +29,10 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     the target as one vector in a ball. With ``method="paper"`` they report their features
     and target plus Gaussian noise, and the server multiplies.
 
+    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    delta : float (default: 1e-6)
-        Privacy parameter of ``method="paper"``; ``"auto"`` is pure.
-    feature_bound : float (default: 1.0)
-        Public bound on the Euclidean length of a row of features; longer ones are shortened.
     target_bound : float (default: 1.0)
         Public bound on targets; larger ones are clipped. Noise grows with it.
     l1_bound : float (default: 1.0)
@@ -47,15 +41,6 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
         Number of dimensions to which a public random matrix projects features first. Needed
         for more than 98 features. By default they are not projected (``"paper"``: to
         ``epsilon sqrt(n log(dim))`` dimensions, if that is less than ``dim``).
-    method : str (default: "auto")
-        ``"auto"`` or ``"paper"``.
-    exact : bool (default: True)
-        With ``"auto"``, use :class:`Codebook`: one byte a report, but 256 random directions for
-        the client to compute. False: :class:`LiftedPrivUnit`, much faster, for simulations;
-        other clients refuse it unless their operator allows inexact mechanisms, and so
-        they do ``method="paper"``.
-    min_reports : int (default: 20)
-        Fewest reports with which there is a result.
 
     Notes
     -----

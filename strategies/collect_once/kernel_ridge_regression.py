@@ -34,14 +34,12 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     target as one vector in a ball, with ``method="paper"`` the features and the target
     plus Gaussian noise.
 
+    Other parameters are those of :class:`~.base.CollectOnce`.
+
     Parameters
     ----------
     dim : int
         Number of features, not centred or bounded; few, best 1 or 2.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    delta : float (default: 1e-6)
-        Privacy parameter of ``method="paper"``; ``"auto"`` is pure.
     num_features : int (default: 16)
         Number of Fourier features, even, 2 to 98; in two dimensions take 32.
     length_scale : float (default: 1.0)
@@ -49,15 +47,6 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         distance over which the function changes. It decides how good the fit is.
     target_bound : float (default: 1.0)
         Public bound on targets; larger ones are clipped. Noise grows with it.
-    method : str (default: "auto")
-        ``"auto"`` or ``"paper"``.
-    exact : bool (default: True)
-        With ``"auto"``, use :class:`Codebook`: one byte a report, but 256 random directions for
-        the client to compute. False: :class:`LiftedPrivUnit`, much faster, for simulations;
-        other clients refuse it unless their operator allows inexact mechanisms, and so
-        they do ``method="paper"``.
-    min_reports : int (default: 20)
-        Fewest reports with which there is a result.
 
     Notes
     -----

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ldp_flower.randomizers import Estimate, GaussianRecord
 from ldp_flower.values.moments import unpacked_square
 
-from ..numerics.projections import raise_eigenvalues
+from ..numerics.denoising import raise_eigenvalues
 from ..runtime.exchange import Answers
 
 Floats = NDArray[np.float64]

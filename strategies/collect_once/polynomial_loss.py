@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ldp_flower.randomizers import Estimate
 from ldp_flower.values.moments import contracted, num_monomials, tensor_weight
+from ldp_flower.values.projections import project_on_ball
 
 from ..numerics.chebyshev import fitted, largest_slope
-from ..numerics.denoising import project_on_ball
 from ..numerics.fista import fista
 from .least_squares import LeastSquares
 

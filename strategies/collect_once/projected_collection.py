@@ -22,13 +22,13 @@ Floats = NDArray[np.float64]
 class ProjectedCollection(CollectOnce[R]):
     """Base class: users report something of their features or of a public projection of them.
 
+    Other parameters are those of :class:`CollectOnce`.
+
     Parameters
     ----------
-    dim, epsilon, delta, method, exact, min_reports
-        See :class:`CollectOnce`.
-    feature_bound : float
+    feature_bound : float (default: 1.0)
         Public bound on the Euclidean length of a row of features; longer ones are shortened.
-    projected_dim : int or None
+    projected_dim : int, optional
         Number of dimensions to which a public random matrix projects features first.
     """
 

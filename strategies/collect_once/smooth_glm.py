@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
+from ldp_flower.values.projections import project_on_ball
 
 from ..numerics.chebyshev import interpolated, is_odd, truncated
-from ..numerics.denoising import project_on_ball
 from ..numerics.sigm import StepSizes, sigm
 from ..runtime.base import Protocol
 from ..runtime.card import Card
@@ -36,16 +36,10 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     model ``tanh(<x, coef> / 2)``. A polynomial in its place makes the gradient a polynomial of the
     coefficients, whose own coefficients are moments of the features, collected once.
 
+    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    delta : float (default: 1e-6)
-        Privacy parameter of ``method="paper"``; ``"auto"`` is pure.
-    feature_bound : float (default: 1.0)
-        Public bound on the Euclidean length of a row of features; longer ones are shortened.
     radius : float (default: 4.0)
         Public bound on the Euclidean length of the coefficients.
     link : str or sequence of float (default: "logistic")
@@ -60,15 +54,6 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         Number of dimensions to which a public random matrix projects features first: needed
         for more than 98 features with degree 1, more than 16 with degree 3. ``radius`` is then
         that of the projected features' coefficients.
-    method : str (default: "auto")
-        ``"auto"`` or ``"paper"``.
-    exact : bool (default: True)
-        With ``"auto"``, use :class:`Codebook`: one byte a report, but 256 random directions for
-        the client to compute. False: :class:`LiftedPrivUnit`, much faster, for simulations;
-        other clients refuse it unless their operator allows inexact mechanisms, and so
-        they do ``method="paper"``.
-    min_reports : int (default: 20)
-        Fewest reports with which there is a result.
 
     Notes
     -----

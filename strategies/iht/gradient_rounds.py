@@ -12,8 +12,9 @@ from scipy.special import ndtri
 
 from ldp_flower.guarantee.questions import Curvature, Gradient, GradientNorm, RootCurvature
 from ldp_flower.randomizers import Estimate
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.denoising import keep_above, keep_largest, project_on_ball, with_least_risk
+from ..numerics.denoising import keep_above, with_least_risk
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort

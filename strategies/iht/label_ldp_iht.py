@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,30 +22,39 @@ from ldp_flower.randomizers import (
     Randomizer,
 )
 from ldp_flower.randomizers.composed import sum_rounded_up
-from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
+from ldp_flower.validation import (
+    check_choice,
+    check_fraction,
+    check_integer,
+    check_positive,
+    check_unused,
+)
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.clipping import clipped_square, kept
-from ..numerics.denoising import keep_above, keep_largest, project_on_ball
+from ..numerics.attenuation import clipped_square, kept
+from ..numerics.denoising import keep_above
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
+from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
-from ..subprotocols.label_scale import buy_label_scale
+from ..subprotocols.scale import buy_label_scale
 
 Floats = NDArray[np.float64]
 
 _MECHANISMS = ("hybrid", "bit", "gaussian")
 _SOLVERS = ("iht", "lasso")
 _UNITS = {"user": "user (labels only)", "label": "label"}
+_SCALE_SHARE = 0.1  # by default
 _CERTAIN = 0.95  # probability below which a bought scale is called a guess
 _PRECISE = 0.1  # relative error of a scale that is better than a bought one
 _FARTHEST = 4.0  # how many times too small or large a bought one may be to be corrected
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LabelLdpIht(LdpStrategy[LinearResult]):
+class LabelLdpIht(SparseStrategy):
     """Sparse regression from one randomised label per user, the features being public.
 
     Every user reports its label through a mechanism for numbers, and its features as they
@@ -54,12 +63,10 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
     (``features-public``); and by default, since the hybrid mechanism is not exact,
     only if inexact mechanisms are allowed.
 
+    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    sparsity : int
-        Number of coefficients that may differ from zero.
     epsilon : float
         Privacy parameter of a unit.
     delta : float (default: 0.0)
@@ -74,8 +81,9 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
         Bound on labels, if one is public; larger ones are clipped. By default the scale of
         the labels is bought, 1 to 2.5 times that is the bound, and what clipping takes away is
         undone as for normal labels: for others (classes, say) declare a bound.
-    scale_share : float (default: 0.1)
-        Share of the users that report the scale of their labels instead of their labels.
+    scale_share : float, optional
+        Share of the users that report the scale of their labels instead of their labels, by
+        default 0.1; nobody does if there is a ``label_bound``.
     labels_per_user : int (default: 1)
         Largest number of labels that a user reports, the first ones, 1 to 16.
     unit : {"user", "label"} (default: "user")
@@ -83,8 +91,6 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
         epsilon by their number, or for each label. A user pays for all its labels.
     radius : float (default: infinity)
         Bound on the Euclidean norm of the coefficients, if there is one.
-    min_reports : int (default: 20)
-        Fewest reports with which a step goes on.
 
     Notes
     -----
@@ -128,21 +134,17 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
         page="label-ldp-iht",
     )
 
-    dim: int = field(kw_only=False)
-    sparsity: int
     delta: float = 0.0
     mechanism: str | None = None
     solver: str = "iht"
     label_bound: float | None = None
-    scale_share: float = 0.1
+    scale_share: float | None = None
     labels_per_user: int = 1
     unit: str = "user"
     radius: float = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1)
-        check_integer("sparsity", self.sparsity, 1, self.dim)
         if self.mechanism is None:
             self.mechanism = "gaussian" if self.delta else "hybrid"
         check_choice("mechanism", self.mechanism, _MECHANISMS)
@@ -153,7 +155,10 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
             )
         check_choice("solver", self.solver, _SOLVERS)
         check_choice("unit", self.unit, _UNITS)
-        check_fraction("scale_share", self.scale_share)
+        self._scale_share = _SCALE_SHARE if self.scale_share is None else self.scale_share
+        check_fraction("scale_share", self._scale_share)
+        if self.label_bound is not None:
+            check_unused(self, "with a label_bound", "scale_share")
         check_integer("labels_per_user", self.labels_per_user, 1, 16)
         for name, value in (("label_bound", self.label_bound), ("radius", self.radius)):
             if value not in (None, math.inf):
@@ -220,20 +225,20 @@ class LabelLdpIht(LdpStrategy[LinearResult]):
         return result
 
     def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
-        size = round(self.scale_share * self.num_users)
+        size = round(self._scale_share * self.num_users)
         if size < self.min_reports:
             raise TooFewReports(
-                f"A share of {self.scale_share:g} of {self.num_users} users is fewer than "
+                f"A share of {self._scale_share:g} of {self.num_users} users is fewer than "
                 f"{self.min_reports}. Declare label_bound if it is public, or ask more users."
             )
         (cohort,) = self.cohorts([size])
-        scale, certainty = yield from buy_label_scale(cohort, self.epsilon, self.labels_per_user)
-        if certainty < _CERTAIN:
+        scale = yield from buy_label_scale(cohort, self.epsilon, self.labels_per_user)
+        if scale.certainty < _CERTAIN:
             notes.append(
-                f"The scale of the labels, {scale:.2g}, is a guess from {size} reports: more "
+                f"The scale of the labels, {scale.value:.2g}, is a guess from {size} reports: more "
                 "users, a larger scale_share or a declared label_bound are needed."
             )
-        return scale
+        return scale.value
 
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, bought: float) -> float:
         """Return the labels' scale from the spread of their reports, where that tells it.

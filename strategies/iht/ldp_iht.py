@@ -7,13 +7,19 @@ from typing import Self
 
 import numpy as np
 
-from ldp_flower import Schema, Users
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
-from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.schema import Schema
+from ldp_flower.validation import (
+    check_choice,
+    check_integer,
+    check_optional,
+    check_unused,
+)
 from ldp_flower.values.links import LINKS
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.audit_users import normals, table_users, users_of
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
@@ -23,6 +29,7 @@ from ..tables.fit import check_table, fit_table
 from .gradient_rounds import GradientRounds
 
 _MAX_STEPS = 6
+_NOISE_SCALE = 0.04  # by default
 _CLASSES = 0.6  # bound on the residuals of classes, after the first step
 _STANDS_OUT = 4.0  # standard deviations of the noise
 
@@ -38,6 +45,8 @@ class LdpIht(LdpStrategy[LinearResult]):
     several, a user reports the mean over its records through :class:`Codebook`, see
     :class:`~.gradient_rounds.GradientRounds`; a sparsity is then optional.
 
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
     Parameters
     ----------
     dim : int or Schema
@@ -45,8 +54,6 @@ class LdpIht(LdpStrategy[LinearResult]):
         scales that it does not declare are bought, and a fit that is not better than the mean
         is not returned, see :func:`~..tables.fit.fit_table`; ``coef`` is for
         ``schema.features``, the intercept first.
-    epsilon : float
-        Privacy parameter of each user's one report.
     sparsity : int, optional
         Number of coefficients that may differ from zero. By default all may, which takes
         several records per user or a schema.
@@ -61,12 +68,13 @@ class LdpIht(LdpStrategy[LinearResult]):
     radius : float, optional
         Bound on the Euclidean norm of the coefficients, by default 1 with a sparsity and
         none without.
-    noise_scale : float (default: 0.04)
-        Guessed standard deviation of the targets given the features, which stops
-        the residual clip from shrinking below the noise (one record per user).
-    feature_variance : float (default: 1.0)
-        Mean square of a feature: 1 for signs, 1/3 for uniform features (one record
-        per user). The step size is its inverse.
+    noise_scale : float, optional
+        Guessed standard deviation of the targets given the features, by default 0.04, which
+        stops the residual clip from shrinking below the noise (one record per user, whose
+        targets are no classes).
+    feature_variance : float, optional
+        Mean square of a feature: 1, the default, for signs, 1/3 for uniform features (one
+        record per user). The step size is its inverse.
     gradient_bound : float, optional
         Bound on a user's mean gradient at zero (several records per user). By default
         it is bought from a small cohort.
@@ -78,8 +86,6 @@ class LdpIht(LdpStrategy[LinearResult]):
         With several records per user or a schema, use :class:`Codebook`. False:
         :class:`PrivUnit`, many times faster and not free of floating-point caveats; clients
         outside simulations refuse it unless their operator allows inexact mechanisms.
-    min_reports : int (default: 20)
-        Fewest reports with which a step goes on.
 
     Notes
     -----
@@ -127,8 +133,8 @@ class LdpIht(LdpStrategy[LinearResult]):
     samples_per_user: int = 1
     effects: str = "all"
     radius: float | None = None
-    noise_scale: float = 0.04
-    feature_variance: float = 1.0
+    noise_scale: float | None = None
+    feature_variance: float | None = None
     gradient_bound: float | None = None
     link: str = "identity"
     exact: bool = True
@@ -142,21 +148,24 @@ class LdpIht(LdpStrategy[LinearResult]):
             check_integer("sparsity", self.sparsity, 1, self._dim)
         elif self._one_record_each:
             raise ValueError("Expected a sparsity with one record per user, got None.")
-        for name, value in (
-            ("radius", 1.0 if self.radius is None else self.radius),
-            ("noise_scale", self.noise_scale),
-            ("feature_variance", self.feature_variance),
-            ("gradient_bound", 1.0 if self.gradient_bound is None else self.gradient_bound),
-        ):
-            check_positive(name, value)
+        check_optional(self, "radius", "noise_scale", "feature_variance", "gradient_bound")
         check_choice("link", self.link, LINKS)
         if self.link != "identity" and not self._one_record_each:
             raise ValueError(
                 f"Expected samples_per_user = 1 and no schema with the link {self.link}, "
                 f"got {self.samples_per_user} and {'no' if self.schema is None else 'a'} schema."
             )
-        # What the variant for one record per user works with, where both are always given.
+        if not self._one_record_each:
+            mode = "with several records per user or a schema"
+            check_unused(self, mode, "noise_scale", "feature_variance")
+        else:
+            check_unused(self, "with one record per user", "gradient_bound", "exact")
+        if LINKS[self.link].largest_score < math.inf:
+            check_unused(self, f"with link={self.link!r}", "noise_scale")
+        # What the variant for one record per user works with, where all are always given.
         self._sparsity, self._radius = self.sparsity or self._dim, self.radius or 1.0
+        self._noise_scale = self.noise_scale or _NOISE_SCALE
+        self._feature_variance = self.feature_variance or 1.0
         self.randomizer(self._dim)  # refuses a bad epsilon now
 
     def randomizer(self, dim: int, bound: float = 1.0) -> Randomizer:
@@ -241,7 +250,7 @@ class LdpIht(LdpStrategy[LinearResult]):
     @property
     def _curvature(self) -> float:
         """Usual curvature of the loss in each coefficient."""
-        return LINKS[self.link].curvature * self.feature_variance
+        return LINKS[self.link].curvature * self._feature_variance
 
     @property
     def _contraction(self) -> float:
@@ -255,8 +264,8 @@ class LdpIht(LdpStrategy[LinearResult]):
             # All residuals of classes are 1/2 at zero, and their size hardly changes after.
             return link.largest_score * (_CLASSES if started else 0.5)
         slope = math.sqrt(link.curvature)
-        typical = slope * error * math.sqrt(self.feature_variance)
-        return slope * max(typical, 2 * self.noise_scale + 0.02)
+        typical = slope * error * math.sqrt(self._feature_variance)
+        return slope * max(typical, 2 * self._noise_scale + 0.02)
 
     def _error(self, noise: float) -> float:
         """A-priori error of a thresholded step whose gradient has this noise per coordinate."""

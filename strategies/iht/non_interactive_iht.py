@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -11,14 +11,20 @@ from numpy.typing import ArrayLike, NDArray
 from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
-from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.validation import (
+    check_choice,
+    check_optional,
+    check_positive,
+    check_unused,
+)
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.clipping import kept
-from ..numerics.denoising import keep_largest, project_on_ball
+from ..numerics.attenuation import kept
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
 
 Floats = NDArray[np.float64]
@@ -27,7 +33,7 @@ _METHODS = ("auto", "paper")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NonInteractiveIht(LdpStrategy[LinearResult]):
+class NonInteractiveIht(SparseStrategy):
     """Sparse regression from one question that is the same for everybody.
 
     Every user reports a few bits of its clipped target times its record. The server
@@ -35,14 +41,10 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
     coefficients. For when there is one round only: with more, :class:`LdpIht`
     gets by with a fraction of the users.
 
+    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+
     Parameters
     ----------
-    dim : int
-        Number of features, expected (and clipped) in [-1, 1].
-    sparsity : int
-        Number of coefficients that may differ from zero.
-    epsilon : float
-        Privacy parameter of each user's one report.
     delta : float (default: 0.0)
         Privacy parameter likewise, for ``method="paper"`` only.
     method : {"auto", "paper"} (default: "auto")
@@ -51,16 +53,15 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
     covariance : array_like, shape (dim, dim), optional
         Public second moment of the features; by default ``feature_variance`` times the
         identity.
-    feature_variance : float (default: 1.0)
-        Mean square of a feature: 1 for signs, 1/3 for uniform features.
+    feature_variance : float, optional
+        Mean square of a feature, where no covariance tells it: 1, the default, for signs, 1/3
+        for uniform features.
     radius : float (default: 1.0)
         Bound on the Euclidean norm of the coefficients.
     target_scale : float, optional
         Standard deviation of the targets, a public guess, by default ``radius`` times the
-        root of ``feature_variance``. Targets are clipped there, and what that takes away
+        root mean square of a feature. Targets are clipped there, and what that takes away
         is undone as for normal targets.
-    min_reports : int (default: 20)
-        Fewest reports that are enough.
 
     Notes
     -----
@@ -90,37 +91,35 @@ class NonInteractiveIht(LdpStrategy[LinearResult]):
         page="ldp-iht",
     )
 
-    dim: int = field(kw_only=False)
-    sparsity: int
     delta: float = 0.0
     method: str = "auto"
     covariance: ArrayLike | None = None
-    feature_variance: float = 1.0
+    feature_variance: float | None = None
     radius: float = 1.0
     target_scale: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1)
-        check_integer("sparsity", self.sparsity, 1, self.dim)
         check_choice("method", self.method, _METHODS)
         if (self.method == "paper") != (self.delta != 0):
             raise ValueError(
                 f"Expected delta > 0 with method='paper', and only there, got {self.delta}."
             )
-        check_positive("feature_variance", self.feature_variance)
+        check_optional(self, "feature_variance", "target_scale")
         check_positive("radius", self.radius)
-        spread = self.feature_variance * np.eye(self.dim)
+        mean_square = self.feature_variance or 1.0
+        spread = mean_square * np.eye(self.dim)
         if self.covariance is not None:
+            check_unused(self, "with a covariance", "feature_variance")
             spread = np.asarray(self.covariance, np.float64)
         if spread.shape != (self.dim, self.dim) or not np.isfinite(spread).all():
             raise ValueError(f"Expected a finite covariance of shape ({self.dim}, {self.dim}).")
         if np.linalg.matrix_rank(spread) < self.dim:
             raise ValueError("Expected a covariance that can be inverted.")
         self._covariance = spread
-        usual = self.radius * math.sqrt(self.feature_variance)
-        self._target_scale = usual if self.target_scale is None else self.target_scale
-        check_positive("target_scale", self._target_scale)
+        if self.covariance is not None:
+            mean_square = float(np.mean(np.diag(spread)))
+        self._target_scale = self.target_scale or self.radius * math.sqrt(mean_square)
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> Randomizer:

@@ -9,9 +9,9 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import check_integer, check_optional, check_unused
+from ldp_flower.values.projections import keep_largest
 
-from ..numerics.denoising import keep_largest
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
@@ -31,10 +31,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     a step length, is added to the model. Messages and records are those of Flower's
     ``FedAvg``, so that an app needs no change but the mod.
 
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of all reports of one node together.
     model : {"linear", "net"} (default: "linear")
         What the defaults are for: a linear or softmax model on rows of length about 1
         (with a bias feature on the same scale), or a neural net.
@@ -72,8 +72,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         Names of the records of model and config, as in Flower's ``FedAvg``.
     force : bool (default: False)
         Start even if q is above 2.
-    min_reports : int (default: 20)
-        Fewest reports with which a round goes on.
 
     Notes
     -----
@@ -131,16 +129,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         ):
             if value not in allowed:
                 raise ValueError(f"Expected {name} in {list(allowed)}, got {value!r}.")
-        for name, number in (
-            ("clip", self.clip),
-            ("path_length", self.path_length),
-            ("learning_rate", self.learning_rate),
-        ):
-            if number is not None:
-                check_positive(name, number)
+        check_optional(self, "clip", "path_length", "learning_rate")
         check_integer("answers_per_user", self.answers_per_user, 1)
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1)
+        else:
+            check_unused(self, "without sparsity", "threshold")
+        if self.mechanism != "codebook":
+            check_unused(self, f"with mechanism={self.mechanism!r}", "num_codewords")
         if self.path_length is not None and self.learning_rate is not None:
             raise ValueError("Expected path_length or learning_rate, got both.")
         if not 0 <= self.momentum < 1:

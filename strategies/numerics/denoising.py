@@ -1,13 +1,9 @@
-"""The projections of sparse estimation: pure functions of the server's estimates."""
+"""What takes noise off an estimate: thresholds, shortening, sets that the truth lies in."""
 
 import math
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ldp_flower.values.projections import keep_largest, project_on_ball
-
-__all__ = ["keep_above", "keep_largest", "project_on_ball", "shrink", "with_least_risk"]
 
 Floats = NDArray[np.float64]
 
@@ -15,6 +11,11 @@ Floats = NDArray[np.float64]
 def keep_above(vector: Floats, threshold: Floats | float) -> Floats:
     """Set the entries whose magnitude is at most ``threshold`` to zero."""
     return np.where(np.abs(vector) > threshold, vector, 0.0)
+
+
+def soften(vector: Floats, amount: float) -> Floats:
+    """Move every entry towards 0 by ``amount``, the proximal map of a sum of absolute values."""
+    return np.asarray(np.sign(vector) * np.maximum(np.abs(vector) - amount, 0.0))
 
 
 def garrote(vector: Floats, threshold: float) -> Floats:
@@ -62,3 +63,30 @@ def with_least_risk(vector: Floats, variance: float) -> Floats:
         if gain > most:
             best, most = factor * rest, gain
     return best
+
+
+def project_on_l1_ball(vector: Floats, radius: float) -> Floats:
+    """Return the closest vector whose absolute values add up to at most ``radius``.
+
+    Notes
+    -----
+    Source: Duchi, Shalev-Shwartz, Singer & Chandra (2008). Subtracts from all absolute
+    values the one amount that leaves those above it with the sum ``radius``.
+    """
+    sizes = np.abs(vector)
+    if sizes.sum() <= radius:
+        return vector
+    descending = np.sort(sizes)[::-1]
+    amounts = (np.cumsum(descending) - radius) / np.arange(1, len(vector) + 1)
+    amount = amounts[np.flatnonzero(descending > amounts)[-1]]
+    return soften(vector, float(amount))
+
+
+def raise_eigenvalues(matrix: Floats, least: float = 0.0) -> Floats:
+    """Return the closest symmetric matrix with no eigenvalue below ``least``.
+
+    With 0 that is the projection on the cone of positive semidefinite matrices.
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    raised = (vectors * np.maximum(values, least)) @ vectors.T
+    return np.asarray((raised + raised.T) / 2)

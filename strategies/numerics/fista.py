@@ -53,8 +53,3 @@ def fista(
         if np.abs(moved).max() <= 1e-12 * np.abs(current).max(initial=1e-300):
             break
     return current
-
-
-def soften(vector: Floats, amount: float) -> Floats:
-    """Move every entry towards 0 by ``amount``, the proximal map of a sum of absolute values."""
-    return np.asarray(np.sign(vector) * np.maximum(np.abs(vector) - amount, 0.0))

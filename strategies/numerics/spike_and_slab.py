@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
-
-from .set_vote import Vote
+from scipy.optimize import brentq
+from scipy.special import logsumexp, ndtr
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +26,78 @@ _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
 _COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
+# A local score stands out by so many times the square root of a user's rows times the
+# coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
+# which coefficients are not zero, and little about their sizes.
+_MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
+
+
+def passing(threshold: float, score: Floats | float) -> Floats:
+    """Return the probability that a score plus standard normal noise is beyond +-threshold."""
+    return np.asarray(ndtr(score - threshold) + ndtr(-score - threshold))
+
+
+def passing_threshold(set_size: int, dim: int, share: float, score: float) -> float:
+    """Return the threshold that ``set_size`` scores pass, if a share of them stands out."""
+
+    def surplus(threshold: float) -> float:
+        both = (1 - share) * passing(threshold, 0.0) + share * passing(threshold, score)
+        return float(dim * both) - set_size
+
+    return float(brentq(surplus, 0.0, score + 40))
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Counts of a set vote for the features with the largest local scores.
+
+    Attributes
+    ----------
+    counts : ndarray, shape (dim,)
+        How many reports support each feature.
+    num_reports : int
+        Number of reports.
+    own, other : float
+        Probabilities that a report supports a feature in and outside its user's set.
+    set_size : int
+        Number of features of a user's set, below ``dim``.
+    samples_per_user : float
+        Typical number of a user's rows: a local score is the square root of it times
+        the coefficient, plus noise of variance 1.
+    """
+
+    counts: Floats
+    num_reports: int
+    own: float
+    other: float
+    set_size: int
+    samples_per_user: float
+
+    def standing(self) -> Floats:
+        """Return by how many standard deviations each feature's count is above chance."""
+        share = self.set_size / len(self.counts)
+        expected = self.other + (self.own - self.other) * share
+        variance = share * self.own * (1 - self.own) + (1 - share) * self.other * (1 - self.other)
+        surplus = self.counts - self.num_reports * expected
+        return np.asarray(surplus / math.sqrt(self.num_reports * variance))
+
+    def log_likelihood(self, counts: Floats, values: Floats, pi: float, size: float) -> Floats:
+        """Return the log-likelihood of counts at coefficient values, (counts, values).
+
+        ``pi`` and ``size`` of all coefficients set the threshold that a score has to pass
+        to be in a user's set.
+        """
+        root = math.sqrt(self.samples_per_user)
+        threshold = passing_threshold(self.set_size, len(self.counts), pi, root * size)
+        missed = self.num_reports - counts[:, None]
+
+        def log_binomial(multiplier: float) -> Floats:
+            beyond = passing(threshold, multiplier * root * values)
+            chance = self.other + (self.own - self.other) * beyond
+            return np.asarray(counts[:, None] * np.log(chance) + missed * np.log1p(-chance))
+
+        each = np.stack([log_binomial(multiplier) for multiplier in _MULTIPLIERS])
+        return np.asarray(logsumexp(each, axis=0) - math.log(len(_MULTIPLIERS)))
 
 
 @dataclass

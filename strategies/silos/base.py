@@ -2,47 +2,42 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 from ldp_flower import Users
-from ldp_flower.validation import check_choice, check_fraction, check_integer, check_positive
+from ldp_flower.validation import check_choice, check_fraction, check_positive
 from ldp_flower.values.links import LINKS
 
 from ..runtime.audit_users import one_silo
-from ..runtime.base import LdpStrategy
+from ..runtime.features import SparseStrategy
 from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
 
 _LINKS = ("identity", "logistic")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SiloRegression(LdpStrategy[LinearResult]):
+class SiloRegression(SparseStrategy):
     """Base class: a sparse regression over silos, each of many records.
+
+    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
 
     Parameters
     ----------
-    dim : int
-        Number of features.
-    sparsity : int
-        Number of coefficients that may differ from zero.
-    epsilon, delta : float
-        Privacy parameters of everything that a silo reports, about each of its records.
-    num_steps : int
-        Number of steps; every silo answers each.
-    link : {"identity", "logistic"}
+    epsilon : float
+        Privacy parameter of everything that a silo reports, about each of its records.
+    delta : float
+        Privacy parameter likewise, in (0, 1).
+    link : {"identity", "logistic"} (default: "identity")
         Squared loss, or logistic loss for targets 0 and 1.
-    radius : float
-        Bound on the Euclidean norm of the coefficients, infinity for none.
-    min_reports : int
+    radius : float (default: infinity)
+        Bound on the Euclidean norm of the coefficients.
+    min_reports : int (default: 1)
         Fewest silos with which a step goes on.
     """
 
     protects = "record"
 
-    dim: int = field(kw_only=False)
-    sparsity: int
     delta: float
     link: str = "identity"
     radius: float = math.inf
@@ -50,8 +45,6 @@ class SiloRegression(LdpStrategy[LinearResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1)
-        check_integer("sparsity", self.sparsity, 1, self.dim)
         check_fraction("delta", self.delta)
         check_choice("link", self.link, _LINKS)
         if self.radius != math.inf:
@@ -61,8 +54,9 @@ class SiloRegression(LdpStrategy[LinearResult]):
     def audit_runs(cls, dim: int, epsilon: float, **bounds: float) -> Iterator[tuple[Self, Users]]:
         """Yield plans of one step: there the whole budget can be measured in one report."""
         plan: dict[str, Any] = {"sparsity": 1, "delta": 1e-3, "num_steps": 1, **bounds}
-        for link in _LINKS:
-            yield cls(dim, epsilon=epsilon, link=link, **plan), one_silo(dim)
+        yield cls(dim, epsilon=epsilon, link="identity", **plan), one_silo(dim)
+        plan.pop("target_scale", None)  # classes have none
+        yield cls(dim, epsilon=epsilon, link="logistic", **plan), one_silo(dim)
 
     def everyone(self) -> Cohort:
         """Return all silos as one cohort."""

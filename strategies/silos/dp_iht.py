@@ -13,8 +13,8 @@ from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
@@ -27,8 +27,8 @@ _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps
 _RUNS_AWAY = 50.0  # largest linear predictor of a row
 _RUN_AWAY = (
-    "The coefficients have run away: targets may not be 0 and 1 (then link='identity'), the "
-    "classes separable, or the noise too much. A radius would bound them."
+    "The coefficients have run away: the classes may be separable, or the noise too much. A "
+    "radius would bound them."
 )
 
 
@@ -42,16 +42,10 @@ class DpIht(SiloRegression):
     coefficients. For at least some ten thousand records in all; for few silos and very many
     features see :class:`PeelingDpIht`.
 
+    Other parameters are those of :class:`~.base.SiloRegression`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    sparsity : int
-        Number of coefficients that may differ from zero.
-    epsilon : float
-        Privacy parameter of everything that a silo reports, about each of its records.
-    delta : float
-        Privacy parameter likewise, in (0, 1).
     num_steps : int (default: 50)
         Number of steps; every silo answers each. The noise grows with its root.
     link : {"identity", "logistic"} (default: "logistic")
@@ -66,10 +60,6 @@ class DpIht(SiloRegression):
     largest_moment : float, optional
         Bound on the largest eigenvalue of the second moment of the (shortened) rows, if a
         better one is public than ``row_bound**2``. Steps are inversely proportional to it.
-    radius : float (default: infinity)
-        Bound on the Euclidean norm of the coefficients.
-    min_reports : int (default: 1)
-        Fewest silos with which a step goes on.
 
     Notes
     -----

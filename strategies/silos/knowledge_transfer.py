@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,14 +12,16 @@ from ldp_flower import Users
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.iht import iht
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
-from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
+from ldp_flower.values.projections import keep_largest, project_on_ball
 from ldp_flower.values.synthetic import synthetic_features
 
-from ..numerics.denoising import keep_above, keep_largest, project_on_ball
+from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
 
 Floats = NDArray[np.float64]
@@ -32,7 +34,7 @@ _NOTHING = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KnowledgeTransfer(LdpStrategy[LinearResult]):
+class KnowledgeTransfer(SparseStrategy):
     """A sparse student of many silos' teachers; one report protects a whole silo.
 
     Every silo (a hospital, say) is one user of a node. It trains a sparse model of its own on
@@ -41,29 +43,25 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
     waves report what their teacher differs by from the student so far, in a smaller
     ball, which takes less noise.
 
+    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    sparsity : int
-        Number of coefficients that may differ from zero, of teachers and student.
-    epsilon : float
-        Privacy parameter of each silo's one report.
     radius : float
         Bound on the Euclidean norm of a teacher's coefficients, a public guess.
     link : {"identity", "logistic"} (default: "identity")
         What teachers minimise: the squared loss, or the logistic loss for targets 0 and 1.
     ridge : float (default: 0.0)
         Weight of half the squared length of a teacher's coefficients in its loss.
-    num_waves : int (default: 2)
+    num_waves : int (default: 3)
         Waves that the silos are split into; 1 is the paper's, without any interaction.
     num_answers : int, optional
         Release the teacher's answers on so many public synthetic rows, as the paper does,
         and train the student on them by iterative hard thresholding. At most ``dim``; the
         more, the less the coefficients interfere with each other. By default the
         coefficients themselves are released.
-    synthetic_seed : int (default: 1)
-        Public seed of the synthetic rows.
+    synthetic_seed : int, optional
+        Public seed of the synthetic rows, by default 1.
     exact : bool (default: True)
         Report through :class:`Codebook`, one byte. False: :class:`LiftedPrivUnit`, faster and
         not free of floating-point caveats; clients outside simulations refuse it unless
@@ -108,21 +106,17 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
 
     protects = "silo"
 
-    dim: int = field(kw_only=False)
-    sparsity: int
     radius: float
     link: str = "identity"
     ridge: float = 0.0
     num_waves: int = 3
     num_answers: int | None = None
-    synthetic_seed: int = 1
+    synthetic_seed: int | None = None
     exact: bool = True
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1)
-        check_integer("sparsity", self.sparsity, 1, self.dim)
         check_positive("radius", self.radius)
         check_choice("link", self.link, Teacher.links)
         if self.ridge != 0:
@@ -130,7 +124,10 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
         check_integer("num_waves", self.num_waves, 1)
         if self.num_answers is not None:
             check_integer("num_answers", self.num_answers, 1, self.dim)
-        check_integer("synthetic_seed", self.synthetic_seed, 1, 1 << 53)
+        else:
+            check_unused(self, "without num_answers", "synthetic_seed")
+        self._synthetic_seed = 1 if self.synthetic_seed is None else self.synthetic_seed
+        check_integer("synthetic_seed", self._synthetic_seed, 1, 1 << 53)
         self.randomizer(self.radius)  # refuses a bad epsilon now
 
     def randomizer(self, bound: float) -> Randomizer:
@@ -156,7 +153,7 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
         student, bound = np.zeros(self.dim), self.radius
         features = None
         if self.num_answers:
-            features = synthetic_features(self.synthetic_seed, self.num_answers, self.dim)
+            features = synthetic_features(self._synthetic_seed, self.num_answers, self.dim)
         pooled, precision = np.zeros(self.num_answers or self.dim), 0.0
         for left in range(self.num_waves, 0, -1):
             (cohort,) = self.cohorts([self._population.remaining // left])
@@ -181,7 +178,7 @@ class KnowledgeTransfer(LdpStrategy[LinearResult]):
             self.radius,
             self.ridge or None,
             self.num_answers,
-            self.synthetic_seed if self.num_answers else None,
+            self._synthetic_seed if self.num_answers else None,
             self.link,
         )
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.denoising import keep_largest
+from ldp_flower.values.projections import keep_largest
+
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from .peeling_dp_iht import PeelingDpIht
@@ -24,11 +25,7 @@ class PeelingTransfer(PeelingDpIht):
     average over the teachers that have it. For silos that may differ, or where each silo's own
     model is wanted; for one model of all see :class:`PeelingDpIht`, with fewer rounds.
 
-    Parameters
-    ----------
-    dim, sparsity, epsilon, delta, target_scale, noise_scale, feature_bound, feature_variance, \
-num_steps, link, radius, min_reports
-        As those of :class:`PeelingDpIht`, for each silo's teacher.
+    Parameters are those of :class:`PeelingDpIht`, for each silo's teacher.
 
     Notes
     -----
@@ -81,6 +78,6 @@ num_steps, link, radius, min_reports
         total, weight = (weights * teachers).sum(axis=0), (weights * kept).sum(axis=0)
         student = keep_largest(total, self.sparsity) / np.maximum(weight, weights.min())
         # Each kept coefficient's noise has variance 1 once it is weighted.
-        noise = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
-        noise = np.where(student != 0, noise, 0.0)
-        return TransferResult(coef=student, std_error=noise, teachers=teachers)
+        spread = np.sqrt(kept.sum(axis=0)) / np.maximum(weight, weights.min())
+        std_error = np.where(student != 0, spread, 0.0)
+        return TransferResult(coef=student, std_error=std_error, teachers=teachers)

@@ -11,19 +11,19 @@ from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.values.projections import keep_largest
 
-from ..numerics.denoising import keep_largest
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
-from .base import SiloRegression
+from .clipped import ClippedSilos
 
 _STEPS = 2  # by default, times the sparsity
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateFrankWolfe(SiloRegression):
+class PrivateFrankWolfe(ClippedSilos):
     """Regression in an l1 ball over silos: each step, silos name the steepest vertex.
 
     Every silo is one user of a node. In every step it reports the vertex of the l1 ball, plus or
@@ -33,36 +33,21 @@ class PrivateFrankWolfe(SiloRegression):
     has twice the error of :class:`PeelingDpIht`, with correlated ones, where the latter's
     few long steps end anywhere, much less.
 
+    Other parameters are those of :class:`~.clipped.ClippedSilos`, but for ``radius``.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    sparsity : int
-        Number of coefficients that may differ from zero in the end.
-    epsilon : float
-        Privacy parameter of everything that a silo reports, about each of its records.
-    delta : float
-        Privacy parameter likewise, in (0, 1).
     l1_radius : float
         Bound on the sum of the coefficients' magnitudes, a public guess.
-    target_scale : float, optional
-        Root mean square of the targets, a public guess; the squared loss needs it.
-        Residuals are clipped at it.
-    feature_bound : float (default: 1.0)
-        Features are clipped to ``[-feature_bound, feature_bound]``.
     num_steps : int, optional
         Number of steps; every silo answers each. By default twice the sparsity.
-    link : {"identity", "logistic"} (default: "identity")
-        Squared loss, or logistic loss for targets 0 and 1.
-    min_reports : int (default: 1)
-        Fewest silos with which a step goes on.
 
     Notes
     -----
     Source: Talwar, Thakurta & Zhang, "Nearly optimal private LASSO" (2015), Algorithm 2.
-    Changes: residuals are clipped, without which the squared loss has no bound; Gumbel
-    noise and zero-concentrated accounting; several silos; and in the end all but the
-    largest coefficients are set to zero.
+    Changes: residuals are clipped at ``target_scale``, without which the squared loss has no
+    bound; Gumbel noise and zero-concentrated accounting; several silos; and in the end all but
+    the largest coefficients are set to zero.
 
     ``std_error`` is NaN: noise decides between vertices, and is not added to coefficients.
 
@@ -91,8 +76,6 @@ class PrivateFrankWolfe(SiloRegression):
     )
 
     l1_radius: float
-    target_scale: float | None = None
-    feature_bound: float = 1.0
     num_steps: int | None = None
     radius: float = field(default=math.inf, init=False)
 
@@ -102,15 +85,11 @@ class PrivateFrankWolfe(SiloRegression):
         self._num_steps = usual if self.num_steps is None else self.num_steps
         check_integer("num_steps", self._num_steps, 1)
         check_positive("l1_radius", self.l1_radius)
-        check_positive("feature_bound", self.feature_bound)
-        self._residual_bound = self._score_bound(
-            self.target_scale if self.link == "identity" else None, "target_scale"
-        )
         self.randomizer()  # refuses a bad epsilon now
 
     def randomizer(self) -> RecordVertices:
         """Return the mechanism of every step."""
-        bound = self._residual_bound * self.feature_bound
+        bound = self._first_bound * self.feature_bound
         return RecordVertices(self.epsilon, self.dim, bound, self.delta, self._num_steps)
 
     @classmethod
@@ -126,7 +105,7 @@ class PrivateFrankWolfe(SiloRegression):
             question = Gradient(
                 theta,
                 feature_bound=self.feature_bound,
-                residual_bound=self._residual_bound,
+                residual_bound=self._first_bound,
                 link=self.link,
             )
             uphill = yield Ask(everyone, question, randomizer)

@@ -11,28 +11,25 @@ from numpy.typing import NDArray
 from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
-from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
+from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..numerics.denoising import keep_largest, project_on_ball
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from .base import SiloRegression
+from .clipped import ShrinkingClip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _CHOICE = 0.7  # the bound on targets while coordinates are chosen, in their scale
-_SHRINKAGE = 0.7  # of the bound on residuals, from step to step
-_FLOOR = 0.8  # of that bound, in scales of the noise
 _LONG = 1.05  # a record's length over its root mean square, that is kept
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TwoStageRegression(SiloRegression):
+class TwoStageRegression(ShrinkingClip):
     """Regression over silos: a private choice of features, then noisy gradient steps.
 
     Every silo is one user of a node. First silos name the features that go along with their
@@ -40,35 +37,13 @@ class TwoStageRegression(SiloRegression):
     gradients in the chosen features, with Gaussian noise. For classes; with the squared loss
     :class:`PeelingDpIht`, which may correct a choice, is better.
 
+    Other parameters are those of :class:`~.clipped.ShrinkingClip`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    sparsity : int
-        Number of coefficients that may differ from zero.
-    epsilon : float
-        Privacy parameter of everything that a silo reports, about each of its records.
-    delta : float
-        Privacy parameter likewise, in (0, 1).
-    target_scale : float, optional
-        Root mean square of the targets, a public guess; the squared loss needs it.
-    noise_scale : float, optional
-        Standard deviation of the targets given the features, a public guess; by default
-        half of ``target_scale``. Residuals are clipped at 0.8 times that in the end.
-    feature_bound : float (default: 1.0)
-        Features are clipped to ``[-feature_bound, feature_bound]``.
-    feature_variance : float (default: 1.0)
-        Mean square of a feature: 1 for signs, 1/3 for uniform features. Steps are its
-        inverse, four times that for the logistic loss.
     num_steps : int (default: 3)
         Number of gradient steps, and of questions (at most ``sparsity``) in which the
         features are chosen.
-    link : {"identity", "logistic"} (default: "identity")
-        Squared loss, or logistic loss for targets 0 and 1.
-    radius : float (default: infinity)
-        Bound on the Euclidean norm of the coefficients.
-    min_reports : int (default: 1)
-        Fewest silos with which a step goes on.
 
     Notes
     -----
@@ -79,8 +54,10 @@ class TwoStageRegression(SiloRegression):
     gradient steps take the place of the minimiser.
 
     Both stages share one plan of equal reports, so that about half of the budget goes into
-    the choice. ``std_error`` is the noise of the last step; it leaves out what the earlier
-    ones left to do, and the choice.
+    the choice. With the squared loss residuals are clipped at ``target_scale`` in the first
+    gradient step, and at 0.7 times that from step to step, down to 0.8 times ``noise_scale``.
+    ``std_error`` is the noise of the last step; it leaves out what the earlier ones left to do,
+    and the choice.
 
     Guarantee
     ---------
@@ -106,23 +83,12 @@ class TwoStageRegression(SiloRegression):
         page="knowledge-transfer",
     )
 
-    target_scale: float | None = None
-    noise_scale: float | None = None
-    feature_bound: float = 1.0
-    feature_variance: float = 1.0
     num_steps: int = 3
+
+    _shrinkage, _floor = 0.7, 0.8
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_steps", self.num_steps, 1)
-        check_positive("feature_bound", self.feature_bound)
-        check_positive("feature_variance", self.feature_variance)
-        self._first_bound = self._score_bound(
-            self.target_scale if self.link == "identity" else None, "target_scale"
-        )
-        usual = self._first_bound / 2
-        self._noise_scale = usual if self.noise_scale is None else self.noise_scale
-        check_positive("noise_scale", self._noise_scale)
         self.choice(self.dim, 1)  # refuses a bad epsilon now
 
     @property
@@ -155,7 +121,7 @@ class TwoStageRegression(SiloRegression):
         chosen = yield from self._choose(everyone)
         theta, noise = np.zeros(self.dim), np.inf
         step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
-        for bound in self._residual_bounds():
+        for bound in self.residual_bounds():
             randomizer = self.randomizer(len(chosen), bound)
             gradient = yield Ask(everyone, self._gradient(theta, bound, chosen), randomizer)
             theta[chosen] -= step_size * gradient.mean
@@ -181,12 +147,6 @@ class TwoStageRegression(SiloRegression):
     def _choice_bound(self) -> float:
         """Bound on the scores at zero: half of the largest one for the logistic loss."""
         return self._first_bound * (_CHOICE if self.link == "identity" else 0.5)
-
-    def _residual_bounds(self) -> list[float]:
-        if self.link == "logistic":
-            return [self._first_bound] * self.num_steps
-        floor = min(_FLOOR * self._noise_scale, self._first_bound)
-        return [max(self._first_bound * _SHRINKAGE**t, floor) for t in range(self.num_steps)]
 
     def _gradient(self, theta: Floats, bound: float, coordinates: Integers) -> Gradient:
         return Gradient(

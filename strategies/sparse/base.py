@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,14 @@ from ldp_flower.guarantee.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer
 from ldp_flower.validation import check_integer
 
-from ..numerics.set_vote import Vote, best_vote, enough_voters
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..numerics.water_filling import water_fill
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
+from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
+from ..subprotocols.vote import ask_vote, best_vote, enough_voters
 from .sparse_result import SparseResult
 
 Floats = NDArray[np.float64]
@@ -37,28 +38,27 @@ _SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the sc
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SparseWaves(LdpStrategy[SparseResult]):
+class SparseWaves(FeatureStrategy[SparseResult]):
     """Base class: users hold noisy versions of one sparse vector of coefficients.
 
     A user's data are taken for ``rows`` observations of a linear model with unit
     columns, whose coefficients, in units of the observations' scale, have length at
     most 1. Subclasses say how users are asked for them.
 
+    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
+
     Parameters
     ----------
-    dim : int
-        Number of coefficients.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    num_waves : int
+    num_waves : int (default: 6)
         Rounds after the vote; fewer if users are few.
-    exact : bool
-        Report waves through :class:`Codebook`, otherwise :class:`PrivUnit`.
-    min_reports : int
+    exact : bool (default: True)
+        Report waves through :class:`Codebook`. False: :class:`PrivUnit`, many times faster
+        and not free of floating-point caveats; clients outside simulations refuse it
+        unless their operator allows inexact mechanisms.
+    min_reports : int (default: 10)
         Fewest reports with which a step goes on.
     """
 
-    dim: int = field(kw_only=False)
     num_waves: int = 6
     exact: bool = True
     min_reports: int = 10
@@ -127,7 +127,9 @@ class SparseWaves(LdpStrategy[SparseResult]):
         scale = yield from self._learn_scale()
         evidence = Evidence(self.dim, self._rows)
         if voters := self._num_voters():
-            evidence.vote = yield from self._vote(*self.cohorts([voters]))
+            (cohort,) = self.cohorts([voters])
+            oracle = best_vote(self.epsilon, self.dim, self._score)
+            evidence.vote = yield from ask_vote(cohort, oracle, self._selection, self._rows)
         belief = posterior(evidence)
         for information, cohort in self._waves():
             scale = yield from self._wave(cohort, information, belief, evidence, scale)
@@ -142,13 +144,6 @@ class SparseWaves(LdpStrategy[SparseResult]):
         users = self._population.remaining
         enough = _SURELY * enough_voters(self.epsilon, self.dim, self._score)
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
-
-    def _vote(self, cohort: Cohort) -> Generator[Ask, Estimate, Vote]:
-        oracle = best_vote(self.epsilon, self.dim, self._score)
-        answer = yield Ask(cohort, self._selection(oracle.set_size), oracle)
-        counts = np.rint(oracle.support(answer))
-        own, other = float(oracle.own), float(oracle.other)
-        return Vote(counts, answer.count, own, other, oracle.set_size, self._rows)
 
     def _waves(self) -> Iterator[tuple[float, Cohort]]:
         """Yield cohorts, each with the precision that all users still to come can add."""

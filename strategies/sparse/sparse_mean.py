@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from ldp_flower import Users
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import check_optional
 
-from ..numerics.set_vote import needed_for_selection
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
+from ..subprotocols.vote import needed_for_selection
 from .base import SparseWaves
 
 Floats = NDArray[np.float64]
@@ -39,25 +39,17 @@ class SparseMean(SparseWaves):
     weighted by how much a report can still teach about each. The server keeps one
     posterior over all coordinates and returns its mean. Sparsity and sizes need not be known.
 
+    Other parameters are those of :class:`~.base.SparseWaves`.
+
     Parameters
     ----------
     dim : int
         Number of features, expected on comparable scales. What most of them are on
         average should be zero: subtract public typical values.
-    epsilon : float
-        Privacy parameter of each user's one report.
     scale : float, optional
         Root mean square length of a user's mean row, if it is public within some 10 %.
         By default it is bought from a small cohort, which takes 11 users at
         epsilon 4, 52 at 2 and 237 at 1, and sometimes twice as many.
-    num_waves : int (default: 6)
-        Rounds after the vote; fewer if users are few.
-    exact : bool (default: True)
-        Report waves through :class:`Codebook`. False: :class:`PrivUnit`, many times faster
-        and not free of floating-point caveats; clients outside simulations refuse it
-        unless their operator allows inexact mechanisms.
-    min_reports : int (default: 10)
-        Fewest reports with which a step goes on.
 
     Notes
     -----
@@ -95,8 +87,7 @@ class SparseMean(SparseWaves):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scale is not None:
-            check_positive("scale", self.scale)
+        check_optional(self, "scale")
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

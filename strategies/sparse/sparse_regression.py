@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Schema, Users
+from ldp_flower import Users
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
@@ -17,17 +17,23 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
 )
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.schema import Schema
+from ldp_flower.validation import (
+    check_choice,
+    check_integer,
+    check_optional,
+    check_unused,
+)
 
+from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
-from ..numerics.ridge_shrinkage import ridge_moments
-from ..numerics.set_vote import needed_for_selection, typical_score
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users, table_users
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
+from ..subprotocols.vote import needed_for_selection, typical_score
 from ..tables.fit import check_table, fit_table
 from .base import SparseWaves
 
@@ -52,6 +58,8 @@ class SparseRegression(SparseWaves):
     keeps one posterior over all coefficients and returns its mean. No feature is
     ever cut for good, and sparsity and size of the coefficients need not be known.
 
+    Other parameters are those of :class:`~.base.SparseWaves`.
+
     Parameters
     ----------
     dim : int or Schema
@@ -60,8 +68,6 @@ class SparseRegression(SparseWaves):
         and a fit that is not better than the mean is not returned, see
         :func:`~..tables.fit.fit_table`; ``coef`` is for ``schema.features``, the
         intercept first.
-    epsilon : float
-        Privacy parameter of each user's one report.
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
     effects : {"all", "within"} (default: "all")
@@ -72,8 +78,6 @@ class SparseRegression(SparseWaves):
         ``"identity"``: linear regression. ``"logistic"``: targets are classes, positive
         numbers one and all others the other; ``coef`` are the log-odds' coefficients. Not
         with a schema.
-    num_waves : int (default: 6)
-        Rounds after the vote; fewer if users are few.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
         waves refine it. By default it is bought from a small cohort, which takes
@@ -81,13 +85,8 @@ class SparseRegression(SparseWaves):
     selector : str (default: "lasso")
         How users rank features: ``"lasso"``, ``"post-lasso"`` or ``"pursuit"`` (orthogonal
         matching pursuit), about a millisecond per user, or ``"ridge"`` or ``"marginal"``,
-        faster, and worse if features are correlated.
-    exact : bool (default: True)
-        Report waves through :class:`Codebook`. False: :class:`PrivUnit`, many times faster
-        and not free of floating-point caveats; clients outside simulations refuse it
-        unless their operator allows inexact mechanisms.
-    min_reports : int (default: 10)
-        Fewest reports with which a step goes on.
+        faster, and worse if features are correlated. With a third as many features as
+        ``samples_per_user`` nobody votes.
 
     Notes
     -----
@@ -136,17 +135,19 @@ class SparseRegression(SparseWaves):
     schema: Schema | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.dim, self.schema = check_table(self.dim, self.effects)
+        self._dim, self.schema = check_table(self.dim, self.effects)
+        self.dim = self._dim
         super().__post_init__()
         check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("link", self.link, _LINKS)
         if self.link != "identity" and self.schema is not None:
             raise ValueError(f"Expected link='identity' with a schema, got {self.link!r}.")
         check_choice("selector", self.selector, SELECTORS)
-        if self.target_scale is not None:
-            check_positive("target_scale", self.target_scale)
-            if self.link == "logistic":
-                raise ValueError("Expected no target_scale with link='logistic': labels have one.")
+        check_optional(self, "target_scale")
+        if self.link == "logistic":
+            check_unused(self, "with link='logistic'", "target_scale")
+        if self._few:
+            check_unused(self, "with samples_per_user >= 3 * dim", "selector")
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -192,7 +193,7 @@ class SparseRegression(SparseWaves):
 
     @property
     def _few(self) -> bool:
-        return 3 * self.dim <= self.samples_per_user
+        return 3 * self._dim <= self.samples_per_user
 
     def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
         if self._logistic:
@@ -233,7 +234,7 @@ class SparseRegression(SparseWaves):
                 + needed_for_selection(
                     f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance",
                     self.epsilon,
-                    self.dim,
+                    self._dim,
                     math.sqrt(self.samples_per_user) * _WORTH_SHOWING,
                     self.num_users,
                 )

@@ -1,4 +1,8 @@
-"""The scale of the targets, bought from a small cohort."""
+"""The scale of the targets, bought from a small cohort.
+
+Users hold many targets each, whose root mean square is nearly the common one, or few
+labels, whose squares spread over several octaves (:func:`buy_label_scale`).
+"""
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -7,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import gammainc, ndtr
 
 from ldp_flower.guarantee.questions import Question, TargetScaleBin
-from ldp_flower.randomizers import Estimate, KRandomizedResponse
+from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
 
 from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
@@ -19,8 +23,10 @@ from ..runtime.population import Cohort
 Floats = NDArray[np.float64]
 
 _PER_OCTAVE = 2
-_NUM_BINS = 40
+_OCTAVES = 20
+_NUM_BINS = _PER_OCTAVE * _OCTAVES
 _SMALLEST = 2.0**-10  # lower end of the first bin; the last one ends at 2**10
+_POINTS = 1001  # of scales that labels are compared with
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _COHORTS = 3  # whose reports have to do
 _SHARE = 0.13  # of all users that one of them may be
@@ -149,9 +155,40 @@ def _posterior(
     chance = other + (own - other) * in_bin
     log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
     weights = np.exp(log_weights - log_weights.max())
-    weights /= weights.sum()
+    return _believed(logs, weights / weights.sum())
+
+
+def buy_label_scale(
+    cohort: Cohort, epsilon: float, labels_per_user: int
+) -> Generator[Ask, Estimate, TargetScale]:
+    """Ask a cohort for the octave of the root mean square of each one's few labels.
+
+    Labels are taken for normal with mean 0.
+
+    Notes
+    -----
+    The mean square of m such labels is chi-squared with m degrees of freedom over m, so one
+    scale says how many users fall into each octave, and the counts of all of them together
+    give it finer than the octaves.
+    """
+    oracle = SubsetSelection(epsilon, _OCTAVES)
+    answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _OCTAVES), oracle)
+    own, other = float(oracle.own), float(oracle.other)
+    chosen = answer.mean * (own - other) + other
+    logs = math.log(_SMALLEST) + np.linspace(0, _OCTAVES * math.log(2), _POINTS)
+    inner = _SMALLEST * 2.0 ** np.arange(1, _OCTAVES)
+    squares = (inner / np.exp(logs)[:, None]) ** 2
+    below = gammainc(labels_per_user / 2, labels_per_user / 2 * squares)
+    chance = other + (own - other) * np.diff(below, prepend=0.0, append=1.0, axis=1)
+    told = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
+    log_weights = answer.count * told.sum(axis=1)
+    return _believed(logs, np.exp(log_weights - log_weights.max()))
+
+
+def _believed(logs: Floats, weights: Floats) -> TargetScale:
+    """Return the belief near the likeliest of scales with these logarithms and weights."""
     near = np.abs(logs - logs[np.argmax(weights)]) < _NEAR
-    certainty = float(weights[near].sum())
-    mean = float(weights[near] @ logs[near]) / certainty
-    variance = float(weights[near] @ (logs[near] - mean) ** 2) / certainty
-    return TargetScale(math.exp(mean), variance, certainty)
+    total = float(weights[near].sum())
+    mean = float(weights[near] @ logs[near]) / total
+    variance = float(weights[near] @ (logs[near] - mean) ** 2) / total
+    return TargetScale(math.exp(mean), variance, total / float(weights.sum()))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
-from ldp_flower import Schema
+from ldp_flower.schema import Schema
 from ldp_flower.validation import check_choice, check_integer
 
 from ..runtime.base import LdpStrategy, Protocol

@@ -43,12 +43,12 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     the model is as good for it as for others, and whose mean says how far R2 is from the pivot.
     The first pivot is 0.5, the second one the estimate so far.
 
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
     Parameters
     ----------
     coef : array_like, shape (num_features,)
         The model: predictions are ``<x, coef>``.
-    epsilon : float
-        Privacy parameter of each user's one report.
     centre : float (default: 0.0)
         What the model is compared with: the best constant prediction that is publicly known. R2
         is too good by the square of its distance from the targets' mean over their variance.
@@ -56,8 +56,6 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         Public bound on a user's mean squared deviation from the centre; what is beyond is
         clipped. The default holds for targets within [-2, 2], as a
         :class:`~ldp_flower.Schema` gives them for bounds, and the centre 0.
-    min_reports : int (default: 20)
-        Fewest reports with which a step goes on.
 
     Raises
     ------

@@ -9,9 +9,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Schema
 from ldp_flower.guarantee.questions import ColumnLogSizes, ColumnMeanNorm, ColumnMeans, Standardised
 from ldp_flower.randomizers import Estimate, Randomizer
+from ldp_flower.schema import Schema
 
 from ..numerics.denoising import shrink
 from ..runtime.base import LdpStrategy

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,16 +13,18 @@ from scipy.special import chdtri, ndtri
 from ldp_flower import Users
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer, SubsetSelection
-from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
+from ldp_flower.values.projections import keep_largest
 
-from ..numerics.denoising import keep_above, keep_largest
-from ..numerics.set_vote import best_vote, typical_score
+from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
+from ..runtime.features import SparseStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..subprotocols.scale import buy_target_scale, scale_cohorts
+from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -37,19 +39,17 @@ _CERTAIN = 3.0  # standard deviations of the weakest count above those of the re
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SelectedRegression(LdpStrategy[LinearResult]):
+class SelectedRegression(SparseStrategy):
     """Base class: select variables by a vote, then estimate their coefficients.
+
+    Features are expected roughly centred and of unit scale.
+
+    Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
 
     Parameters
     ----------
-    dim : int
-        Number of features, expected roughly centred and of unit scale.
-    epsilon : float
-        Privacy parameter of each user's one report.
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
-    sparsity : int
-        Number of coefficients that may differ from zero.
     method : str (default: "auto")
         ``"auto"`` or ``"paper"``, see the subclasses.
     target_scale : float, optional
@@ -57,7 +57,8 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         bought from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
         and 700 at 1.
     selector : str (default: "lasso")
-        How users rank features: a key of :data:`~..subprotocols.selectors.SELECTORS`.
+        How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`. With
+        ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.
     exact : bool (default: True)
         Use mechanisms with finitely many outputs; otherwise faster ones, which clients
         outside simulations refuse unless their operator allows inexact mechanisms.
@@ -65,9 +66,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         Fewest reports with which a step goes on.
     """
 
-    dim: int = field(kw_only=False)
     samples_per_user: int
-    sparsity: int
     method: str = "auto"
     target_scale: float | None = None
     selector: str = "lasso"
@@ -78,11 +77,13 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         super().__post_init__()
         check_integer("dim", self.dim, 2)
         check_integer("samples_per_user", self.samples_per_user, 1)
-        check_integer("sparsity", self.sparsity, 1, self.dim)
         check_choice("method", self.method, _METHODS)
         check_choice("selector", self.selector, SELECTORS)
-        if self.target_scale is not None:
-            check_positive("target_scale", self.target_scale)
+        check_optional(self, "target_scale")
+        # Users with many more rows than there are features can estimate all of them.
+        self._voting = self.method == "paper" or 3 * self.dim > self.samples_per_user
+        if not self._voting:
+            check_unused(self, "with samples_per_user >= 3 * dim", "selector")
         self.randomizer(1, 1.0)  # refuses a bad epsilon now
 
     def randomizer(self, dim: int, radius: float) -> Randomizer:
@@ -115,8 +116,7 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         if scale is None:
             scale = yield from self._buy_scale(notes)
         selected = np.arange(self.dim)
-        # Users with many more rows than there are features can estimate all of them.
-        if self.method == "paper" or 3 * self.dim > self.samples_per_user:
+        if self._voting:
             (cohort,) = self.cohorts([int(_VOTERS * self._population.remaining)])
             selected = yield from self._vote(cohort, notes)
         coef, std_error = np.zeros(self.dim), np.zeros(self.dim)
@@ -145,10 +145,10 @@ class SelectedRegression(LdpStrategy[LinearResult]):
         oracle = SubsetSelection(self.epsilon, self.dim)
         if not paper:
             oracle = best_vote(self.epsilon, self.dim, typical_score(self.samples_per_user))
-        answer = yield Ask(cohort, SELECTORS[self.selector](oracle.set_size), oracle)
-        noise = math.sqrt(oracle.variance_at(oracle.set_size / self.dim) / answer.count)
-        order = np.argsort(-answer.mean, kind="stable")
-        votes = (answer.mean[order] - oracle.set_size / self.dim) / noise
+        question = SELECTORS[self.selector]
+        vote = yield from ask_vote(cohort, oracle, question, self.samples_per_user)
+        order = np.argsort(-vote.counts, kind="stable")
+        votes = vote.standing()[order]
         if votes[self.sparsity - 1] < _CERTAIN:
             clear = int((votes[: self.sparsity] >= _CERTAIN).sum())
             notes.append(

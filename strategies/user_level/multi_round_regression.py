@@ -12,8 +12,8 @@ from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer
+from ldp_flower.values.projections import project_on_ball
 
-from ..numerics.denoising import project_on_ball
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.coordinate_mean import CoordinateMean

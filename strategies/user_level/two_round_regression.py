@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import ResidualCoefficients
 
+from ..numerics.attenuation import ridge_moments
 from ..numerics.denoising import shrink
-from ..numerics.ridge_shrinkage import ridge_moments
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.coordinate_mean import CoordinateMean

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -13,13 +13,20 @@ from scipy.special import chdtri, digamma
 from ldp_flower import Users
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
-from ldp_flower.validation import check_choice, check_integer, check_positive
+from ldp_flower.validation import (
+    check_choice,
+    check_integer,
+    check_optional,
+    check_positive,
+    check_unused,
+)
 
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..subprotocols.coordinate_mean import CoordinateMean
@@ -28,6 +35,7 @@ from ..subprotocols.scale import buy_target_scale, scale_cohorts
 Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
+_NUM_WAVES = 4  # by default
 _COARSE = 0.25  # share of the users whose reports are not re-centred
 _BEYOND = 0.05  # share of the users whose vectors are shortened
 _LEAST_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
@@ -51,7 +59,7 @@ class _Wave:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class UserLevelMean(LdpStrategy[LinearResult]):
+class UserLevelMean(FeatureStrategy[LinearResult]):
     """The mean over users of each user's mean row of features; one report per user.
 
     With ``method="auto"`` a first cohort reports its vectors in the ball of the declared
@@ -61,14 +69,13 @@ class UserLevelMean(LdpStrategy[LinearResult]):
     ``method="paper"`` every user reports one rotated coordinate, some as the bin of a
     histogram that gives the range, the others as a number within it.
 
+    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
+
     Parameters
     ----------
-    dim : int
-        Number of features.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    samples_per_user : int
-        Typical number of records of a user, a public guess; a user may hold any number.
+    samples_per_user : int, optional
+        Typical number of records of a user, a public guess; a user may hold any number. Needed
+        unless ``spread`` is declared.
     bound : float
         Public bound: on the Euclidean length of users' means with ``method="auto"``, on
         each of their coordinates with ``method="paper"``. What is beyond is clipped.
@@ -80,8 +87,9 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         or, if that is more than 13 % of the users and with ``"paper"``, taken for what
         records within ``bound`` allow at most if users are alike: ``bound /
         sqrt(samples_per_user)`` (in each coordinate with ``"paper"``).
-    num_waves : int (default: 4)
-        Re-centred cohorts after the first one; fewer if users are few.
+    num_waves : int, optional
+        Re-centred cohorts after the first one with ``"auto"``, by default 4; fewer if users are
+        few.
     exact : bool (default: True)
         Use mechanisms with finitely many outputs. False: :class:`LiftedPrivUnit` and
         :class:`HybridMechanism`, faster, not free of floating-point caveats; clients
@@ -126,24 +134,29 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         page="user-level-mean",
     )
 
-    dim: int = field(kw_only=False)
-    samples_per_user: int
+    samples_per_user: int | None = None
     bound: float
     method: str = "auto"
     spread: float | None = None
-    num_waves: int = 4
+    num_waves: int | None = None
     exact: bool = True
     min_reports: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1)
-        check_integer("samples_per_user", self.samples_per_user, 1)
         check_positive("bound", self.bound)
         check_choice("method", self.method, _METHODS)
-        check_integer("num_waves", self.num_waves, 1)
+        check_optional(self, "spread")
         if self.spread is not None:
-            check_positive("spread", self.spread)
+            check_unused(self, "with a declared spread", "samples_per_user")
+        elif self.samples_per_user is None:
+            raise ValueError("Expected samples_per_user or spread, got neither.")
+        self._samples_per_user = 1 if self.samples_per_user is None else self.samples_per_user
+        check_integer("samples_per_user", self._samples_per_user, 1)
+        if self.method == "paper":
+            check_unused(self, "with method='paper'", "num_waves")
+        self._num_waves = _NUM_WAVES if self.num_waves is None else self.num_waves
+        check_integer("num_waves", self._num_waves, 1)
         self.randomizer(1.0)  # refuses a bad epsilon now
 
     def randomizer(self, radius: float) -> Randomizer:
@@ -154,9 +167,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both methods."""
         for method in _METHODS:
-            strategy = cls(
-                dim, epsilon=epsilon, samples_per_user=5, bound=4.0, spread=0.2, method=method
-            )
+            strategy = cls(dim, epsilon=epsilon, bound=4.0, spread=0.2, method=method)
             yield strategy, normal_users(dim, 5)
 
     def protocol(self) -> Protocol:
@@ -167,7 +178,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
 
     def _by_coordinates(self) -> Protocol:
         root = math.sqrt(self.dim)
-        spread = self.spread or self.bound * root / math.sqrt(self.samples_per_user)
+        spread = self.spread or self.bound * root / math.sqrt(self._samples_per_user)
         estimator = CoordinateMean(self.epsilon, self.dim, self.bound * root, spread, self.exact)
         cohorts = self.cohorts(estimator.sizes(self.num_users))
         question = Mean(np.zeros(self.dim))
@@ -180,7 +191,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
         waves = [(yield from self._wave(cohort, np.zeros(self.dim), self.bound))]
         notes: list[str] = []
         spread = self.spread or (yield from self._buy_spread(waves, notes))
-        num_waves = min(self.num_waves, max(1, self._population.remaining // self.min_reports))
+        num_waves = min(self._num_waves, max(1, self._population.remaining // self.min_reports))
         quantile = math.sqrt(chdtri(self.dim, _BEYOND) / self.dim)
         for left in range(num_waves, 0, -1):
             (cohort,) = self.cohorts([self._population.remaining // left])
@@ -216,7 +227,7 @@ class UserLevelMean(LdpStrategy[LinearResult]):
             cohorts = scale_cohorts(self, self.epsilon)
         except TooFewReports:
             notes.append(_GUESSED)
-            return self.bound / math.sqrt(self.samples_per_user)
+            return self.bound / math.sqrt(self._samples_per_user)
         mean, variance, _ = self._combined(waves, 0.0)
         question = partial(DistanceBin, shrink(mean, variance))
         scale = yield from buy_target_scale(cohorts, self.epsilon, self.dim, question)

@@ -133,7 +133,7 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
     from ldp_flower.clients.compute import UsersNode, values_of
-    from ldp_flower.clients.node import Terms
+    from ldp_flower.clients.terms import Terms
     from ldp_flower.guarantee.ledger import StateLedger
 
     slots = np.arange(len(users))
@@ -259,7 +259,9 @@ def test_a_loader_that_fails_says_nothing(caplog):
     assert "4711" in caplog.text  # the operator does get to know
 
 
-@pytest.mark.parametrize("users", [(np.zeros((3, DIM)), np.zeros(3)), np.zeros((3, DIM)), None])
+@pytest.mark.parametrize(
+    "users", [(np.zeros((3, DIM)), np.zeros(3)), np.zeros((3, DIM)), None, Users]
+)
 def test_a_loader_that_returns_no_users_is_the_operators_to_know(users, caplog):
     with caplog.at_level(logging.ERROR):
         reply = ask(LdpClientApp(lambda context: users), query())
@@ -273,7 +275,7 @@ def test_a_loader_that_returns_no_users_is_the_operators_to_know(users, caplog):
     [
         ({"load_users": records([1, 1, 1], 1.0)}, "load_users to be a function .* got Users"),
         ({"policy": {"max_epsilon": 1.0}}, "policy to be a PrivacyPolicy, got dict"),
-        ({"seed": "a"}, "seed to be an integer or a function, got 'a'"),
+        ({"seed": "a"}, "seed to be an integer, a function or \"run\", got 'a'"),
     ],
 )
 @pytest.mark.parametrize("construct", [LdpClientApp, lambda **given: attach(ClientApp(), **given)])

@@ -285,7 +285,8 @@ def test_the_census_shows_a_ledger_that_cannot_be_used_before_data_are_loaded(
 
 @pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
 def test_ids_that_no_file_can_hold_are_refused_and_named(node_config, question, caplog):
-    nameless = Users.from_rows(np.ones((2, 4)), np.ones(2), ["a", "b\ud800"])
+    ids = np.array(["a", "b\ud800"])  # which Users.from_rows refuses
+    nameless = Users(np.ones((2, 4)), np.ones(2), np.arange(3), ids)
     reply = ask(LdpClientApp(lambda context: nameless), question, node_config)
     assert reply.error.code == Refusal.MISCONFIGURED
     assert r"Expected ids of Unicode characters, got 'b\ud800'." in caplog.text

@@ -21,6 +21,17 @@ PATIENTS = users(8)
 NAMELESS = dataclasses.replace(PATIENTS, ids=None)
 
 
+class Unchecked:
+    """Users of another class, two of them under one name."""
+
+    ids = np.array(["patient-0000"] * len(PATIENTS))
+    first, has_targets, num_features = None, True, PATIENTS.num_features
+    take, partition = PATIENTS.take, PATIENTS.partition
+
+    def __len__(self):
+        return len(PATIENTS)
+
+
 def load_patients(context):
     return PATIENTS
 
@@ -125,8 +136,12 @@ def test_a_missing_ledger_is_not_made_up(tmp_path, question):
 @pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
 @pytest.mark.parametrize(
     "app",
-    [LdpClientApp(load_patients, seed=0), LdpClientApp(lambda context: NAMELESS)],
-    ids=["seeded client", "users without ids"],
+    [
+        LdpClientApp(load_patients, seed=0),
+        LdpClientApp(lambda context: NAMELESS),
+        LdpClientApp(lambda context: Unchecked()),
+    ],
+    ids=["seeded client", "users without ids", "users of another class"],
 )
 def test_an_app_made_for_simulations_is_refused(ledger, node_config, app, question):
     assert_refused(ask(app, question, node_config), Refusal.MISCONFIGURED)

@@ -147,7 +147,7 @@ def cases(dims):
             yield pytest.param(name, dim, id=f"{name}-{dim}")
 
 
-each = pytest.mark.parametrize(("name", "dim"), cases(FEW))
+each = pytest.mark.parametrize(("name", "dim"), [*cases(FEW)])
 
 
 @pytest.mark.parametrize(("name", "dim"), cases(DIMS))

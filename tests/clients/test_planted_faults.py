@@ -5,11 +5,12 @@ Seeds are fixed, and what the audit does here finds nothing in a right client bu
 """
 
 import dataclasses
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
+from flwr.app import Error
 
 from ldp_flower.audit import extreme_users
 from ldp_flower.audit.handler import ldp_client_app
@@ -17,7 +18,7 @@ from ldp_flower.audit.independence import independent
 from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
-from ldp_flower.clients import app, node, respond, silos
+from ldp_flower.clients import Refusal, app, node, reply, respond, silos
 from ldp_flower.clients import compute as values_module
 from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
@@ -164,7 +165,7 @@ def plant_seeded_by_slot(monkeypatch):
 
     def change(words):
         words = words.copy()
-        words[0] = 7
+        words[:1] = 0x9E3779B97F4A7C15
         return words
 
     plant_source(monkeypatch, change)
@@ -310,14 +311,14 @@ def plant_public_targets(monkeypatch):
 def plant_census(monkeypatch):
     honest = app._Client._open
 
-    def opened(self, context):
-        found = honest(self, context)
+    def opened(self, received, context):
+        found = honest(self, received, context)
         counted = {**found.census(), "users": int((found.users.num_rows > 0).sum())}
         return SimpleNamespace(census=lambda: counted)
 
     class Told(app._Client):
         def census(self, message, context):
-            self._open = lambda context: opened(self, context)
+            self._open = lambda *given: opened(self, *given)
             reply = super().census(message, context)
             del self._open
             return reply
@@ -330,8 +331,8 @@ def plant_metadata(monkeypatch, change):
     loaded = {}
     honest, opened = app.reply_with, app._Client._open
 
-    def open_(self, context):
-        found = opened(self, context)
+    def open_(self, received, context):
+        found = opened(self, received, context)
         loaded["users"] = found.users
         return found
 
@@ -378,15 +379,15 @@ def plant_another_record(monkeypatch):
 
 
 def plant_error_text(monkeypatch):
-    def answered(message, answer):
+    def answered(received, answer):
         try:
-            return Message(answer(), reply_to=message)
-        except node.Refusal as refusal:
-            return Message(Error(refusal.code, str(refusal)), reply_to=message)
+            return answer(received)
+        except Refusal as refusal:
+            return Error(refusal.code, str(refusal))
         except Exception as error:
-            return Message(Error(node.Refusal.FAILED, str(error)), reply_to=message)
+            return Error(Refusal.FAILED, str(error))
 
-    monkeypatch.setattr(node, "_answered", answered)
+    monkeypatch.setattr(reply, "_answered", answered)
 
 
 def plant_error_for_nan(monkeypatch):
@@ -482,20 +483,9 @@ def plant_poor_answer(monkeypatch):
 
 
 def plant_new_draw(monkeypatch):
-    """The ledger's copy is not looked up: the same question gets other noise."""
-    monkeypatch.setattr(SqliteLedger, "reply", lambda self, digest: None)
-    honest = SqliteLedger.commit
-
-    def commit(self, entry, accounts, cost, policy):
-        honest(self, entry, accounts, cost, policy)
-        return True
-
-    monkeypatch.setattr(SqliteLedger, "commit", commit)
-    monkeypatch.setattr(
-        SqliteLedger,
-        "affordable",
-        lambda self, accounts, cost, policy: np.ones(len(accounts), bool),
-    )
+    """The ledger's copy is not found: the same question gets other noise."""
+    numbers = itertools.count()
+    monkeypatch.setattr(Query, "digest", lambda self, *about: f"{next(numbers):064x}")
 
 
 def plant_everybody_answers(monkeypatch):

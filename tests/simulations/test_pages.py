@@ -18,7 +18,6 @@ WITHOUT_RUNS = {
     "benchmarks.png",
     "collect-once-real.png",
     "collect-once.png",
-    "compare.png",
     "flights.png",
     "grouped-data.png",
     "knowledge-transfer.png",

@@ -6,10 +6,9 @@ default is optional, and does not cross the wire unless it is given.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum, auto
-from functools import cache
 from types import NoneType
 from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
@@ -115,8 +114,17 @@ def integer_expected(name: str, high: int, value: float) -> MessageError:
     return MessageError(f"Expected an integer {name} of at most {high}, got {value}.")
 
 
-def _slots(kind: type[Any]) -> tuple[Slot, ...]:
+_SLOTS: dict[type["Question"], tuple[Slot, ...]] = {}
+
+
+def slots(kind: type["Question"]) -> tuple[Slot, ...]:
     """Return the fields of a question that cross the wire beside its name."""
+    if kind not in _SLOTS:
+        _SLOTS[kind] = _slots(kind)
+    return _SLOTS[kind]
+
+
+def _slots(kind: type["Question"]) -> tuple[Slot, ...]:
     hints = get_type_hints(kind, include_extras=True)
     found = []
     for own in fields(kind):
@@ -131,9 +139,6 @@ def _slots(kind: type[Any]) -> tuple[Slot, ...]:
         scalar = plain if plain in (float, int, bool) else np.ndarray
         found.append(Slot(own.name, wire, scalar, per, own.default is MISSING))
     return tuple(found)
-
-
-slots: Callable[[type["Question"]], tuple[Slot, ...]] = cache(_slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +259,14 @@ class AboutFeatures(Question):
     def about_targets(self) -> bool:
         """No."""
         return False
+
+
+class OneNumber(Question):
+    """Base class: a user's value is one number."""
+
+    def width(self, num_features: int) -> int:
+        """Return 1."""
+        return 1
 
 
 def _check_floats(name: str, array: NDArray[Any], length: int, because: str = "") -> None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from .base import AboutFeatures, Coordinates, PerCoordinate, PerFeature, Prior, Question
-from .regression import OneNumber
+from .base import AboutFeatures, Coordinates, OneNumber, PerCoordinate, PerFeature, Prior, Question
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,7 @@ class ColumnMeans(_OfColumns):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnMeanNorm(_OfColumns):
+class ColumnMeanNorm(_OfColumns, OneNumber):
     """``log(norm / prior) / log_range`` of a user's :class:`ColumnMeans`, one number.
 
     Attributes
@@ -104,10 +103,6 @@ class ColumnMeanNorm(_OfColumns):
     prior: Prior
     log_range: float
     coordinates: Coordinates | None = None
-
-    def width(self, num_features: int) -> int:
-        """Return 1."""
-        return 1
 
 
 @dataclass(frozen=True, eq=False)

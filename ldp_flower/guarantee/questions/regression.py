@@ -8,6 +8,7 @@ from .base import (
     Coordinates,
     Floats,
     MessageError,
+    OneNumber,
     PerCoordinate,
     PerFeature,
     PerValue,
@@ -16,14 +17,6 @@ from .base import (
     Signed,
     together,
 )
-
-
-class OneNumber(Question):
-    """Base class: a user's value is one number."""
-
-    def width(self, num_features: int) -> int:
-        """Return 1."""
-        return 1
 
 
 @dataclass(frozen=True, eq=False)

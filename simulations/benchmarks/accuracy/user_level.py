@@ -103,17 +103,11 @@ def measure_means() -> None:
                 found: list[Floats] = []
                 errors: list[Floats] = []
                 for arguments in (
-                    {"bound": bound},
+                    {"bound": bound, "samples_per_user": num_rows},
                     {"bound": bound, "spread": spread},
                     {"bound": bound / dim**0.5, "spread": spread, "method": "paper"},
                 ):
-                    strategy = UserLevelMean(
-                        dim,
-                        epsilon=epsilon,
-                        samples_per_user=num_rows,
-                        exact=False,
-                        **arguments,
-                    )
+                    strategy = UserLevelMean(dim, epsilon=epsilon, exact=False, **arguments)
                     result = simulate(strategy, users, seed=seed)
                     found.append(result.coef - truth)
                     errors.append(result.std_error)

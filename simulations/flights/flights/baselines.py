@@ -4,8 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LassoCV
 
-from ldp_flower.strategies.numerics.denoising import keep_largest
-
 from .design import Floats
 
 
@@ -24,7 +22,8 @@ def iterative_hard_thresholding(
     step = 1 / np.linalg.eigvalsh(second_moment)[-1]
     theta = np.zeros(x.shape[1])
     for _ in range(num_steps):
-        theta = keep_largest(theta - step * (second_moment @ theta - moment), sparsity)
+        theta = theta - step * (second_moment @ theta - moment)
+        theta[np.argsort(-np.abs(theta), kind="stable")[sparsity:]] = 0.0
     return theta
 
 

@@ -8,7 +8,6 @@ from flwr.app import Context
 
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.guarantee.environment import in_simulation
 
 from .data import training_users, users_of
 
@@ -29,9 +28,4 @@ def load_users(context: Context) -> Users:
     return _users_of_files(str(node["data-path"]), None if aircraft is None else str(aircraft))
 
 
-def seed(context: Context) -> int | None:
-    """Return the run's seed in simulation; anywhere else a client refuses to be seeded."""
-    return int(context.run_config["seed"]) if in_simulation() else None
-
-
-app = LdpClientApp(load_users, seed=seed)
+app = LdpClientApp(load_users, seed="run")

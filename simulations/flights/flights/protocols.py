@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from ldp_flower import Users, simulate
-from ldp_flower.strategies import LdpIht, LinearResult, TooFewReports
-from ldp_flower.strategies.sparse.sparse_regression import SparseRegression
+from ldp_flower.strategies import LdpIht, LinearResult, SparseRegression, TooFewReports
 
 from .design import COLUMNS
 

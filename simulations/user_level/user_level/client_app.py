@@ -2,9 +2,8 @@
 
 from flwr.app import Context
 
+from ldp_flower import GeneratedUsers
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.guarantee.environment import in_simulation
-from ldp_flower.simulation.generated import GeneratedUsers
 
 from .configuration import setting_of
 from .population import Population
@@ -17,9 +16,4 @@ def load_users(context: Context) -> GeneratedUsers:
     return population.users().partition(int(node["partition-id"]), int(node["num-partitions"]))
 
 
-def seed(context: Context) -> int | None:
-    """Return the run's seed in simulation; anywhere else a client refuses to be seeded."""
-    return int(context.run_config["seed"]) if in_simulation() else None
-
-
-app = LdpClientApp(load_users, seed=seed)
+app = LdpClientApp(load_users, seed="run")

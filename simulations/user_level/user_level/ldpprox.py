@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
+from ldp_flower.accounting import gaussian_mu
 
 Floats = NDArray[np.float64]
 

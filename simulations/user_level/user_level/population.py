@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from ldp_flower import Users
+from ldp_flower import GeneratedUsers, Users
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.simulation.generated import GeneratedUsers
 from ldp_flower.validation import check_choice, check_integer, check_positive
 
 Floats = NDArray[np.float64]

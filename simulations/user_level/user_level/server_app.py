@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 from rich.table import Table
 
-from ldp_flower.strategies.sparse.sparse_regression import SparseRegression
+from ldp_flower.strategies import SparseRegression
 
 from .configuration import setting_of
 from .methods import METHODS, Estimate, Method, error, f1

@@ -316,7 +316,8 @@ def test_mechanisms_that_lose_more_than_they_claim_are_caught(
     names = ("ones", "ones, minus", "alternating")
     found = audited(mechanism, reports, names)
     assert found.measured > at_least and not found.passed
-    assert found.isolated and found.replayed
+    # What is not clipped moves a sum by more than one report may.
+    assert found.isolated != isinstance(mechanism, Unclipped) and found.replayed
 
 
 # ----------------------------------------------------------------- mechanisms for items
@@ -458,8 +459,8 @@ def test_users_who_are_dropped_by_their_data_are_missed(monkeypatch):
     assert found.measured > 3
 
 
-def neighbours_item(users, arrays, params):
-    return np.roll(first_row(users, arrays, params), 1, axis=0)
+def neighbours_item(users, question):
+    return np.roll(first_row(users, question), 1, axis=0)
 
 
 def test_an_item_in_a_neighbours_report_is_caught(monkeypatch):

@@ -4,6 +4,7 @@ import bz2
 import csv
 import math
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -143,3 +144,55 @@ def test_table_and_figure_show_the_same_numbers():
             shown += len(scores)
     assert shown > 150
     report.figures.plt.close(figure)
+
+
+# ------------------------------------------------------------------- what is published of it
+
+ROOT = Path(__file__).parents[3]
+PUBLISHED = ROOT / "simulations" / "studies" / "compare" / "published" / "runs.csv"
+PAGE = (ROOT / "docs" / "which-method.md").read_text("utf-8")
+COLUMNS = ["flights", "sparse regression", "digits, softmax", "digits, net"]
+
+
+def page_table(head):
+    lines = PAGE[PAGE.index(head) :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_page_says_what_the_runs_say():
+    """Both tables of the page, number by number, as precisely as they are written."""
+    runs = pd.read_csv(PUBLISHED)
+    means = runs.groupby(["problem", "method", "epsilon"])["score"].mean()
+
+    def agree(problem, method, epsilons, cells):
+        for epsilon, cell in zip(epsilons, cells, strict=True):
+            key = (problem, method, epsilon)
+            text = cell.replace("*", "").strip().split(" ")[0]
+            if text in ("-", ""):
+                assert key not in means.index, key
+            elif text == "refused":
+                assert math.isnan(means[key]), key
+            else:
+                digits = len(text.partition(".")[2])
+                assert means[key] == pytest.approx(float(text), abs=0.51 * 10**-digits), key
+            yield key
+
+    private = [1.0, 2.0, 4.0, 8.0]
+    checked = set()
+    for name, _, _, *cells in page_table("| method | trusted |"):
+        method = name.split(" [")[0]
+        if method.startswith("logistic"):
+            continue
+        alone = method in ("FedAvg", "local model")
+        epsilons, cells = ([math.inf], cells[:1]) if alone else (private, cells[:4])
+        checked |= set(agree("a9a, 10 rows a user", method, epsilons, cells))
+    for method, *columns in page_table("| method | flights, R2"):
+        if method.startswith("q of"):
+            continue
+        for problem, column in zip(COLUMNS, columns, strict=False):
+            cells = column.split(" / ")
+            if cells in ([""], ["not for this"]):
+                continue
+            epsilons = private if len(cells) > 1 else [math.inf]
+            checked |= set(agree(problem, method, epsilons, cells))
+    assert len(checked) > 80

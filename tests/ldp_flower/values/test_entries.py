@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from ldp_flower import Categories, Numeric, Users, hash_items
-from ldp_flower.guarantee.entries import as_names, as_numbers, as_table
+from ldp_flower.values.entries import as_names, as_numbers, as_table
 
 
 class Hostile:
@@ -178,7 +178,7 @@ def test_arrays_are_converted_at_once_as_entry_by_entry(dtype):
 
 
 def test_arrays_of_numbers_are_not_looked_at_one_by_one(monkeypatch):
-    monkeypatch.setattr("ldp_flower.guarantee.entries.entries", None)
+    monkeypatch.setattr("ldp_flower.values.entries.entries", None)
     monkeypatch.setattr("ldp_flower.values.items.entries", None)
     table = np.ones((5, 2))
     assert as_table(table) is table or np.shares_memory(as_table(table), table)

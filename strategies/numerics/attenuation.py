@@ -1,10 +1,29 @@
-"""What ridge regression does to coefficients of independent features of unit scale."""
+"""How much of a coefficient is left: of clipped numbers, and after ridge regression.
+
+Clipping is of normal numbers of mean 0, with bounds in units of their standard deviation.
+"""
 
 import math
+
+from scipy.special import ndtr
+
+
+def kept(bound: float) -> float:
+    """Return how much of their slope in anything numbers keep that are clipped at ``bound``."""
+    return float(2 * ndtr(bound) - 1)
+
+
+def clipped_square(bound: float) -> float:
+    """Return the mean square of numbers clipped at ``bound``, over its square."""
+    density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
+    within = kept(bound) - 2 * bound * density
+    return float(within / bound**2 + 2 * ndtr(-bound))
 
 
 def ridge_moments(columns_per_row: float, ridge: float) -> tuple[float, float]:
     """Return the factor that ridge regression applies to coefficients, and its noise.
+
+    Features are independent and of unit scale.
 
     Parameters
     ----------
