@@ -14,7 +14,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.simulation.generated import GeneratedUsers
 
 from .compute import UsersNode
-from .node import Refusal, Seed, Terms, check_own, operators_ledger
+from .node import Refusal, Seed, Terms, called, check_own, operators_ledger
 from .received import Received
 from .reply import reply_with
 from .respond import respond
@@ -149,7 +149,7 @@ class _Client:
         terms = Terms.of(received, context, self._policy, self._seed)
         # Before data are looked at: what is wrong with a ledger shows at once.
         ledger = None if terms.simulated else operators_ledger(received, terms.policy)
-        users = self._load_users(context)
+        users = called(self._load_users, context)
         if not isinstance(users, Users | GeneratedUsers):
             raise TypeError(
                 f"Expected load_users to return Users, got {type(users).__name__}; "

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from flwr.app import Context
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Entry, Ledger, SqliteLedger
+from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
@@ -22,6 +23,7 @@ from .received import Received
 
 Floats = NDArray[np.float64]
 Seed = int | Callable[[Context], int | None] | None
+T = TypeVar("T")
 
 _UNLIMITED = PrivacyPolicy(
     float("inf"),
@@ -121,8 +123,16 @@ class Terms:
             raise Refusal(Refusal.FORBIDDEN, text, f"{type(randomizer).__name__}: {objection}.")
 
 
+def called(function: Callable[[Context], T], context: Context) -> T:
+    """Call a function of the app; what it raises must be no answer of ours, in words of its own."""
+    try:
+        return function(context)
+    except (Refusal, LedgerError) as error:
+        raise RuntimeError("The app's own code raised one of the client's errors.") from error
+
+
 def _seed_of(seed: Seed, context: Context) -> int | None:
-    return seed(context) if callable(seed) else seed
+    return called(seed, context) if callable(seed) else seed
 
 
 @lru_cache

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,12 @@ from typer.testing import CliRunner
 
 from ldp_flower.audit.runs import AUDITED
 from ldp_flower.catalogue import PROTOCOLS
-from ldp_flower.cli import app as cli
 from ldp_flower.cli.processes import Family, TimeIsUp, ended_by_signals
 from ldp_flower.cli.run import override
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+
+cli = import_module("ldp_flower.cli.app")  # whose name in the package is the command's
 
 PYPROJECT = """
 [build-system]
@@ -343,6 +345,8 @@ def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
         "\t=1",
         "\r=1",
         "'=1",
+        "  =1",
+        "a;=1; +1;b",
         "\x1b[2J",
         "[red]x",
         "a\u202eb",
@@ -360,6 +364,8 @@ def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
         "\t=1": "'\\t=1",
         "\r=1": "'\\r=1",
         "'=1": "''=1",
+        "  =1": "'  =1",
+        "a;=1; +1;b": "a;'=1;' +1;b",
         "\x1b[2J": "\\x1b[2J",
         "a\u202eb": "a\\u202eb",
     }
