@@ -14,7 +14,7 @@ from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import LdpStrategy, TooFewReports
 from ldp_flower.strategies.runtime.identity import printed
 
-DIM, NODES = 6, 60
+DIM, NODES, ROUNDS = 6, 30, 12
 SCHEMA = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, DIM)}, "y", Numeric(-4, 4))
 
 # What an argument is set to, unless a mode says otherwise: never its default or the mode's value.
@@ -245,7 +245,11 @@ def recorded(strategy, users):
     """Return what is asked in a run, and what it comes to."""
     if users is None:
         grid = Recording(training_app(), NODES)
-        arguments = {"initial_arrays": ArrayRecord([np.zeros(DIM)]), "num_nodes": NODES}
+        arguments = {
+            "initial_arrays": ArrayRecord([np.zeros(DIM)]),
+            "num_nodes": NODES,
+            "num_rounds": ROUNDS,
+        }
     else:
         grid, arguments = Recording(LdpClientApp(lambda context: users, seed=1), 1), {}
     try:
