@@ -136,7 +136,7 @@ class Categories:
 class Schema:
     """What is publicly known about a table, and the features and targets that follow.
 
-    What is declared here need not be bought with privacy budget. A row's features depend
+    What is declared here need not be estimated with privacy budget. A row's features depend
     on that row and on the schema alone, and are finite and bounded whatever the row holds:
     a value that is missing or no number counts as typical. True is 1, ``"7"`` is 7, and
     dates and durations are no numbers. So a schema may be

@@ -19,7 +19,7 @@ from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from ..subprotocols.norm import buy_norm, norm_askers
+from ..subprotocols.norm import estimate_norm, norm_askers
 from ..subprotocols.squared_errors import number_randomizer
 from ..tables.standardisation import Mechanism
 
@@ -59,7 +59,7 @@ class GradientRounds:
     radius : float, optional
         Bound on the Euclidean norm of the coefficients.
     gradient_bound : float, optional
-        Bound on a user's gradient at zero; by default it is bought.
+        Bound on a user's gradient at zero; by default it is estimated.
     """
 
     strategy: LdpStrategy[Any]
@@ -71,7 +71,7 @@ class GradientRounds:
     gradient_bound: float | None = None
 
     def protocol(self) -> Generator[Ask, Any, LinearResult]:
-        """Buy a bound on gradients, then alternate gradients and step sizes."""
+        """Estimate a bound on gradients, then alternate gradients and step sizes."""
         theta, variance = np.zeros(self.dim), np.zeros(self.dim)
         notes = []
         bound = self.gradient_bound
@@ -79,7 +79,7 @@ class GradientRounds:
             question = partial(GradientNorm, theta)
             (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
             prior = math.sqrt(self.dim) / 2
-            bound = (yield from buy_norm(cohort, self.epsilon, question, prior)).value
+            bound = (yield from estimate_norm(cohort, self.epsilon, question, prior)).value
         same_theta: list[Estimate] = []
         rounds, share, decay = _DENSE if self.sparsity is None else _SPARSE
         users, least = self.strategy.num_users, self.strategy.min_reports
@@ -100,9 +100,9 @@ class GradientRounds:
                 continue  # nothing clears the noise: ask more users at the same place
             direction = descent / np.linalg.norm(descent)
             if cap_askers is not None:
-                cap, cap_askers = (yield from self._buy_cap(cap_askers, direction)), None
+                cap, cap_askers = (yield from self._estimate_cap(cap_askers, direction)), None
             (probers,) = self.strategy.cohorts([num_probers])
-            step_size = yield from self._buy_step_size(probers, direction, cap)
+            step_size = yield from self._estimate_step_size(probers, direction, cap)
             variance = (1 - step_size) ** 2 * variance + (step_size * gradient.std_error) ** 2
             theta = self._constrained(theta - step_size * descent)
             bound *= decay
@@ -126,13 +126,13 @@ class GradientRounds:
             theta = keep_largest(theta, self.sparsity)
         return theta if self.radius is None else project_on_ball(theta, self.radius)
 
-    def _buy_cap(self, cohort: Cohort, direction: Floats) -> Generator[Ask, Estimate, float]:
+    def _estimate_cap(self, cohort: Cohort, direction: Floats) -> Generator[Ask, Estimate, float]:
         """Ask for users' typical curvature, to cut off squares well above what it surely is."""
         question = partial(RootCurvature, direction)
-        root = yield from buy_norm(cohort, self.epsilon, question, 2.0)
+        root = yield from estimate_norm(cohort, self.epsilon, question, 2.0)
         return _CAP * max(1.0, (root.value * math.exp(-root.log_error)) ** 2)
 
-    def _buy_step_size(
+    def _estimate_step_size(
         self, cohort: Cohort, direction: Floats, cap: float
     ) -> Generator[Ask, Estimate, float]:
         """Ask a cohort for the curvature along a direction; one standard error too much.

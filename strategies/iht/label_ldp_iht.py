@@ -40,7 +40,7 @@ from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
 from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
-from ..subprotocols.scale import buy_label_scale
+from ..subprotocols.scale import estimate_label_scale
 
 Floats = NDArray[np.float64]
 
@@ -48,9 +48,9 @@ _MECHANISMS = ("hybrid", "bit", "gaussian")
 _SOLVERS = ("iht", "lasso")
 _UNITS = {"user": "user (labels only)", "label": "label"}
 _SCALE_SHARE = 0.1  # by default
-_CERTAIN = 0.95  # probability below which a bought scale is called a guess
-_PRECISE = 0.1  # relative error of a scale that is better than a bought one
-_FARTHEST = 4.0  # how many times too small or large a bought one may be to be corrected
+_CERTAIN = 0.95  # probability below which an estimated scale is called a guess
+_PRECISE = 0.1  # relative error of a scale that is better than an estimated one
+_FARTHEST = 4.0  # how many times too small or large an estimated one may be to be corrected
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -79,7 +79,7 @@ class LabelLdpIht(SparseStrategy):
         largest of what it selects.
     label_bound : float, optional
         Bound on labels, if one is public; larger ones are clipped. By default the scale of
-        the labels is bought, 1 to 2.5 times that is the bound, and what clipping takes away is
+        the labels is estimated, 1 to 2.5 times that is the bound, and what clipping takes away is
         undone as for normal labels: for others (classes, say) declare a bound.
     scale_share : float, optional
         Share of the users that report the scale of their labels instead of their labels, by
@@ -117,7 +117,7 @@ class LabelLdpIht(SparseStrategy):
        is "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and
        in which order are not protected at all, nor is what they tell about the label.
     2. Every user answers one question, in one of two disjoint cohorts, non-interactively but
-       for the bound that the first one buys.
+       for the bound that the first one estimates.
     3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
        on their side, and refuse unless the operator has declared the features public.
     """
@@ -125,7 +125,7 @@ class LabelLdpIht(SparseStrategy):
     card = Card(
         question="sparse linear regression",
         guarantee="pure epsilon or (epsilon, delta), labels only",
-        rounds="1, or 2 with a bought scale",
+        rounds="1, or 2 with an estimated scale",
         report="4 a label (a bit: 1), and the public features",
         use_when="features are public and labels are not",
         fails_when="at epsilon 0.5 with 8,000 users, a tenth of whom cannot tell the labels' "
@@ -186,7 +186,7 @@ class LabelLdpIht(SparseStrategy):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield all mechanisms, with a declared and a bought bound, for one label and for two."""
+        """Yield all mechanisms, bounds that are declared and estimated, one label and two."""
         variants: tuple[dict[str, Any], ...] = (
             {"label_bound": 1.0},
             {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
@@ -196,11 +196,11 @@ class LabelLdpIht(SparseStrategy):
             yield cls(dim, sparsity=1, epsilon=epsilon, **options), normal_users(dim, 2)
 
     def protocol(self) -> Protocol:
-        """Buy the scale unless there is a bound, collect the labels, solve."""
+        """Estimate the scale unless there is a bound, collect the labels, solve."""
         notes: list[str] = []
         bound, scale = self.label_bound, None
         if bound is None:
-            scale = yield from self._buy_scale(notes)
+            scale = yield from self._estimate_scale(notes)
             bound = self._bound_over_scale() * scale
         (cohort,) = self.cohorts([self._population.remaining])
         randomizer = self.randomizer(bound)
@@ -224,7 +224,7 @@ class LabelLdpIht(SparseStrategy):
         )
         return result
 
-    def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
+    def _estimate_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
         size = round(self._scale_share * self.num_users)
         if size < self.min_reports:
             raise TooFewReports(
@@ -232,7 +232,7 @@ class LabelLdpIht(SparseStrategy):
                 f"{self.min_reports}. Declare label_bound if it is public, or ask more users."
             )
         (cohort,) = self.cohorts([size])
-        scale = yield from buy_label_scale(cohort, self.epsilon, self.labels_per_user)
+        scale = yield from estimate_label_scale(cohort, self.epsilon, self.labels_per_user)
         if scale.certainty < _CERTAIN:
             notes.append(
                 f"The scale of the labels, {scale.value:.2g}, is a guess from {size} reports: more "
@@ -240,7 +240,7 @@ class LabelLdpIht(SparseStrategy):
             )
         return scale.value
 
-    def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, bought: float) -> float:
+    def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
         """Return the labels' scale from the spread of their reports, where that tells it.
 
         The spread is that of clipped normal labels plus the mechanism's, which is known
@@ -252,15 +252,15 @@ class LabelLdpIht(SparseStrategy):
         else:
             known = isinstance(one, GaussianMechanism)
         if not known or not len(y):
-            return bought
+            return estimated
         square = (float(np.mean(y**2)) - one.variance) / bound**2
         error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
         low, high = (clipped_square(f) for f in (_FARTHEST, 1 / _FARTHEST))
         if not low < square < high:
-            return bought
+            return estimated
         ratio = brentq(lambda r: clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
         slope = (clipped_square(1.01 * ratio) - clipped_square(ratio)) / 0.01
-        return bound / ratio if error < _PRECISE * abs(slope) else bought
+        return bound / ratio if error < _PRECISE * abs(slope) else estimated
 
     def _bound_over_scale(self) -> float:
         """Return where to clip, in scales: the less noise, the more labels are left as they are.

@@ -51,7 +51,7 @@ class LdpIht(LdpStrategy[LinearResult]):
     ----------
     dim : int or Schema
         Number of features; or the schema of the users' tables. With a schema, centres and
-        scales that it does not declare are bought, and a fit that is not better than the mean
+        scales that it does not declare are estimated, and a fit that is not better than the mean
         is not returned, see :func:`~..tables.fit.fit_table`; ``coef`` is for
         ``schema.features``, the intercept first.
     sparsity : int, optional
@@ -77,7 +77,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         record per user). The step size is its inverse.
     gradient_bound : float, optional
         Bound on a user's mean gradient at zero (several records per user). By default
-        it is bought from a small cohort.
+        it is estimated from a small cohort.
     link : {"identity", "logistic", "cosine"} (default: "identity")
         How targets depend on ``u = <x, coef>``: as ``u`` plus noise, as 0 or 1 with
         probability 1 / (1 + exp(-u)) of the latter, or as ``2 u + cos(u)`` plus noise.
@@ -100,11 +100,11 @@ class LdpIht(LdpStrategy[LinearResult]):
     Other links are the paper's section 6 and its non-linear measurements (Yang et al.,
     ICML 2016): the same client with another scalar in front of the record, clipped alike.
 
-    With several records, a step's size comes from a bought curvature, an upper bound
+    With several records, a step's size comes from an estimated curvature, an upper bound
     in most cases, so that a direction in which features vary much does not make it diverge.
     With a sparsity, curvature beyond 8 is not told apart from 8. Noise along such a direction
     still costs: with 30 columns two standard deviations off centre and 2,000 users at
-    epsilon 4 an R2 of -0.7 was seen. Declare or buy centres.
+    epsilon 4 an R2 of -0.7 was seen. Declare or estimate centres.
 
     Guarantee
     ---------

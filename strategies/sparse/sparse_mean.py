@@ -18,7 +18,7 @@ from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
-from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
+from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection
 from .base import SparseWaves
 
@@ -48,14 +48,14 @@ class SparseMean(SparseWaves):
         average should be zero: subtract public typical values.
     scale : float, optional
         Root mean square length of a user's mean row, if it is public within some 10 %.
-        By default it is bought from a small cohort, which takes 11 users at
+        By default it is estimated from a small cohort, which takes 11 users at
         epsilon 4, 52 at 2 and 237 at 1, and sometimes twice as many.
 
     Notes
     -----
     A user's mean row is one observation of every coordinate; how many rows it comes
     from, and how much users differ, need not be known: both are in its length, which is
-    what is bought. No coordinate exceeds that length, which is the unit of the
+    what is estimated. No coordinate exceeds that length, which is the unit of the
     posterior. In other respects the protocol is that of :class:`SparseRegression`.
 
     Source: the problem is that of Ma, Jia & Yang, "Better Locally Private Sparse
@@ -91,7 +91,7 @@ class SparseMean(SparseWaves):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a run that buys the scale, lets users vote, and ends with two waves."""
+        """Yield a run that estimates the scale, lets users vote, and ends with two waves."""
         yield cls(dim, epsilon=epsilon, num_waves=2), normal_users(dim, 2)
 
     @property
@@ -109,13 +109,13 @@ class SparseMean(SparseWaves):
     def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
         if self.scale is not None:
             return TargetScale(self.scale, 0.0)
-        bought = yield from buy_target_scale(
+        estimated = yield from estimate_target_scale(
             scale_cohorts(self, self.epsilon, "scale"),
             self.epsilon,
             self.dim,
             partial(DistanceBin, np.zeros(self.dim)),
         )
-        return replace(bought, variance=0.0)  # reports are in units of the data
+        return replace(estimated, variance=0.0)  # reports are in units of the data
 
     def _selection(self, set_size: int) -> Question:
         return OutstandingFeatures(set_size)

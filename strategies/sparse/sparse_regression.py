@@ -32,7 +32,7 @@ from ..runtime.audit_users import normal_users, table_users
 from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
-from ..subprotocols.scale import TargetScale, buy_target_scale, scale_cohorts
+from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection, typical_score
 from ..tables.fit import check_table, fit_table
 from .base import SparseWaves
@@ -64,7 +64,7 @@ class SparseRegression(SparseWaves):
     ----------
     dim : int or Schema
         Number of features, expected roughly centred and of unit scale; or the schema of the
-        users' tables. With a schema, centres and scales that it does not declare are bought,
+        users' tables. With a schema, centres and scales that it does not declare are estimated,
         and a fit that is not better than the mean is not returned, see
         :func:`~..tables.fit.fit_table`; ``coef`` is for ``schema.features``, the
         intercept first.
@@ -80,7 +80,7 @@ class SparseRegression(SparseWaves):
         with a schema.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
-        waves refine it. By default it is bought from a small cohort, which takes
+        waves refine it. By default it is estimated from a small cohort, which takes
         11 users at epsilon 4, 52 at 2 and 237 at 1, and sometimes twice as many.
     selector : str (default: "lasso")
         How users rank features: ``"lasso"``, ``"post-lasso"`` or ``"pursuit"`` (orthogonal
@@ -151,7 +151,7 @@ class SparseRegression(SparseWaves):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both links, with a scale that is bought, a vote and two waves; and tables."""
+        """Yield both links, with a scale that is estimated, a vote and two waves; and tables."""
         users = normal_users(dim, 2)
         for link in _LINKS:
             strategy = cls(dim, epsilon=epsilon, samples_per_user=2, link=link, num_waves=2)
@@ -201,7 +201,7 @@ class SparseRegression(SparseWaves):
         if self.target_scale is not None:
             return TargetScale(self.target_scale, _GUESSED_SCALE**2)
         cohorts = scale_cohorts(self, self.epsilon)
-        return (yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user))
+        return (yield from estimate_target_scale(cohorts, self.epsilon, self.samples_per_user))
 
     def _selection(self, set_size: int) -> Question:
         question = SELECTORS[self.selector](set_size)

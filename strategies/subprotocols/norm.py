@@ -1,4 +1,4 @@
-"""The typical norm of users' vectors, bought from a small cohort."""
+"""The typical norm of users' vectors, estimated from a small cohort."""
 
 import math
 from collections.abc import Callable, Generator
@@ -36,7 +36,7 @@ def norm_askers(strategy: LdpStrategy[Any], epsilon: float) -> int:
     return max(enough, strategy.min_reports)
 
 
-def buy_norm(
+def estimate_norm(
     cohort: Cohort, epsilon: float, question: Callable[[float, float], Question], prior: float
 ) -> Generator[Ask, Estimate, Norm]:
     """Ask a cohort for the typical norm of its users' vectors.

@@ -1,7 +1,7 @@
-"""The scale of the targets, bought from a small cohort.
+"""The scale of the targets, estimated from a small cohort.
 
 Users hold many targets each, whose root mean square is nearly the common one, or few
-labels, whose squares spread over several octaves (:func:`buy_label_scale`).
+labels, whose squares spread over several octaves (:func:`estimate_label_scale`).
 """
 
 import math
@@ -30,7 +30,7 @@ _POINTS = 1001  # of scales that labels are compared with
 USERS_SPREAD = 0.1  # standard deviation of log-scales among users, beyond sampling
 _COHORTS = 3  # whose reports have to do
 _SHARE = 0.13  # of all users that one of them may be
-_CERTAIN = 0.99  # probability from which a bought scale is believed
+_CERTAIN = 0.99  # probability from which an estimated scale is believed
 _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the same
 
 
@@ -70,7 +70,7 @@ class TargetScale:
         if self.is_certain:
             return []
         return [
-            f"The bought scale may be wrong: {self.value:.3g} has a probability of only "
+            f"The estimated scale may be wrong: {self.value:.3g} has a probability of only "
             f"{self.certainty:.0%} to be right within a factor {math.exp(_NEAR):.1f}, and "
             f"coefficients are as wrong as it is. Declare {argument}, or ask more users."
         ]
@@ -107,7 +107,7 @@ def scale_cohorts(
     return (strategy.cohorts([size])[0] for _ in range(most))
 
 
-def buy_target_scale(
+def estimate_target_scale(
     cohorts: Iterable[Cohort],
     epsilon: float,
     samples_per_user: int,
@@ -158,7 +158,7 @@ def _posterior(
     return _believed(logs, weights / weights.sum())
 
 
-def buy_label_scale(
+def estimate_label_scale(
     cohort: Cohort, epsilon: float, labels_per_user: int
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask a cohort for the octave of the root mean square of each one's few labels.

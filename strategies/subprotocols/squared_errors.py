@@ -15,7 +15,7 @@ from ..runtime.population import Cohort
 
 Floats = NDArray[np.float64]
 
-_MOST_REACH = 6.0  # of a difference, in units of the baseline
+_MOST_RADIUS = 6.0  # of a difference, in units of the baseline
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ def number_randomizer(epsilon: float, radius: float) -> Randomizer:
     return min(candidates, key=lambda mechanism: mechanism.variance)
 
 
-def reach(epsilon: float, cohort: Cohort, noise: float, least: float) -> float:
+def clip_radius(epsilon: float, cohort: Cohort, noise: float, least: float) -> float:
     """Return where to clip differences, in units of the baseline.
 
     As wide as a standard error of ``noise`` allows, but within ``least`` and 6: clipping keeps
     the sign of a difference, and hides how bad a model is for users whom it serves worst.
     """
     per_unit = math.sqrt(number_randomizer(epsilon, 1.0).variance / cohort.size)
-    return float(np.clip(noise / per_unit, least, _MOST_REACH))
+    return float(np.clip(noise / per_unit, least, _MOST_RADIUS))
 
 
 def ask_squared_errors(

@@ -12,7 +12,7 @@ from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 from .feasibility import check_enough
 from .holdout import gate, keep_back
-from .standardisation import Mechanism, buy_standardisation, through
+from .standardisation import Mechanism, estimate_standardisation, through
 
 _EFFECTS = ("all", "within")
 
@@ -51,7 +51,7 @@ def fit_table(
     strategy : LdpStrategy
         Whose users are asked.
     schema : Schema
-        What is publicly known about the table; what is not is bought.
+        What is publicly known about the table; what is not is estimated.
     fit : callable
         Returns the protocol of a fit that expects standardised columns.
     mechanism : callable
@@ -69,11 +69,11 @@ def fit_table(
         Before anybody is asked, if users are too few for a useful model.
     """
     doubts = check_enough(strategy, epsilon, schema.num_features, samples_per_user)
-    bought = yield from buy_standardisation(
+    estimated = yield from estimate_standardisation(
         strategy, epsilon, schema, mechanism, effects == "within"
     )
-    judges = keep_back(strategy, epsilon, level_known=effects == "within")
-    found = yield from through(fit(), bought)
-    verdict = yield from through(gate(judges, found.coef, epsilon), bought)
-    restored: LinearResult = bought.restored(verdict.applied(found))
+    holdout = keep_back(strategy, epsilon, level_known=effects == "within")
+    found = yield from through(fit(), estimated)
+    verdict = yield from through(gate(holdout, found.coef, epsilon), estimated)
+    restored: LinearResult = estimated.restored(verdict.applied(found))
     return replace(restored, notes=[*doubts, *restored.notes])

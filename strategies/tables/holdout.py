@@ -2,7 +2,7 @@
 
 A fit of too few users is not a little worse than the mean predictor but many times, and
 nothing in it says so. So some users are not asked for the fit. The first of them tell the
-targets' level, for centres may be wrong, be they declared or bought. Others report one number
+targets' level, for centres may be wrong, be they declared or estimated. Others report one number
 each, the difference between the fit's mean squared residual and the mean squared deviation from
 that level. Half of these do so first: if the fit is not clearly better by them, the other half
 judge the fit with slopes half as long, for noise makes fits too long. The last tell the level
@@ -24,7 +24,7 @@ from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from ..subprotocols.squared_errors import ask_squared_errors, number_randomizer, reach
+from ..subprotocols.squared_errors import ask_squared_errors, clip_radius, number_randomizer
 
 Floats = NDArray[np.float64]
 AnyResult = TypeVar("AnyResult", bound=LinearResult)
@@ -34,19 +34,19 @@ _LEAST_SHARE, _MOST_SHARE = 0.08, 0.15  # ... from these shares of the users
 _LEVEL_NOISE = 0.1  # standard error of the level returned that is wanted ...
 _MOST_LEVEL_SHARE = 0.1  # ... from at most this share of the users, and half as many before
 _LEVEL_VARIANCE = 0.5  # of users' mean residuals
-_LEVEL_REACH, _LAST_REACH = 1.5, 1.0  # where a user's mean residual is clipped
+_LEVEL_RADIUS, _LAST_RADIUS = 1.5, 1.0  # where a user's mean residual is clipped
 _LEAST_USERS = 20  # in a cohort: a normal score is not one for fewer
-_REACH_NOISE = 0.05  # standard error up to which differences are clipped farther out
-_LEAST_REACH = 1.0  # of a difference; less would hide whom a fit serves badly
-_SHORTER = 0.5  # what slopes are multiplied by if the first judges doubt them
-# Standard errors. Without doubt is whom the first judges put above the former. A fit no better
-# than the mean then clears the latter once in 20 times, whatever its length.
+_RADIUS_NOISE = 0.05  # standard error up to which differences are clipped farther out
+_LEAST_RADIUS = 1.0  # of a difference; less would hide whom a fit serves badly
+_SHORTER = 0.5  # what slopes are multiplied by if the first half of the holdout doubts them
+# Standard errors of the gain. Above the former the first half of the holdout does not doubt a
+# fit. One no better than the mean then clears the latter once in 20 times, whatever its length.
 _NO_DOUBT, _SURE = 1.3, 1.85
 _CLEAR = 3.3  # standard errors up to which an accepted fit is called weak
 
 
 @dataclass(frozen=True)
-class Judges:
+class Holdout:
     """Users who are kept back.
 
     Attributes
@@ -77,7 +77,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judges said, in units in which the targets' scale is 1.
+    """What the holdout users said, in units in which the targets' scale is 1.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Verdict:
         return replace(fit, coef=coef, std_error=std_error, notes=[*fit.notes, *self.notes])
 
 
-def keep_back(strategy: LdpStrategy[Any], epsilon: float, *, level_known: bool = False) -> Judges:
+def keep_back(strategy: LdpStrategy[Any], epsilon: float, *, level_known: bool = False) -> Holdout:
     """Take users for the gate, before the fit asks the others.
 
     As many as tell R2 with a standard error of about 0.1, but between 8 and 15 % of all
@@ -131,33 +131,32 @@ def keep_back(strategy: LdpStrategy[Any], epsilon: float, *, level_known: bool =
     difference = int(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE) * users)
     first, second = strategy.cohorts([max(difference // 2, fewest)] * 2)
     if level_known:
-        return Judges((first, second))
+        return Holdout((first, second))
     variance = number_randomizer(epsilon, 1.0).variance + _LEVEL_VARIANCE
     level = int(min(variance / _LEVEL_NOISE**2, _MOST_LEVEL_SHARE * users))
     sizes = [max(size, fewest) for size in (level // 2, level)]
-    return Judges((first, second), tuple(strategy.cohorts(sizes)))
+    return Holdout((first, second), tuple(strategy.cohorts(sizes)))
 
 
-def gate(judges: Judges, coef: Floats, epsilon: float) -> Generator[Ask, Estimate, Verdict]:
-    """Ask the judges whether a fit is better than the mean predictor.
+def gate(holdout: Holdout, coef: Floats, epsilon: float) -> Generator[Ask, Estimate, Verdict]:
+    """Ask the holdout users whether a fit is better than the mean predictor.
 
     Parameters
     ----------
-    judges : Judges
+    holdout : Holdout
         From :func:`keep_back`, with the same ``epsilon``.
     coef : ndarray, shape (dim,)
         The fit in standardised units. Its first coefficient, the intercept, only says around
-        which number judges look for the right one.
+        which number the holdout looks for the right one.
     epsilon : float
-        Privacy parameter of each judge's report.
+        Privacy parameter of each holdout user's report.
 
     Returns
     -------
     Verdict
-        With a length above 0 if the gain clears zero by 1.85 standard errors, the first
-        judges' answer counting only if theirs is the length that is judged last. A fit that is no
-        better than the mean at either length then passes at most once in 20 times, whatever
-        epsilon is.
+        With a length above 0 if the gain clears zero by 1.85 standard errors; the answer of
+        the first half counts only if it did not doubt the fit. A fit that is no better than
+        the mean at either length then passes at most once in 20 times, whatever epsilon is.
 
     Notes
     -----
@@ -166,18 +165,18 @@ def gate(judges: Judges, coef: Floats, epsilon: float) -> Generator[Ask, Estimat
     returned has its own level.
     """
     level = Number(0.0, 0.0)
-    if judges.level:
-        level = yield from _level(judges.level[0], np.zeros_like(coef), epsilon, _LEVEL_REACH)
+    if holdout.level:
+        level = yield from _level(holdout.level[0], np.zeros_like(coef), epsilon, _LEVEL_RADIUS)
     centre = level.value
 
     def gain_at(length: float, cohort: Cohort) -> Generator[Ask, Estimate, Number]:
-        radius = reach(epsilon, cohort, _REACH_NOISE, _LEAST_REACH)
+        radius = clip_radius(epsilon, cohort, _RADIUS_NOISE, _LEAST_RADIUS)
         randomizer, weights = number_randomizer(epsilon, radius), (-1.0, 1.0)
         shortened = np.append(centre, length * coef[1:])
         told = yield from ask_squared_errors(cohort, shortened, randomizer, weights, centre)
         return Number(told.value, told.std_error)
 
-    first, second = judges.difference
+    first, second = holdout.difference
     gain, judged = (yield from gain_at(1.0, first)), first.size + second.size
     length = 1.0 if gain.value > _NO_DOUBT * gain.std_error else _SHORTER
     again = yield from gain_at(length, second)
@@ -186,10 +185,10 @@ def gate(judges: Judges, coef: Floats, epsilon: float) -> Generator[Ask, Estimat
     else:
         gain, judged = again, second.size
     accepted = length if gain.value > _SURE * gain.std_error else 0.0
-    if judges.level:
+    if holdout.level:
         around = (1 - accepted) * centre + accepted * coef[0]
         returned = np.append(around, accepted * coef[1:])
-        level = yield from _level(judges.level[1], returned, epsilon, _LAST_REACH)
+        level = yield from _level(holdout.level[1], returned, epsilon, _LAST_RADIUS)
     slopes = "its" if length == 1 else "half its"
     found = (
         f"{judged:,} users who were kept back put the gain of {slopes} slopes over the mean at "

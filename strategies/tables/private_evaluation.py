@@ -17,7 +17,7 @@ from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..subprotocols.squared_errors import Told, ask_squared_errors, number_randomizer, reach
+from ..subprotocols.squared_errors import Told, ask_squared_errors, clip_radius, number_randomizer
 from .evaluation_result import EvaluationResult
 
 Floats = NDArray[np.float64]
@@ -27,8 +27,8 @@ _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that tell it
 _FIRST_SHARE = 1 / 3  # of the others, who tell the first difference
 _CLEAR = 4.0  # standard errors by which the baseline has to clear zero
 _FIRST_PIVOT = 0.5
-_LEAST_REACH = 2.0  # of a difference, in units of the baseline
-_NOISE = 0.03  # of R2, up to which a wider reach is worth it
+_LEAST_RADIUS = 2.0  # of a difference, in units of the baseline
+_NOISE = 0.03  # of R2, up to which a wider clip radius is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
 
 
@@ -130,7 +130,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         for cohort in others:
             if beyond:
                 told = [baseline]  # clipping made the first difference too small
-            radius = reach(self.epsilon, cohort, _NOISE, _LEAST_REACH) * scale
+            radius = clip_radius(self.epsilon, cohort, _NOISE, _LEAST_RADIUS) * scale
             difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
             told.append(difference)
             means, covariance = _solved(told)

@@ -1,4 +1,4 @@
-"""Centres and scales of a table's columns: bought, applied on clients, undone in the result."""
+"""Centres and scales of a table's columns: estimated, applied on clients, undone in the result."""
 
 import math
 from collections.abc import Callable, Generator
@@ -18,7 +18,7 @@ from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from ..subprotocols.norm import buy_norm, norm_askers
+from ..subprotocols.norm import estimate_norm, norm_askers
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -91,14 +91,14 @@ def through(
 _FARTHEST = 2.0
 # A prior is a size, the spread of logarithms around it, and where logarithms are clipped.
 _FIRST_SIZES = 0.4, 2.0, 3.0
-# Around bought centres sizes are known already, but for columns that were off-centre.
+# Around estimated centres sizes are known already, but for columns that were off-centre.
 _SECOND_SIZES = 0.6, 0.7, math.log(3)
 _ROOM = 1.2  # radius of the second wave of centres over users' typical distance
 _SHARE, _LARGER_SHARE = 0.05, 0.1  # of all users; the larger for each column's last cohort
 _ENOUGH = 0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
 
 
-def buy_standardisation(
+def estimate_standardisation(
     strategy: LdpStrategy[Any],
     epsilon: float,
     schema: Schema,
@@ -125,25 +125,25 @@ def buy_standardisation(
     within : bool (default: False)
         Whether users subtract the means of their own rows, so that centres are known.
     """
-    bought = Standardisation.none(schema.num_features, within)
+    estimated = Standardisation.none(schema.num_features, within)
     centres = np.flatnonzero(~(schema.centred | within))
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
     farthest = np.where(schema.scaled, np.inf, _FARTHEST)
-    buyer = _Buyer(strategy, epsilon, mechanism, farthest)
+    estimator = _Estimator(strategy, epsilon, mechanism, farthest)
     if not len(columns):
-        return bought
-    bought = yield from buyer.sizes(bought, columns, _FIRST_SIZES, _SHARE)
+        return estimated
+    estimated = yield from estimator.sizes(estimated, columns, _FIRST_SIZES, _SHARE)
     if len(centres):
-        bought = yield from buyer.centres(bought, centres)
-    bought = replace(bought, scales=np.where(schema.scaled, 1.0, bought.scales))
+        estimated = yield from estimator.centres(estimated, centres)
+    estimated = replace(estimated, scales=np.where(schema.scaled, 1.0, estimated.scales))
     if len(scales):
-        bought = yield from buyer.sizes(bought, scales, _SECOND_SIZES, _LARGER_SHARE)
-    return bought
+        estimated = yield from estimator.sizes(estimated, scales, _SECOND_SIZES, _LARGER_SHARE)
+    return estimated
 
 
 @dataclass(frozen=True)
-class _Buyer:
+class _Estimator:
     """Asks cohorts of a strategy's users for vectors of columns."""
 
     strategy: LdpStrategy[Any]
@@ -188,7 +188,7 @@ class _Buyer:
         centre[columns] = shrink(coarse.mean, coarse_variance)
         question = partial(ColumnMeanNorm, centre, coordinates=columns)
         (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
-        asks = buy_norm(cohort, self.epsilon, question, root / 2)
+        asks = estimate_norm(cohort, self.epsilon, question, root / 2)
         distance = (yield from through(asks, known)).value
         second = self.mechanism(len(columns), min(_ROOM * distance, root))
         ask = Ask(self._cohort(second, _LARGER_SHARE), ColumnMeans(centre, columns), second)
@@ -198,7 +198,7 @@ class _Buyer:
         mean = (1 - weight) * coarse.mean + weight * (centre[columns] + fine.mean)
         variance = weight * fine_variance
         means = known.means.copy()
-        bought = known.scales[columns] * shrink(mean, variance)
+        estimated = known.scales[columns] * shrink(mean, variance)
         farthest = self.farthest[columns]
-        means[columns] = np.clip(bought, -farthest, farthest)
+        means[columns] = np.clip(estimated, -farthest, farthest)
         return replace(known, means=means)

@@ -23,7 +23,7 @@ from ..runtime.exchange import Ask
 from ..runtime.features import SparseStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from ..subprotocols.scale import buy_target_scale, scale_cohorts
+from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class SelectedRegression(SparseStrategy):
         ``"auto"`` or ``"paper"``, see the subclasses.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public. By default it is
-        bought from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
+        estimated from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
         and 700 at 1.
     selector : str (default: "lasso")
         How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`. With
@@ -110,11 +110,11 @@ class SelectedRegression(SparseStrategy):
             yield strategy, normal_users(dim, 5)
 
     def protocol(self) -> Protocol:
-        """Buy the scale, let half of the users vote, let the others estimate."""
+        """Estimate the scale, let half of the users vote, let the others estimate."""
         notes: list[str] = []
         scale = self.target_scale
         if scale is None:
-            scale = yield from self._buy_scale(notes)
+            scale = yield from self._estimate_scale(notes)
         selected = np.arange(self.dim)
         if self._voting:
             (cohort,) = self.cohorts([int(_VOTERS * self._population.remaining)])
@@ -129,9 +129,9 @@ class SelectedRegression(SparseStrategy):
         std_error = np.where(coef != 0, scale * std_error, 0.0)
         return LinearResult(coef=scale * coef, std_error=std_error, notes=notes)
 
-    def _buy_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
+    def _estimate_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
         cohorts = scale_cohorts(self, self.epsilon)
-        scale = yield from buy_target_scale(cohorts, self.epsilon, self.samples_per_user)
+        scale = yield from estimate_target_scale(cohorts, self.epsilon, self.samples_per_user)
         notes += scale.doubts("target_scale")
         return scale.value
 

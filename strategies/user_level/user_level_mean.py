@@ -30,7 +30,7 @@ from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..subprotocols.coordinate_mean import CoordinateMean
-from ..subprotocols.scale import buy_target_scale, scale_cohorts
+from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ _COARSE = 0.25  # share of the users whose reports are not re-centred
 _BEYOND = 0.05  # share of the users whose vectors are shortened
 _LEAST_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
 _GUESSED = (
-    "The users' spread was not bought, for which they are too few, but taken for that of users "
+    "The users' spread was not estimated, for which they are too few, but taken for that of users "
     "who are alike; if they differ more, the mean is drawn to the first cohort's. Declare spread."
 )
 _UNCERTAIN = (
@@ -83,7 +83,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         ``"auto"`` or ``"paper"``.
     spread : float, optional
         Root mean square distance of a user's mean from that of all, if it is public. By
-        default it is bought (``"auto"``; about 30 users at epsilon 4, 150 at 2, 700 at 1),
+        default it is estimated (``"auto"``; about 30 users at epsilon 4, 150 at 2, 700 at 1),
         or, if that is more than 13 % of the users and with ``"paper"``, taken for what
         records within ``bound`` allow at most if users are alike: ``bound /
         sqrt(samples_per_user)`` (in each coordinate with ``"paper"``).
@@ -190,7 +190,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         (cohort,) = self.cohorts([max(int(_COARSE * self.num_users), self.min_reports)])
         waves = [(yield from self._wave(cohort, np.zeros(self.dim), self.bound))]
         notes: list[str] = []
-        spread = self.spread or (yield from self._buy_spread(waves, notes))
+        spread = self.spread or (yield from self._estimate_spread(waves, notes))
         num_waves = min(self._num_waves, max(1, self._population.remaining // self.min_reports))
         quantile = math.sqrt(chdtri(self.dim, _BEYOND) / self.dim)
         for left in range(num_waves, 0, -1):
@@ -221,7 +221,9 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         std_error = np.sqrt(np.sum(squares, axis=0))
         return np.asarray(mean), 1 / float(precisions.sum()), std_error
 
-    def _buy_spread(self, waves: list[_Wave], notes: list[str]) -> Generator[Ask, Estimate, float]:
+    def _estimate_spread(
+        self, waves: list[_Wave], notes: list[str]
+    ) -> Generator[Ask, Estimate, float]:
         """Ask for users' distances from the estimate so far, and take its own error off."""
         try:
             cohorts = scale_cohorts(self, self.epsilon)
@@ -230,11 +232,11 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             return self.bound / math.sqrt(self._samples_per_user)
         mean, variance, _ = self._combined(waves, 0.0)
         question = partial(DistanceBin, shrink(mean, variance))
-        scale = yield from buy_target_scale(cohorts, self.epsilon, self.dim, question)
+        scale = yield from estimate_target_scale(cohorts, self.epsilon, self.dim, question)
         if not scale.is_certain:
             notes.append(_UNCERTAIN)
             return self.bound
-        # One standard error too much is cheaper than too little, which clips. What is bought
+        # One standard error too much is cheaper than too little, which clips. What is estimated
         # is the mean logarithm, for few features far below that of the root mean square.
         log_mean_square = 2 * (math.log(scale.value) + math.sqrt(scale.variance))
         square = math.exp(log_mean_square - digamma(self.dim / 2)) * self.dim / 2

@@ -127,8 +127,8 @@ def test_several_records_per_user(gradient_bound):
         x, y, user, theta = several_records(seed)
         result = simulate(strategy, Users.from_rows(x, y, user), seed=seed)
         errors.append(np.linalg.norm(result.coef - theta))
-        bought = [step.statistic for step in result.steps].count("gradient_norm")
-        assert bought == (gradient_bound is None)
+        estimated = [step.statistic for step in result.steps].count("gradient_norm")
+        assert estimated == (gradient_bound is None)
     assert np.median(errors) < 0.2
 
 
@@ -158,9 +158,11 @@ def test_many_columns_far_from_centred_need_a_cap_of_their_own(monkeypatch):
         return 8.0
         yield
 
-    bought = losses()
-    monkeypatch.setattr(GradientRounds, "_buy_cap", eight)
-    assert np.median(bought) < np.median(losses()) / 3 and np.median(bought) < 1.05 * np.mean(y**2)
+    estimated = losses()
+    monkeypatch.setattr(GradientRounds, "_estimate_cap", eight)
+    assert np.median(estimated) < np.median(losses()) / 3 and np.median(estimated) < 1.05 * np.mean(
+        y**2
+    )
 
 
 def test_without_a_sparsity_sparse_coefficients_are_found_all_the_same():

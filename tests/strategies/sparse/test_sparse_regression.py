@@ -181,7 +181,7 @@ def test_a_scale_that_stays_uncertain_is_said(kind, seed, said):
     result = simulate(
         kind(6, epsilon=1.0, samples_per_user=12, exact=False, **more), users, seed=seed
     )
-    notes = [note for note in result.notes if "The bought scale may be wrong" in note]
+    notes = [note for note in result.notes if "The estimated scale may be wrong" in note]
     assert len(notes) == said
     assert all("Declare target_scale" in note for note in notes)
 
@@ -189,9 +189,9 @@ def test_a_scale_that_stays_uncertain_is_said(kind, seed, said):
 def test_every_handler_keeps_its_promise():
     users, _ = make_users(400, 12, 6, 0, support=2)
     strategy = SparseRegression(6, epsilon=2.0, samples_per_user=12, num_waves=1, target_scale=1.0)
-    bought = SparseRegression(24, epsilon=4.0, samples_per_user=12, num_waves=1, exact=False)
+    estimated = SparseRegression(24, epsilon=4.0, samples_per_user=12, num_waves=1, exact=False)
     queries = recorded_queries(strategy, users) + recorded_queries(
-        bought, make_users(200, 12, 24, 0, support=2)[0]
+        estimated, make_users(200, 12, 24, 0, support=2)[0]
     )
     assert [query.statistic for query in queries] == [
         "lasso_features",

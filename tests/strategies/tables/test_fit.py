@@ -1,4 +1,4 @@
-"""Real tables: what is bought, what the result is in, and slopes inside users."""
+"""Real tables: what is estimated, what the result is in, and slopes inside users."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from ldp_flower.randomizers import PrivUnit
 from ldp_flower.strategies import LdpIht, LdpStrategy, LinearResult, SparseRegression, TooFewReports
 from ldp_flower.strategies.tables import fit as grouped_data
 from ldp_flower.strategies.tables.fit import fit_table
-from ldp_flower.strategies.tables.standardisation import Standardisation, buy_standardisation
+from ldp_flower.strategies.tables.standardisation import Standardisation, estimate_standardisation
 
 WIDE = Schema(
     {
@@ -136,7 +136,7 @@ IN_UNITS = np.array([20 - 15 - 6 * 1 + 4 * 1, 6 * 1.5, -4 * 1.5]) / 22.5
 
 
 class Told(LdpStrategy):
-    """Buys what the schema leaves out; the fit is the truth plus noise of a known size."""
+    """Estimates what the schema leaves out; the fit is the truth plus noise of a known size."""
 
     noise = np.array([0.3, 0.1, 0.1])
 
@@ -152,7 +152,7 @@ class Told(LdpStrategy):
 
     def fit(self):
         yield from ()
-        units = self.bought.scales[-1] / self.bought.scales[:-1]
+        units = self.estimated.scales[-1] / self.estimated.scales[:-1]
         return LinearResult(
             coef=IN_UNITS / units + self.noise * self.rng.standard_normal(3),
             std_error=self.noise,
@@ -166,16 +166,16 @@ def test_standard_errors_say_how_far_off_coefficients_are(monkeypatch):
     """
     strategy = None
 
-    def bought(*asked):
-        strategy.bought = yield from buy_standardisation(*asked)
-        return strategy.bought
+    def estimated(*asked):
+        strategy.estimated = yield from estimate_standardisation(*asked)
+        return strategy.estimated
 
-    monkeypatch.setattr(grouped_data, "buy_standardisation", bought)
+    monkeypatch.setattr(grouped_data, "estimate_standardisation", estimated)
     scores = []
     for seed in range(50):
         rng = np.random.default_rng(seed)
         user = np.repeat(np.arange(1000), rng.integers(1, 12, 1000))
-        a, b = 2 + rng.choice([-1, 1], (2, len(user)))  # within any bought scales
+        a, b = 2 + rng.choice([-1, 1], (2, len(user)))  # within any estimated scales
         y = 20 + 6 * (a - 2) - 4 * (b - 2) + 6 * rng.standard_normal(len(user))
         users = users_of(OFF, {"a": a, "b": b, "y": y}, user)
         strategy = Told(seed)

@@ -9,7 +9,7 @@ import pytest
 from ldp_flower import Users, simulate
 from ldp_flower.randomizers import Estimate
 from ldp_flower.strategies import Cohort, LdpStrategy, LinearResult, TooFewReports
-from ldp_flower.strategies.tables.holdout import Judges, gate, keep_back
+from ldp_flower.strategies.tables.holdout import Holdout, gate, keep_back
 
 DIM = 4
 COEF = np.array([0.0, 0.6, 0.0, -0.4])  # explains .52 of the variance, which is 1
@@ -17,7 +17,7 @@ LEVELS = 0.4  # standard deviation of users' levels
 
 
 class Gated(LdpStrategy):
-    """Keeps judges back and has them judge a given fit."""
+    """Keeps a holdout back and has it judge a given fit."""
 
     def __init__(self, coef, epsilon, level_known=False):
         super().__init__(epsilon=epsilon)
@@ -25,8 +25,8 @@ class Gated(LdpStrategy):
         self.verdict = None
 
     def protocol(self):
-        judges = keep_back(self, self.epsilon, level_known=self.level_known)
-        self.verdict = yield from gate(judges, self.coef, self.epsilon)
+        holdout = keep_back(self, self.epsilon, level_known=self.level_known)
+        self.verdict = yield from gate(holdout, self.coef, self.epsilon)
         return self.verdict.applied(
             LinearResult(coef=self.coef, std_error=np.ones(DIM), notes=["fitted"])
         )
@@ -58,7 +58,7 @@ def test_a_model_no_better_at_any_length_passes_once_in_20_times():
     rng = np.random.default_rng(0)
     cohort, lengths = Cohort(0, 1, 400), []
     for _ in range(4_000):
-        asks = gate(Judges((cohort, cohort)), COEF, 1.0)
+        asks = gate(Holdout((cohort, cohort)), COEF, 1.0)
         answer = None
         try:
             while True:
@@ -131,7 +131,7 @@ def test_the_mean_predictor_comes_with_the_numbers():
 
 
 @pytest.mark.parametrize(("coef", "expected"), [(-COEF, 0.6), (COEF, 0.5), (2.5 * COEF, 0.475)])
-def test_levels_are_told_by_the_judges(coef, expected):
+def test_levels_are_told_by_the_holdout(coef, expected):
     """Of targets .6, of a fit around features that are .5 off .1 less for each 1 of length.
 
     The mean square of 10 normal scores exceeds 3 once in 1,000 times.
@@ -159,7 +159,7 @@ def test_a_level_known_by_construction_is_not_asked_for():
     assert strategy.verdict.level.value == strategy.verdict.level.std_error == 0
 
 
-def test_judges_are_as_many_as_it_takes():
+def test_holdout_users_are_as_many_as_it_takes():
     for epsilon, num_users, expected in ((0.5, 2000, 600), (2.0, 4000, 595), (4.0, 10_000, 902)):
         assert judged(COEF, 0, num_users, epsilon)[1].num_reports == expected
     with pytest.raises(TooFewReports):

@@ -123,7 +123,7 @@ def test_users_without_rows_or_with_bad_ones_report_like_all_others(method):
 def test_too_few_users_are_told_apart_by_what_they_are_too_few_for():
     users, _ = on_spheres(200, 6, 0.3, 0)
     guessed = simulate(strategy(6, epsilon=1.0), users, seed=0)
-    assert "spread was not bought" in guessed.notes[0]
+    assert "spread was not estimated" in guessed.notes[0]
     assert "distance_scale" not in [step.statistic for step in guessed.steps]
     assert not simulate(strategy(6, epsilon=1.0, spread=0.3), users, seed=0).notes
     doubtful = simulate(strategy(6, "paper", epsilon=1.0), users, seed=0)
