@@ -122,12 +122,12 @@ class KnowledgeTransfer(SparseStrategy):
         if self.ridge != 0:
             check_positive("ridge", self.ridge)
         check_integer("num_waves", self.num_waves, 1)
+        self._synthetic_seed = 1 if self.synthetic_seed is None else self.synthetic_seed
+        check_integer("synthetic_seed", self._synthetic_seed, 1, 1 << 53)
         if self.num_answers is not None:
             check_integer("num_answers", self.num_answers, 1, self.dim)
         else:
             check_unused(self, "without num_answers", "synthetic_seed")
-        self._synthetic_seed = 1 if self.synthetic_seed is None else self.synthetic_seed
-        check_integer("synthetic_seed", self._synthetic_seed, 1, 1 << 53)
         self.randomizer(self.radius)  # refuses a bad epsilon now
 
     def randomizer(self, bound: float) -> Randomizer:

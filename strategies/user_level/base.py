@@ -74,8 +74,8 @@ class SelectedRegression(SparseStrategy):
     min_reports: int = 10
 
     def __post_init__(self) -> None:
+        check_integer("dim", self.dim, 2)  # first, for a sparsity is compared with it
         super().__post_init__()
-        check_integer("dim", self.dim, 2)
         check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("method", self.method, _METHODS)
         check_choice("selector", self.selector, SELECTORS)
