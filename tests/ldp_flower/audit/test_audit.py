@@ -6,6 +6,7 @@ Every bound below is wrong with a probability of at most 1e-3; seeds are fixed.
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import product
 
 import numpy as np
@@ -22,7 +23,6 @@ from ldp_flower.audit import (
     worst_epsilon,
 )
 from ldp_flower.audit.runs import AUDITED
-from ldp_flower.cli import app as cli
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.guarantee.keys import HASH_END
@@ -51,6 +51,8 @@ from ldp_flower.randomizers.two_level import TwoLevel
 from ldp_flower.randomness import derive
 from ldp_flower.strategies import LdpIht
 from ldp_flower.strategies.catalogue import PROTOCOLS
+
+cli = import_module("ldp_flower.cli.app")  # the package calls the application so
 
 
 @pytest.fixture(autouse=True)

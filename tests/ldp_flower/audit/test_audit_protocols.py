@@ -26,8 +26,9 @@ def kinds(protocol):
     found = {}
     for strategy, users in AUDITED[protocol](DIM, 2.0):
         for query in recorded_queries(strategy, users):
-            about = frozenset(query.arrays), frozenset(query.params)
-            found.setdefault((query.statistic, type(query.randomizer), *about), query)
+            name, arrays, params = query.question.to_wire()
+            about = frozenset(arrays), frozenset(params)
+            found.setdefault((name, type(query.randomizer), *about), query)
     new = {kind: query for kind, query in found.items() if kind not in SEEN}
     SEEN.update(new)
     return list(new.values())
