@@ -1,4 +1,7 @@
-"""What enters a mechanism: values before they are rounded, or the sums over a silo's records."""
+"""What enters a mechanism, and what leaves it: values before they are rounded, and reports.
+
+Of a mechanism for silos the sums over their records enter.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +13,13 @@ from numpy.typing import NDArray
 from ..randomizers import Randomizer, RecordMechanism
 
 Floats = NDArray[np.float64]
+#: A block of values, what it comes with, and the reports that it becomes.
+Block = tuple[Floats, object, NDArray[Any]]
 
 
 @contextmanager
-def entering(mechanism: Randomizer) -> Iterator[list[tuple[Floats, object]]]:
-    """Note every block that mechanisms of this type randomise, and what it comes with.
+def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
+    """Note every block that mechanisms of this type randomise, what it comes with and becomes.
 
     Of a mechanism for records it comes with the numbers of records, of others with the
     block's layout and type.
@@ -22,15 +27,17 @@ def entering(mechanism: Randomizer) -> Iterator[list[tuple[Floats, object]]]:
     kind: Any = type(mechanism)
     name = "report" if isinstance(mechanism, RecordMechanism) else "_randomize"
     inherited, honest = name not in vars(kind), getattr(kind, name)
-    noted: list[tuple[Floats, object]] = []
+    noted: list[Block] = []
 
     def noting(self: Randomizer, values: Floats, *rest: Any, **named: Any) -> Any:
         if isinstance(self, RecordMechanism):
             about: object = np.asarray(rest[0]).tolist()
         else:
             about = (values.dtype.str, values.flags.c_contiguous)
-        noted.append((np.array(values, np.float64), about))
-        return honest(self, values, *rest, **named)
+        block = np.array(values, np.float64)  # as it comes
+        reports = honest(self, values, *rest, **named)
+        noted.append((block, about, np.array(reports)))
+        return reports
 
     setattr(kind, name, noting)
     try:

@@ -21,7 +21,7 @@ from ..guarantee.messages import Query, Report
 from ..guarantee.questions import Question
 from ..guarantee.users import Users
 from .deployed import NODE_ID, DeployedNode, Seen, contents, terms_for
-from .entering import entering
+from .entering import Block, entering
 from .people import crowd, halved, together, unlike
 from .probe import MakeApp
 from .tape import Tape, playing
@@ -47,7 +47,8 @@ class Neighbours:
     charged : bool
         What is on the ledger when a reply leaves: the mechanism's cost, and the reply.
     isolated : bool
-        All other users' values and reports, and their share of a sum.
+        All other users' values and reports, and their share of a sum, which is that of
+        the reports to the last bit: it has room for what no report tells.
     """
 
     census: bool = True
@@ -64,7 +65,7 @@ class _Answers:
     replies: list[Message]
     forms: list[Seen]
     draws: list[tuple[int, ...]]
-    values: list[tuple[NDArray[np.float64], object]]
+    values: list[Block]
 
 
 class _Rows(Question):
@@ -148,10 +149,12 @@ def compared(
         ordinary = crowd(plan.size, candidates[0].num_features)
         before = answers(0, ordinary)
         _check_addressed(before, plan, found)
+        _check_sums(before, plan, found)
         has_public = "public" in _arrays(before.replies[1])
         for number, people in enumerate(_neighbouring(ordinary, plan, candidates, has_public), 1):
             after = answers(number, people)
             _check_addressed(after, plan, found)
+            _check_sums(after, plan, found)
             _check_same(before, after, plan, query, found)
         failing = [DeployedNode(make_app, fails, config) for fails in (_fails, _fails_differently)]
         for asked in plan.queries:
@@ -190,6 +193,21 @@ def _check_addressed(answers: _Answers, plan: _Plan, found: Neighbours) -> None:
             found.addressed &= "slots" in arrays and arrays["slots"].tolist() == able
 
 
+def _check_sums(answers: _Answers, plan: _Plan, found: Neighbours) -> None:
+    for reply, asked, able, block in zip(
+        answers.replies[1:3], plan.queries[1:3], plan.able, answers.values, strict=False
+    ):
+        arrays = _arrays(reply)
+        if "sum" in arrays and asked is not None:
+            *_, reports = block
+            slots = np.array(able, np.int64)
+            coins = NodeKeys(NODE_ID, 0, plan.size).coins(asked.salt, asked.step, slots)
+            if len(reports) == len(coins):
+                own = asked.randomizer.summarize(reports, coins)
+                found.isolated &= np.array_equal(arrays["sum"], own.sum)
+                found.isolated &= np.array_equal(arrays["sum_of_squares"], own.sum_of_squares)
+
+
 def _check_same(
     before: _Answers, after: _Answers, plan: _Plan, query: Query, found: Neighbours
 ) -> None:
@@ -198,7 +216,7 @@ def _check_same(
     found.isolated &= len(before.values) == len(after.values)
     blocks = zip(before.values, after.values, strict=False)
     for changed, able, block in zip(plan.changed, plan.able, blocks, strict=False):
-        (one, about), (other, about_other) = block
+        (one, about, _), (other, about_other, _) = block
         found.isolated &= about == about_other and one.shape == other.shape
         rows = np.array(able) != changed
         if one.shape == other.shape and len(one) == len(able):

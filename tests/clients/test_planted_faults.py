@@ -493,7 +493,25 @@ def plant_everybody_answers(monkeypatch):
     monkeypatch.setattr(NodeKeys, "addressed", lambda self, salt, low, high: np.arange(self.count))
 
 
+def plant_last_digits_of_a_sum(monkeypatch):
+    """What users hold is added to the sum of their reports, far below its noise."""
+    honest, held = respond.values_of, []
+
+    def values_of(*rest):
+        held.append(np.nan_to_num(honest(*rest)))
+        return honest(*rest)
+
+    def of_summary(summary):
+        total = summary.sum + 1e-9 * np.sign(held[-1]).sum()
+        return honest_report(dataclasses.replace(summary, sum=total))
+
+    honest_report = Report.of_summary
+    monkeypatch.setattr(respond, "values_of", values_of)
+    monkeypatch.setattr(Report, "of_summary", of_summary)
+
+
 FAULTS = {
+    "last digits of a sum": (plant_last_digits_of_a_sum, SUMS, "isolated"),
     "order of slots": (plant_order_by_rows, GRADIENT, "addressed"),
     "no rows, no report": (plant_no_rows_no_report, GRADIENT, "addressed"),
     "count of those with rows": (plant_count_of_rows, SUMS, "addressed"),
