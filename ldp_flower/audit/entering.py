@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, RecordMechanism
+from .replacing import replaced
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +22,7 @@ def entering(mechanism: Randomizer) -> Iterator[list[tuple[Floats, object]]]:
     """
     kind: Any = type(mechanism)
     name = "report" if isinstance(mechanism, RecordMechanism) else "_randomize"
-    inherited, honest = name not in vars(kind), getattr(kind, name)
+    honest = getattr(kind, name)
     noted: list[tuple[Floats, object]] = []
 
     def noting(self: Randomizer, values: Floats, *rest: Any, **named: Any) -> Any:
@@ -32,11 +33,5 @@ def entering(mechanism: Randomizer) -> Iterator[list[tuple[Floats, object]]]:
         noted.append((np.array(values, np.float64), about))
         return honest(self, values, *rest, **named)
 
-    setattr(kind, name, noting)
-    try:
+    with replaced(kind, **{name: noting}):
         yield noted
-    finally:
-        if inherited:
-            delattr(kind, name)
-        else:
-            setattr(kind, name, honest)

@@ -9,8 +9,6 @@ from ..guarantee.users import Users
 from ..randomness import KeyedRandom, derive
 from . import extreme_holders, extreme_users
 
-Options = dict[str, Any]
-
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy
 
@@ -70,41 +68,113 @@ def _normal_users(dim: int, rows: int) -> Users:
     return Users.from_rows(features, features[:, 0], user)
 
 
-def _audited(name: str, rows: int, *variants: Options, users: int = 4000, **common: Any) -> "Runs":
-    """Return a function that yields variants of a protocol, for users of so many rows."""
+def _audited_user_level_mean(
+    dim: int, epsilon: float
+) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods."""
+    from ..strategies import UserLevelMean
 
-    def runs(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
-        from .. import strategies
+    for method in ("auto", "paper"):
+        strategy = UserLevelMean(
+            dim, epsilon=epsilon, samples_per_user=5, bound=4.0, spread=0.2, method=method
+        )
+        yield strategy, _normal_users(dim, 5)
 
-        for options in variants:
-            strategy = getattr(strategies, name)(dim, epsilon=epsilon, **common, **options)
-            yield strategy, _normal_users(dim, rows)[:users]
 
-    return runs
+def _audited_two_round(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods."""
+    from ..strategies import TwoRoundRegression
+
+    for method in ("auto", "paper"):
+        strategy = TwoRoundRegression(
+            dim,
+            epsilon=epsilon,
+            samples_per_user=5,
+            sparsity=2,
+            method=method,
+            selector="marginal",
+            target_scale=1.0,
+        )
+        yield strategy, _normal_users(dim, 5)
+
+
+def _audited_multi_round(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods, with two gradient steps each."""
+    from ..strategies import MultiRoundRegression
+
+    for method in ("auto", "paper"):
+        strategy = MultiRoundRegression(
+            dim,
+            epsilon=epsilon,
+            samples_per_user=5,
+            sparsity=2,
+            num_steps=2,
+            method=method,
+            selector="marginal",
+            target_scale=1.0,
+        )
+        yield strategy, _normal_users(dim, 5)
+
+
+def _audited_sparse_regression(
+    dim: int, epsilon: float
+) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield a run that buys the scale, lets users vote, and ends with two waves; and classes."""
+    from ..strategies import SparseRegression
+
+    users = _normal_users(dim, 2)
+    for link in ("identity", "logistic"):
+        yield (
+            SparseRegression(dim, epsilon=epsilon, samples_per_user=2, link=link, num_waves=2),
+            users,
+        )
+
+
+def _audited_sparse_mean(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield a run that buys the scale, lets users vote, and ends with two waves."""
+    from ..strategies import SparseMean
+
+    yield SparseMean(dim, epsilon=epsilon, num_waves=2), _normal_users(dim, 2)
+
+
+def _audited_non_interactive(
+    dim: int, epsilon: float
+) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield both methods."""
+    from ..strategies import NonInteractiveIht
+
+    for method, delta in (("auto", 0.0), ("paper", 1e-3)):
+        strategy = NonInteractiveIht(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
+        yield strategy, _normal_users(dim, 1)
+
+
+def _audited_labels(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield all mechanisms, with a declared and a bought bound, for one label and for two."""
+    from ..strategies import LabelLdpIht
+
+    for options in (
+        {"label_bound": 1.0},
+        {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
+        {"delta": 1e-3},
+    ):
+        yield LabelLdpIht(dim, sparsity=1, epsilon=epsilon, **options), _normal_users(dim, 2)
 
 
 def _silo(features: np.ndarray, targets: np.ndarray) -> Users:
     return Users(features, targets, np.array([0, len(features)]))
 
 
-def _audited_on_a_silo(**protocols: Options) -> "Runs":
-    """Return a function that yields plans as short as there are, of either loss.
+def _audited_silos(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield plans of one step: there the whole budget can be measured in one report."""
+    from ..strategies import DpIht, PeelingDpIht, PeelingTransfer
 
-    There the whole budget can be measured in one report: of one step, and a choice with one
-    step.
-    """
-
-    def runs(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
-        from .. import strategies
-
-        draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
-        silo = _silo(draws, np.sign(draws[:, 0]))
-        common: Options = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
-        for link in ("logistic", "identity"):
-            for name, options in protocols.items():
-                yield getattr(strategies, name)(dim, link=link, **common, **options), silo
-
-    return runs
+    draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
+    common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
+    silo = _silo(draws, np.sign(draws[:, 0]))
+    for link in ("logistic", "identity"):
+        yield DpIht(dim, link=link, residual_bound=1.0, **common), silo
+        yield PeelingDpIht(dim, link=link, target_scale=1.0, **common), silo
+        yield PeelingTransfer(dim, link=link, target_scale=1.0, **common), silo
 
 
 def _extreme_silos(num_features: int) -> dict[str, Users]:
@@ -117,12 +187,38 @@ def _extreme_silos(num_features: int) -> dict[str, Users]:
     }
 
 
+def _audited_collections(name: str, **arguments: Any) -> "Runs":
+    """Return a function that yields both methods of a protocol that collects once."""
+
+    def runs(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+        from .. import strategies
+
+        users = _normal_users(dim, 1)
+        for method in ("auto", "paper"):
+            strategy = getattr(strategies, name)(dim, epsilon=epsilon, method=method, **arguments)
+            yield strategy, users[:200]
+
+    return runs
+
+
+def _audited_baselines(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
+    """Yield plans as short as there are: one step, and a choice with one step."""
+    from ..strategies import PrivateFrankWolfe, TwoStageRegression
+
+    draws = KeyedRandom(derive(0, np.arange(4, dtype=np.uint64))).normals((4, dim))
+    common: dict[str, Any] = {"sparsity": 1, "epsilon": epsilon, "delta": 1e-3, "num_steps": 1}
+    silo = _silo(draws, np.sign(draws[:, 0]))
+    for link in ("logistic", "identity"):
+        yield PrivateFrankWolfe(dim, l1_radius=1.0, link=link, target_scale=1.0, **common), silo
+        yield TwoStageRegression(dim, link=link, target_scale=1.0, **common), silo
+
+
 def _audited_transfer(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy[Any], Users]]":
     """Yield coefficients and answers, of teachers with either loss."""
     from ..strategies import KnowledgeTransfer
 
     users = _normal_users(dim, 2).partition(0, 100)
-    both: tuple[Options, ...] = (
+    both: tuple[dict[str, Any], ...] = (
         {"link": "identity", "num_waves": 2},
         {"link": "logistic", "ridge": 0.1, "num_waves": 1, "num_answers": dim},
     )
@@ -137,52 +233,22 @@ def _audited_evaluation(dim: int, epsilon: float) -> "Iterator[tuple[LdpStrategy
     yield PrivateEvaluation(np.full(dim, 0.5), epsilon=epsilon), _normal_users(dim, 2)
 
 
-_METHODS: tuple[Options, ...] = ({"method": "auto"}, {"method": "paper"})
-_GROUPED: Options = dict(samples_per_user=5, sparsity=2, selector="marginal", target_scale=1.0)
-
 AUDITED = {
-    # Runs that buy the scale, let users vote, and end with two waves; and classes.
-    "sparse-regression": _audited(
-        "SparseRegression",
-        2,
-        {"link": "identity"},
-        {"link": "logistic"},
-        samples_per_user=2,
-        num_waves=2,
-    ),
-    "sparse-mean": _audited("SparseMean", 2, {"num_waves": 2}),
+    "sparse-regression": _audited_sparse_regression,
+    "sparse-mean": _audited_sparse_mean,
     "ldp-iht": _audited_ldp_iht,
     "heavy-hitters": _audited_heavy_hitters,
-    "user-level-mean": _audited(
-        "UserLevelMean", 5, *_METHODS, samples_per_user=5, bound=4.0, spread=0.2
-    ),
-    "two-round": _audited("TwoRoundRegression", 5, *_METHODS, **_GROUPED),
-    "multi-round": _audited("MultiRoundRegression", 5, *_METHODS, num_steps=2, **_GROUPED),
-    "non-interactive": _audited(
-        "NonInteractiveIht", 1, {}, {"method": "paper", "delta": 1e-3}, sparsity=1
-    ),
-    # All mechanisms, with a declared and a bought bound, for one label and for two.
-    "labels": _audited(
-        "LabelLdpIht",
-        2,
-        {"label_bound": 1.0},
-        {"label_bound": 1.0, "mechanism": "bit", "labels_per_user": 2},
-        {"delta": 1e-3},
-        sparsity=1,
-    ),
-    "silos": _audited_on_a_silo(
-        DpIht={"residual_bound": 1.0},
-        PeelingDpIht={"target_scale": 1.0},
-        PeelingTransfer={"target_scale": 1.0},
-    ),
-    "constrained-mean": _audited("ConstrainedMean", 1, *_METHODS, users=200),
-    "constrained-regression": _audited("ConstrainedRegression", 1, *_METHODS, users=200),
-    "kernel-ridge": _audited("KernelRidgeRegression", 1, *_METHODS, users=200),
-    "smooth-glm": _audited("SmoothGlm", 1, *_METHODS, users=200),
-    "silo-baselines": _audited_on_a_silo(
-        PrivateFrankWolfe={"l1_radius": 1.0, "target_scale": 1.0},
-        TwoStageRegression={"target_scale": 1.0},
-    ),
+    "user-level-mean": _audited_user_level_mean,
+    "two-round": _audited_two_round,
+    "multi-round": _audited_multi_round,
+    "non-interactive": _audited_non_interactive,
+    "labels": _audited_labels,
+    "silos": _audited_silos,
+    "constrained-mean": _audited_collections("ConstrainedMean"),
+    "constrained-regression": _audited_collections("ConstrainedRegression"),
+    "kernel-ridge": _audited_collections("KernelRidgeRegression"),
+    "smooth-glm": _audited_collections("SmoothGlm"),
+    "silo-baselines": _audited_baselines,
     "knowledge-transfer": _audited_transfer,
     "evaluation": _audited_evaluation,
     "tables": _audited_tables,
