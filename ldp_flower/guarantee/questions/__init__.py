@@ -7,51 +7,35 @@ statistics have names. The registry is closed: a message can ask for nothing els
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .base import AboutFeatures as AboutFeatures
-from .base import Arrays as Arrays
-from .base import MessageError as MessageError
-from .base import Per as Per
-from .base import Question as Question
-from .base import Slot as Slot
-from .base import Wire as Wire
-from .base import name_of, slots
-from .features import SELECTORS as SELECTORS
-from .features import ColumnLogSizes as ColumnLogSizes
-from .features import ColumnMeanNorm as ColumnMeanNorm
-from .features import ColumnMeans as ColumnMeans
-from .features import CorrelatedFeatures as CorrelatedFeatures
-from .features import DistanceBin as DistanceBin
-from .features import LassoFeatures as LassoFeatures
-from .features import Mean as Mean
-from .features import OutstandingFeatures as OutstandingFeatures
-from .features import PostLassoFeatures as PostLassoFeatures
-from .features import PursuedFeatures as PursuedFeatures
-from .features import WeightedMean as WeightedMean
-from .records import FrequentItems as FrequentItems
-from .records import Labels as Labels
-from .records import Record as Record
-from .records import RecordCopies as RecordCopies
-from .records import SecondMoments as SecondMoments
-from .records import TensorMoments as TensorMoments
-from .regression import ClassCoefficients as ClassCoefficients
-from .regression import Curvature as Curvature
-from .regression import Gradient as Gradient
-from .regression import GradientNorm as GradientNorm
-from .regression import ResidualCoefficients as ResidualCoefficients
-from .regression import RootCurvature as RootCurvature
-from .regression import SquaredErrors as SquaredErrors
-from .regression import TargetScaleBin as TargetScaleBin
-from .regression import Teacher as Teacher
-from .updates import ClippedUpdate as ClippedUpdate
-from .updates import NormalisedUpdate as NormalisedUpdate
-from .updates import UpdateQuestion as UpdateQuestion
-from .views import Fourier as Fourier
-from .views import OfClasses as OfClasses
-from .views import Projected as Projected
-from .views import Rotated as Rotated
-from .views import RotatedBins as RotatedBins
-from .views import Standardised as Standardised
-from .views import View as View
+from .base import AboutFeatures, Arrays, MessageError, Per, Question, Slot, Wire, name_of, slots
+from .features import (
+    SELECTORS,
+    ColumnLogSizes,
+    ColumnMeanNorm,
+    ColumnMeans,
+    CorrelatedFeatures,
+    DistanceBin,
+    LassoFeatures,
+    Mean,
+    OutstandingFeatures,
+    PostLassoFeatures,
+    PursuedFeatures,
+    WeightedMean,
+)
+from .records import FrequentItems, Labels, Record, RecordCopies, SecondMoments, TensorMoments
+from .regression import (
+    ClassCoefficients,
+    Curvature,
+    Gradient,
+    GradientNorm,
+    ResidualCoefficients,
+    RootCurvature,
+    SquaredErrors,
+    TargetScaleBin,
+    Teacher,
+)
+from .updates import ClippedUpdate, NormalisedUpdate, UpdateQuestion
+from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standardised, View
 
 _PLAIN: tuple[type[Question], ...] = (
     *(Gradient, GradientNorm, Curvature, RootCurvature, ResidualCoefficients),
@@ -132,3 +116,53 @@ def _check_names(what: str, wanted: list[Slot], given: Mapping[str, object]) -> 
     required = {slot.wire for slot in wanted if slot.required}
     if not required <= set(given) <= {slot.wire for slot in wanted}:
         raise MessageError(f"Expected the {what} {sorted(required)}, got {sorted(given)}.")
+
+
+__all__ = [
+    "FORMS",
+    "SELECTORS",
+    "AboutFeatures",
+    "Arrays",
+    "ClassCoefficients",
+    "ClippedUpdate",
+    "ColumnLogSizes",
+    "ColumnMeanNorm",
+    "ColumnMeans",
+    "CorrelatedFeatures",
+    "Curvature",
+    "DistanceBin",
+    "Fourier",
+    "FrequentItems",
+    "Gradient",
+    "GradientNorm",
+    "Labels",
+    "LassoFeatures",
+    "Mean",
+    "MessageError",
+    "NormalisedUpdate",
+    "OfClasses",
+    "OutstandingFeatures",
+    "Per",
+    "PostLassoFeatures",
+    "Projected",
+    "PursuedFeatures",
+    "Question",
+    "Record",
+    "RecordCopies",
+    "ResidualCoefficients",
+    "RootCurvature",
+    "Rotated",
+    "RotatedBins",
+    "SecondMoments",
+    "Slot",
+    "SquaredErrors",
+    "Standardised",
+    "TargetScaleBin",
+    "Teacher",
+    "TensorMoments",
+    "UpdateQuestion",
+    "View",
+    "WeightedMean",
+    "Wire",
+    "question_from_wire",
+]
