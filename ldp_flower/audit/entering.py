@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, RecordMechanism
+from .replacing import replaced
 
 Floats = NDArray[np.float64]
 #: A block of values, what it comes with, and the reports that it becomes.
@@ -26,7 +27,7 @@ def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
     """
     kind: Any = type(mechanism)
     name = "report" if isinstance(mechanism, RecordMechanism) else "_randomize"
-    inherited, honest = name not in vars(kind), getattr(kind, name)
+    honest = getattr(kind, name)
     noted: list[Block] = []
 
     def noting(self: Randomizer, values: Floats, *rest: Any, **named: Any) -> Any:
@@ -39,11 +40,5 @@ def entering(mechanism: Randomizer) -> Iterator[list[Block]]:
         noted.append((block, about, np.array(reports)))
         return reports
 
-    setattr(kind, name, noting)
-    try:
+    with replaced(kind, **{name: noting}):
         yield noted
-    finally:
-        if inherited:
-            delattr(kind, name)
-        else:
-            setattr(kind, name, honest)

@@ -39,7 +39,7 @@ from ..validation import check_fraction, check_integer
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .independence import independent
-from .neighbours import compared
+from .neighbours import Neighbours, compared
 from .people import crowd, together
 from .probe import Client, MakeApp, RecordingGrid
 from .records import bounded
@@ -84,15 +84,8 @@ class Audit:
     bounded : bool
         Whether one record moved a silo's sum by no more than the noise is for; of other
         mechanisms nothing is asked.
-    census : bool
-        Whether the census of neighbouring nodes was the same.
-    uniform : bool
-        Whether all replies of neighbouring nodes had one form: metadata, names, types,
-        sizes, texts of errors; and drew as much randomness.
-    addressed : bool
-        Whether those who answered were the addressed users who can pay, in order.
-    charged : bool
-        Whether cost and reply were on the ledger when the reply left.
+    neighbours : Neighbours
+        What neighbouring nodes of a deployment had in common.
     """
 
     query: Query
@@ -106,10 +99,7 @@ class Audit:
     replayed: bool
     independent: bool
     bounded: bool
-    census: bool
-    uniform: bool
-    addressed: bool
-    charged: bool
+    neighbours: Neighbours
 
     @property
     def checks(self) -> dict[str, bool]:
@@ -121,10 +111,10 @@ class Audit:
             "replay": self.replayed,
             "own noise": self.independent,
             "record bound": self.bounded,
-            "census": self.census,
-            "reply's form": self.uniform,
-            "who answers": self.addressed,
-            "ledger": self.charged,
+            "census": self.neighbours.census,
+            "reply's form": self.neighbours.uniform,
+            "who answers": self.neighbours.addressed,
+            "ledger": self.neighbours.charged,
         }
 
     @property
@@ -244,10 +234,7 @@ def audit_handler(
         replayed=replayed,
         independent=own_noise,
         bounded=within,
-        census=same.census,
-        uniform=same.uniform,
-        addressed=same.addressed,
-        charged=same.charged,
+        neighbours=same,
     )
 
 

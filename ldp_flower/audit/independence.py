@@ -5,12 +5,11 @@ must stay the same, and everybody's must depend on its own bytes. The law is tes
 users of the same data and coin agree as often on one node as on two.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..guarantee.keys import NodeKeys, Slots
 from ..guarantee.messages import Query
@@ -20,6 +19,7 @@ from ..randomness import KeyedRandom, SystemRandom, Words, derive
 from .distinguish import log_ratio
 from .people import copied, crowd, together
 from .probe import Client
+from .replacing import replaced
 from .tape import Tape, playing
 
 #: Probability with which the test of the law finds something in a client that is right.
@@ -138,16 +138,10 @@ def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
     return bool((more <= 0).all() and (less <= 0).all())
 
 
-@contextmanager
-def _one_coin() -> Iterator[None]:
+def _one_coin() -> AbstractContextManager[None]:
     """Give all users the same public coin: no guarantee rests on coins."""
-    own: Callable[[NodeKeys, int, int, Slots], Words] = NodeKeys.coins
 
-    def coins(keys: NodeKeys, salt: int, step: int, slots: NDArray[np.int64]) -> Words:
+    def coins(keys: NodeKeys, salt: int, step: int, slots: Slots) -> Words:
         return np.repeat(derive(5), len(slots))
 
-    setattr(NodeKeys, "coins", coins)  # noqa: B010
-    try:
-        yield
-    finally:
-        setattr(NodeKeys, "coins", own)  # noqa: B010
+    return replaced(NodeKeys, coins=coins)

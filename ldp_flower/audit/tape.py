@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
+from .replacing import replaced
 
 _OTHER = 1  # what tells a row's second take from its first
 
@@ -71,15 +72,5 @@ def playing(tape: Tape) -> Iterator[Tape]:
         for start in range(0, users, size):
             yield slice(start, min(start + size, users)), _Played(tape, start)
 
-    replaced = {"words": words, "blocks": blocks}
-    own = {name: SystemRandom.__dict__[name] for name in replaced if name in SystemRandom.__dict__}
-    for name, function in replaced.items():
-        setattr(SystemRandom, name, function)
-    try:
+    with replaced(SystemRandom, words=words, blocks=blocks):
         yield tape
-    finally:
-        for name in replaced:
-            if name in own:
-                setattr(SystemRandom, name, own[name])
-            else:
-                delattr(SystemRandom, name)

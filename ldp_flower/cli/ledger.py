@@ -2,6 +2,8 @@
 
 import csv
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -24,20 +26,16 @@ LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file.")]
 @ledger.command("init")
 def ledger_init(path: LedgerPath) -> None:
     """Create an empty ledger in the file PATH, once per node, before its first query."""
-    try:
+    with _errors_told():
         SqliteLedger.create(path)
-    except LedgerError as error:
-        fail(str(error), FAILED)
     console.print(Text(f"Created {path}. Keep it: it remembers what every user has spent."))
 
 
 @ledger.command("show")
 def ledger_show(path: LedgerPath) -> None:
     """Show what every user on the ledger in the file PATH has spent."""
-    try:
+    with _errors_told():
         spent = SqliteLedger(path).spent()
-    except LedgerError as error:
-        fail(str(error), FAILED)
     table = Table()
     table.add_column("user", overflow="fold")
     for name in ("epsilon", "delta"):
@@ -58,12 +56,10 @@ def ledger_export(path: LedgerPath) -> None:
     characters are written out (\x1b).
     """
     writer = csv.writer(sys.stdout)
-    try:
+    with _errors_told():
         writer.writerow(BOOK)
         for row in SqliteLedger(path).book():
             writer.writerow(_cell(value) for value in row)
-    except LedgerError as error:
-        fail(str(error), FAILED)
 
 
 @ledger.command("renew")
@@ -79,10 +75,8 @@ def ledger_renew(
     """
     if bool(user) == everybody:
         fail("Expected either --user, once or more, or --all.", USAGE)
-    try:
+    with _errors_told():
         renewed = SqliteLedger(path).renew(None if everybody else user)
-    except LedgerError as error:
-        fail(str(error), FAILED)
     console.print(f"{renewed} user{'' if renewed == 1 else 's'} may spend again.")
 
 
@@ -95,11 +89,18 @@ def ledger_forget(
 
     A server that never got one of them cannot have it again.
     """
-    try:
+    with _errors_told():
         forgotten = SqliteLedger(path).forget_replies(days)
+    console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """End the command with what is wrong with the ledger."""
+    try:
+        yield
     except LedgerError as error:
         fail(str(error), FAILED)
-    console.print(f"{forgotten} repl{'y' if forgotten == 1 else 'ies'} deleted.")
 
 
 def _visible(text: str) -> str:

@@ -59,6 +59,7 @@ class SubsetHypercube(OneChoice, OfVector):
     them to random signs, and sends a sign pattern that agrees with them in many
     places with a probability raised by exp(epsilon). Of all known mechanisms for a
     box it has the least variance up to epsilon 4, and beyond it ties.
+    Parameters are those of :class:`.OfVector`.
 
     Notes
     -----

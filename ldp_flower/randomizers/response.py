@@ -18,6 +18,8 @@ from .two_level import TwoLevel
 class RandomizedResponse(OneChoice, OfNumber):
     """Randomiser for one number, at one bit (sent as a byte).
 
+    Parameters are those of :class:`.OfNumber`.
+
     Notes
     -----
     Source: Duchi, Jordan & Wainwright (2018), one dimension. Variance of a

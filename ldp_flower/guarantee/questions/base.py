@@ -147,6 +147,8 @@ class Question:
 
     Subclasses are frozen dataclasses whose fields are these arguments. Their docstrings say
     what a user computes; :mod:`ldp_flower.clients.statistics` has the functions that do.
+    Wherever there are ``coordinates`` they are those wanted (of features, or of all columns),
+    by default all.
 
     Raises
     ------

@@ -16,8 +16,6 @@ class Mean(AboutFeatures):
     ----------
     centre : ndarray, shape (num_features,)
         What is subtracted.
-    coordinates : ndarray of int64, optional
-        The coordinates wanted, by default all.
     """
 
     stem: ClassVar[str] = "mean"
@@ -32,7 +30,7 @@ class WeightedMean(AboutFeatures):
 
     Attributes
     ----------
-    centre, coordinates
+    centre : ndarray
         As of :class:`Mean`.
     weights : ndarray, shape (wanted coordinates,)
         One a coordinate.
@@ -93,8 +91,6 @@ class ColumnMeanNorm(_OfColumns, OneNumber):
         What is subtracted from means.
     prior, log_range : float
         As of :class:`GradientNorm`.
-    coordinates : ndarray of int64, optional
-        The columns wanted, by default all.
     """
 
     stem: ClassVar[str] = "column_mean_norm"
@@ -116,8 +112,6 @@ class ColumnLogSizes(_OfColumns):
     ----------
     prior, log_range : float
         The size whose logarithm is 0, and where logarithms are clipped.
-    coordinates : ndarray of int64, optional
-        The columns wanted, by default all.
     """
 
     stem: ClassVar[str] = "column_log_sizes"
@@ -127,8 +121,12 @@ class ColumnLogSizes(_OfColumns):
     coordinates: Coordinates | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class _FeatureSet(Question):
-    """Base class: a user's value is a set of features, by their numbers, -1 for a missing one."""
+    """Base class: a user's value is ``set_size`` features by their numbers, -1 for a missing one.
+
+    Shape (users, ``set_size``).
+    """
 
     set_size: int
 
@@ -139,7 +137,7 @@ class _FeatureSet(Question):
 
 @dataclass(frozen=True, eq=False)
 class OutstandingFeatures(AboutFeatures, _FeatureSet):
-    """The ``set_size`` features whose means stand out most, shape (users, ``set_size``).
+    """The features whose means stand out most.
 
     A mean is compared with the root mean square of the user's own rows, which is drawn
     towards that of all features as if by four more rows.
@@ -147,12 +145,10 @@ class OutstandingFeatures(AboutFeatures, _FeatureSet):
 
     stem: ClassVar[str] = "outstanding_features"
 
-    set_size: int
-
 
 @dataclass(frozen=True, eq=False)
 class CorrelatedFeatures(_FeatureSet):
-    """The ``set_size`` features with the largest ``|X'y|``, shape (users, ``set_size``).
+    """The features with the largest ``|X'y|``.
 
     With ``ridge`` (optional), those with the largest ridge coefficients, which takes off what
     is due to correlated features.
@@ -160,13 +156,12 @@ class CorrelatedFeatures(_FeatureSet):
 
     stem: ClassVar[str] = "correlated_features"
 
-    set_size: int
     ridge: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class LassoFeatures(_FeatureSet):
-    """The ``set_size`` features with the largest Lasso coefficients, shape (users, ``set_size``).
+    """The features with the largest Lasso coefficients.
 
     The penalty is ``penalty`` times the universal ``sqrt(2 log d / m)`` times the root mean
     square of the targets.
@@ -174,7 +169,6 @@ class LassoFeatures(_FeatureSet):
 
     stem: ClassVar[str] = "lasso_features"
 
-    set_size: int
     penalty: float
 
 
@@ -182,22 +176,19 @@ class LassoFeatures(_FeatureSet):
 class PostLassoFeatures(_FeatureSet):
     """The features with the largest least-squares coefficients of the Lasso's support.
 
-    Shape (users, ``set_size``); ``penalty`` as of :class:`LassoFeatures`.
+    ``penalty`` as of :class:`LassoFeatures`.
     """
 
     stem: ClassVar[str] = "post_lasso_features"
 
-    set_size: int
     penalty: float
 
 
 @dataclass(frozen=True, eq=False)
 class PursuedFeatures(_FeatureSet):
-    """The first features of orthogonal matching pursuit, shape (users, ``set_size``)."""
+    """The first features of orthogonal matching pursuit."""
 
     stem: ClassVar[str] = "pursued_features"
-
-    set_size: int
 
 
 #: How users may rank features for a vote, by name: from a set's size to the question.

@@ -27,8 +27,6 @@ class Gradient(Question):
     ----------
     theta : ndarray, shape (num_features,)
         Where the gradient is taken.
-    coordinates : ndarray of int64, optional
-        The coordinates wanted, by default all.
     centre : ndarray, shape (wanted coordinates,), optional
         What a mechanism for silos adds to every record's gradient.
     feature_bound, row_bound : float, optional

@@ -108,8 +108,6 @@ class Standardised(View):
 
     Attributes
     ----------
-    inner : Question
-        What is asked of them.
     means, scales : ndarray, shape (num_features + 1,)
         One number for each feature and, last, one for the target.
     within : bool (default: False)
@@ -147,8 +145,6 @@ class Projected(View):
 
     Attributes
     ----------
-    inner : Question
-        What is asked of them.
     seed : int
         Decides the matrix.
     projected_dim : int
@@ -178,8 +174,6 @@ class Fourier(View):
 
     Attributes
     ----------
-    inner : Question
-        What is asked of them.
     seed : int
         Decides the frequencies.
     num_features : int

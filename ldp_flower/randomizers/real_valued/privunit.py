@@ -60,6 +60,7 @@ class PrivUnit(_BallSampler):
     probability raised by exp(epsilon), from the rest of the sphere otherwise, and
     scaled to be unbiased. Vectors inside the ball pick the sign of their direction
     at random, which costs no variance because reports have a constant length.
+    Parameters are those of :class:`.OfVector`.
 
     Notes
     -----
@@ -89,6 +90,8 @@ class PrivUnit(_BallSampler):
 class DuchiBall(_BallSampler):
     """Randomiser for vectors in an l2 ball that draws from a half-sphere.
 
+    Parameters are those of :class:`.OfVector`.
+
     Notes
     -----
     Source: Duchi, Jordan & Wainwright (2018). It is :class:`PrivUnit` with a cap of
@@ -115,6 +118,7 @@ class LiftedPrivUnit(_BallSampler):
     added coordinate dropped. Its variance is that of :class:`PrivUnit` in one
     dimension more, less what the dropped coordinate takes: a little smaller for
     vectors inside the ball and large epsilon, the same otherwise.
+    Parameters are those of :class:`.OfVector`.
 
     Guarantee
     ---------

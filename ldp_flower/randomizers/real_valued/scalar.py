@@ -41,6 +41,8 @@ class _Scalar(RealValued, OfNumber):
 class LaplaceMechanism(_Scalar):
     """Randomiser that adds Laplace noise of scale ``2 radius / epsilon``.
 
+    Parameters are those of :class:`.OfNumber`; epsilon is at most 30.
+
     Guarantee
     ---------
     1. Protected: any two values of one user, at pure ``epsilon`` in real arithmetic.
@@ -74,6 +76,8 @@ class LaplaceMechanism(_Scalar):
 @dataclass(frozen=True)
 class PiecewiseMechanism(_Scalar):
     """Randomiser that draws near the value with high density, elsewhere with low.
+
+    Parameters are those of :class:`.OfNumber`; epsilon is at most 30.
 
     Notes
     -----
@@ -129,6 +133,7 @@ class HybridMechanism(_Scalar):
     The least variance on average of all three real-valued ones, and constant in the
     value above epsilon 0.61; the default for numbers where inexact mechanisms are
     allowed.
+    Parameters are those of :class:`.OfNumber`; epsilon is at most 30.
 
     Notes
     -----
