@@ -21,7 +21,7 @@ from .received import Received
 from .refusal import Refusal
 from .reply import reply_with
 from .respond import respond
-from .terms import Seed, Terms, check_own
+from .terms import Seed, Terms, called, check_own
 
 LoadUsers = Callable[[Context], UserSource]
 
@@ -174,7 +174,7 @@ class _Client:
         terms = Terms.of(received, context, self._policy, self._seed)
         # Before data are looked at: what is wrong with a ledger shows at once.
         ledger = None if terms.simulated else operators_ledger(received, terms.policy)
-        users = self._load_users(context)
+        users = called(self._load_users, context)
         if isinstance(users, type) or not isinstance(users, UserSource):
             raise TypeError(
                 f"Expected load_users to return Users, got {type(users).__name__}; "

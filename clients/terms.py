@@ -4,17 +4,19 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeVar
 
 from flwr.app import Context
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.validation import is_integer
 
 from .received import Received
 from .refusal import Refusal
 
+T = TypeVar("T")
 RUN: Final = "run"  # a simulation's clients take the seed of its run
 Seed = int | Literal["run"] | Callable[[Context], int | None] | None
 
@@ -89,6 +91,14 @@ class Terms:
             raise Refusal(Refusal.FORBIDDEN, text, f"{type(randomizer).__name__}: {objection}.")
 
 
+def called(function: Callable[[Context], T], context: Context) -> T:
+    """Call a function of the app; what it raises must be no answer of ours, in words of its own."""
+    try:
+        return function(context)
+    except (Refusal, LedgerError) as error:
+        raise RuntimeError("The app's own code raised one of the client's errors.") from error
+
+
 def _simulations_seed(seed: Seed, context: Context) -> int | None:
     if seed != RUN:
         return _seed_of(seed, context)
@@ -100,7 +110,7 @@ def _simulations_seed(seed: Seed, context: Context) -> int | None:
 
 
 def _seed_of(seed: int | Callable[[Context], int | None] | None, context: Context) -> int | None:
-    return seed(context) if callable(seed) else seed
+    return called(seed, context) if callable(seed) else seed
 
 
 @lru_cache

@@ -1,6 +1,9 @@
 """What the docs state about code holds."""
 
+import importlib
+import inspect
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -150,3 +153,58 @@ def test_the_tutorial_runs_in_an_empty_folder_as_it_is_printed(tmp_path):
     )
     (printed,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     assert shown.stdout == printed and not shown.stderr
+
+
+# ------------------------------------------------------------------- the plan of the house
+
+ROOT = DOCS.parent
+PLAN = (DOCS / "architecture.md").read_text("utf-8")
+
+
+def test_the_plan_names_every_room_and_nothing_else():
+    rooms = {
+        f"{init.parent.relative_to(ROOT)}/"
+        for folder in ("clients", "ldp_flower", "strategies")
+        for init in (ROOT / folder).rglob("__init__.py")
+    }
+    listed = re.findall(r"^\| \*{0,2}`([a-z_/]+/)`", PLAN, re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == rooms | {"simulations/", "tests/"}
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "README.md"])
+def test_paths_in_the_plan_exist(page):
+    text = (ROOT / page).read_text("utf-8")
+    paths = re.findall(r"`((?:clients|ldp_flower|strategies|tests|simulations)/[\w/.*]*)`", text)
+    assert paths
+    for path in paths:
+        assert list(ROOT.glob(path)), path
+
+
+def test_pages_are_short():
+    assert len(PLAN.split()) < 900
+    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").split()) < 500
+
+
+def test_the_readme_says_in_one_sentence_what_to_read():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (sentence,) = re.findall(r"To check the guarantee, read (.*?mechanisms\)\.)", readme, re.DOTALL)
+    assert "three folders and two files" in sentence
+    assert re.findall(r"`(.*?)`", sentence) == [
+        *("clients/*.py", "ldp_flower/guarantee/", "ldp_flower/randomizers/"),
+        *("ldp_flower/randomness.py", "ldp_flower/validation.py"),
+        "ldp_flower/randomizers/real_valued/",
+    ]
+
+
+def test_the_picture_names_what_there_is():
+    drawing = DOCS / "figures" / "architecture.py"
+    stations = runpy.run_path(str(drawing))["STATIONS"]
+    assert len(stations) == 10
+    for station in stations:
+        module = "ldp_flower." + station.path.removesuffix(".py").replace("/", ".")
+        found = importlib.import_module(module)
+        assert inspect.getfile(found).endswith(station.path)
+        for name in station.name.split("."):
+            found = getattr(found, name)
+        assert found.__module__ == module, station

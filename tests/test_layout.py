@@ -143,7 +143,6 @@ MAY_IMPORT = {
     "iht": {"validation", "values"},
     "schema": {"validation", "values"},
     "sweep": {"validation"},
-    "catalogue": set(),
     "clients": BOTH_SIDES | {"iht"},
     "strategies/numerics": {"validation"},
     "strategies/runtime": SERVER,
@@ -153,7 +152,7 @@ MAY_IMPORT = {
     "strategies": of_strategies(*SHARED, *FAMILIES),
     "simulation": BOTH_SIDES | {"clients", "strategies"},
     "audit": SERVER | {"clients", "strategies", "simulation"},
-    "cli": SERVER | {"clients", "strategies", "simulation", "audit", "catalogue"},
+    "cli": SERVER | {"clients", "strategies", "simulation", "audit"},
     "ldp_flower": {"guarantee", "schema", "simulation", "values"},
 }
 
@@ -195,7 +194,9 @@ def room_of(name):
     _, *parts = name.split(".")
     if not parts:
         return "ldp_flower"
-    return "/".join(parts[:2]) if parts[0] == "strategies" else parts[0]
+    if parts[0] == "strategies" and (ROOT / "strategies" / "/".join(parts[1:2])).is_dir():
+        return "/".join(parts[:2]).rstrip("/")
+    return parts[0]
 
 
 def test_every_room_imports_those_below_it_only():

@@ -11,5 +11,7 @@ from ..strategies.catalogue import PROTOCOLS
 AUDITED: Mapping[str, Callable[[int, float], Iterator[tuple[LdpStrategy[Any], Users]]]] = {
     name: protocol.audit_runs
     for name, protocol in PROTOCOLS.items()
-    if protocol.audit_runs.__func__ is not LdpStrategy.audit_runs.__func__
+    if any(
+        "audit_runs" in vars(kind) for kind in protocol.mro()[: protocol.mro().index(LdpStrategy)]
+    )
 }

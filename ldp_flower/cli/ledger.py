@@ -53,8 +53,9 @@ def ledger_show(path: LedgerPath) -> None:
 def ledger_export(path: LedgerPath) -> None:
     r"""Print all that ever happened on the ledger in the file PATH as CSV: by user and run.
 
-    A quote stands before ids that a spreadsheet would take for formulas (=, +, -, @) and
-    before ids that begin with a quote; control characters are written out (\x1b).
+    A quote stands before ids that a spreadsheet would take for formulas (=, +, -, @), before
+    ids that begin with a quote, and before what does so behind a semicolon or spaces; control
+    characters are written out (\x1b).
     """
     writer = csv.writer(sys.stdout)
     try:
@@ -110,4 +111,7 @@ def _cell(value: str | float) -> str | float:
     """Return a number, or a text that no spreadsheet takes for a formula."""
     if not isinstance(value, str):
         return value
-    return "'" * (value[:1] in _ACTIVE) + _visible(value)
+    # Where commas are decimal, a semicolon begins another cell; some leave out spaces before it.
+    pieces = value.split(";")
+    marked = ("'" * piece.lstrip(" ").startswith(_ACTIVE) + piece for piece in pieces)
+    return _visible(";".join(marked))

@@ -5,15 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaln, roots_legendre
 
 from ..randomness import KeyedRandom, RandomSource, Words
-from ..validation import check_integer, check_positive
+from ..validation import check_integer
 from .ball import lift
 from .base import Floats, Reports
+from .domains import OfVector
 from .elementwise import row_dots, row_norms
 from .enumerable import OneChoice
 from .two_level import TwoLevel
@@ -54,7 +56,7 @@ def _order_statistics(dim: int, num_codewords: int) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Codebook(OneChoice):
+class Codebook(OneChoice, OfVector):
     """Randomiser for vectors in an l2 ball: the index of one of K public directions.
 
     Every user has a codebook of its own, ``num_codewords`` random directions that
@@ -66,12 +68,8 @@ class Codebook(OneChoice):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        The domain is the ball of this radius; longer vectors are shortened to it.
+    epsilon, dim, radius
+        As of :class:`.OfVector`; at most 2**25 coordinates.
     num_codewords : int (default: 256)
         Size of each user's codebook, 2 to 4,096, and at most ``2**26 / dim``; up to 256 a
         report is one byte.
@@ -96,14 +94,12 @@ class Codebook(OneChoice):
        else, so the guarantee holds for every input and every coin.
     """
 
-    dim: int
-    radius: float = 1.0
     num_codewords: int = 256
+
+    most_coordinates: ClassVar[int | None] = _MAX_ENTRIES // 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1, _MAX_ENTRIES // 2)
-        check_positive("radius", self.radius)
         most = min(_MAX_CODEWORDS, _MAX_ENTRIES // self.dim)
         check_integer("num_codewords", self.num_codewords, 2, most)
 
@@ -134,16 +130,6 @@ class Codebook(OneChoice):
     def scale(self) -> float:
         """``E <V, u>`` for the user's (lifted) direction u."""
         return self._design[1]
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates of a value."""
-        return self.dim
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """One byte for up to 256 codewords, otherwise two."""
-        return np.dtype(np.uint8 if self.num_codewords <= 256 else np.uint16)
 
     @property
     def variance(self) -> float:
@@ -211,7 +197,3 @@ class Codebook(OneChoice):
         words = KeyedRandom(coins).skip(first).normals((len(reports), self.dim + 1))
         words *= (self.bound / row_norms(words))[:, None]
         return words[:, :-1]
-
-    def contains(self, reports: Reports) -> bool:
-        """Whether every report is the index of a codeword."""
-        return bool((reports.astype(np.int64) < self.num_codewords).all())

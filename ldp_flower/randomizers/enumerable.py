@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+
 from ..randomness import Words
 from .base import Floats, Randomizer, Reports
 from .two_level import TwoLevel
@@ -43,6 +45,11 @@ class Enumerable(Protocol):
         """
 
 
+def report_type(num_outputs: int) -> np.dtype[np.generic]:
+    """Return the smallest unsigned type that holds the numbers below ``num_outputs``."""
+    return np.min_scalar_type(num_outputs - 1)
+
+
 class OneChoice(Randomizer):
     """What mechanisms share whose report is one :class:`TwoLevel` choice from a ranking."""
 
@@ -59,6 +66,15 @@ class OneChoice(Randomizer):
 
         The likely reports come first; for the audit, which enumerates them.
         """
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """The smallest unsigned integer that holds the number of a report."""
+        return report_type(self._choice.num_outputs)
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every report is the number of one."""
+        return bool((reports.astype(np.int64) < self._choice.num_outputs).all())
 
     def worst_ratio(self) -> Fraction:
         """Return the ratio of the probabilities of a likely report and an unlikely one."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, Words
-from ..validation import check_integer, check_positive
 from .base import Estimate, Floats, Reports, Summary
+from .domains import OfVector
 from .enumerable import OneChoice
 from .two_level import TwoLevel
 
@@ -52,22 +52,13 @@ def best_subset(epsilon: float, max_subset: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class SubsetHypercube(OneChoice):
-    """Randomiser for vectors in a box, at one or two bytes a report.
+class SubsetHypercube(OneChoice, OfVector):
+    """Randomiser for vectors in the box ``[-radius, radius] ** dim``, at one or two bytes a report.
 
     Each user looks at ``subset`` coordinates that its public coin assigns, rounds
     them to random signs, and sends a sign pattern that agrees with them in many
     places with a probability raised by exp(epsilon). Of all known mechanisms for a
     box it has the least variance up to epsilon 4, and beyond it ties.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        The domain is ``[-radius, radius] ** dim``; coordinates are clipped to it.
 
     Notes
     -----
@@ -87,14 +78,6 @@ class SubsetHypercube(OneChoice):
        all become 0. The guarantee therefore holds for every input.
     4. The assigned coordinates are public and do not depend on data.
     """
-
-    dim: int
-    radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("dim", self.dim, 1)
-        check_positive("radius", self.radius)
 
     @cached_property
     def _design(self) -> tuple[int, TwoLevel, float]:
@@ -121,16 +104,6 @@ class SubsetHypercube(OneChoice):
         patterns = np.arange(2**self.subset, dtype=np.uint32)
         ones = np.bitwise_count(patterns)
         return patterns[np.argsort(-ones.astype(np.int64), kind="stable")]
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates of a value."""
-        return self.dim
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """One byte for up to 8 coordinates, otherwise two."""
-        return np.dtype(np.uint8 if self.subset <= 8 else np.uint16)
 
     @property
     def variance(self) -> float:
@@ -222,7 +195,3 @@ class SubsetHypercube(OneChoice):
             and (missing >= -1e-6).all()
             and abs(missing.sum() - (len(coins) - summary.count) * self.subset) < 1e-3
         )
-
-    def contains(self, reports: Reports) -> bool:
-        """Whether every report is a pattern of ``subset`` bits."""
-        return bool((reports.astype(np.int64) < 2**self.subset).all())

@@ -8,22 +8,15 @@ from functools import cached_property
 import numpy as np
 
 from ..randomness import RandomSource, Words
-from ..validation import check_positive
 from .base import Floats, Reports
+from .domains import OfNumber
 from .enumerable import OneChoice
 from .two_level import TwoLevel
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(OneChoice):
+class RandomizedResponse(OneChoice, OfNumber):
     """Randomiser for one number, at one bit (sent as a byte).
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    radius : float (default: 1.0)
-        The domain is ``[-radius, radius]``; values are clipped to it.
 
     Notes
     -----
@@ -42,25 +35,9 @@ class RandomizedResponse(OneChoice):
        holds for every input.
     """
 
-    radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive("radius", self.radius)
-
     @cached_property
     def _choice(self) -> TwoLevel:
         return TwoLevel(self.epsilon, 1, 1)
-
-    @property
-    def width(self) -> int:
-        """A value is one number."""
-        return 1
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """One byte, 0 or 1."""
-        return np.dtype(np.uint8)
 
     @property
     def variance(self) -> float:
@@ -89,7 +66,3 @@ class RandomizedResponse(OneChoice):
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return (reports.astype(np.float64) * 2 - 1)[:, None] * self.bound
-
-    def contains(self, reports: Reports) -> bool:
-        """Whether every report is a bit."""
-        return bool((reports.astype(np.int64) <= 1).all())

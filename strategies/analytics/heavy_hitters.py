@@ -8,8 +8,8 @@ from typing import Self, get_args
 import numpy as np
 from scipy.stats import binom
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import FrequentItems
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import check_fraction, check_integer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from ldp_flower import Users
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Codebook, GaussianRecord, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_unused
 from ldp_flower.values.moments import num_moments

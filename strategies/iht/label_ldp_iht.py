@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from sklearn.linear_model import Lasso
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Labels
+from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
 from ldp_flower.randomizers import (
     Composed,

@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
 from ldp_flower.schema import Schema
 from ldp_flower.validation import (
@@ -147,7 +147,9 @@ class LdpIht(LdpStrategy[LinearResult]):
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1, self._dim)
         elif self._one_record_each:
-            raise ValueError("Expected a sparsity with one record per user, got None.")
+            raise ValueError(
+                "Expected a sparsity with one record per user (samples_per_user=1), got None."
+            )
         check_optional(self, "radius", "noise_scale", "feature_variance", "gradient_bound")
         check_choice("link", self.link, LINKS)
         if self.link != "identity" and not self._one_record_each:

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import (
     check_choice,

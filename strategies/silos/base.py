@@ -1,11 +1,11 @@
 """What the protocols for silos share: every silo answers every step, under one plan."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from ldp_flower import Users
+from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_choice, check_fraction, check_positive
 from ldp_flower.values.links import LINKS
 
@@ -37,6 +37,8 @@ class SiloRegression(SparseStrategy):
     """
 
     protects = "record"
+    #: Arguments of :meth:`audit_runs` beside those of all.
+    _audited: ClassVar[Mapping[str, float]] = {}
 
     delta: float
     link: str = "identity"
@@ -51,9 +53,9 @@ class SiloRegression(SparseStrategy):
             check_positive("radius", self.radius)
 
     @classmethod
-    def audit_runs(cls, dim: int, epsilon: float, **bounds: float) -> Iterator[tuple[Self, Users]]:
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield plans of one step: there the whole budget can be measured in one report."""
-        plan: dict[str, Any] = {"sparsity": 1, "delta": 1e-3, "num_steps": 1, **bounds}
+        plan: dict[str, Any] = {"sparsity": 1, "delta": 1e-3, "num_steps": 1, **cls._audited}
         yield cls(dim, epsilon=epsilon, link="identity", **plan), one_silo(dim)
         plan.pop("target_scale", None)  # classes have none
         yield cls(dim, epsilon=epsilon, link="logistic", **plan), one_silo(dim)
@@ -67,6 +69,8 @@ class SiloRegression(SparseStrategy):
         """Return the bound on scores: the wanted one, or the link's own."""
         bound = LINKS[self.link].largest_score if wanted is None else wanted
         if not math.isfinite(bound):
-            raise ValueError(f"Expected {name}, since the squared loss has no bound of its own.")
+            raise ValueError(
+                f"Expected {name} with link={self.link!r}, whose loss has no bound of its own."
+            )
         check_positive(name, bound)
         return bound

@@ -1,14 +1,12 @@
 """DP-IHT: sparse regression over silos, whose records are protected one by one."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.validation import check_integer, check_positive
@@ -97,6 +95,7 @@ class DpIht(SiloRegression):
         fails_when="with few records: 200 with 54 features at epsilon 0.5 give noise",
         page="silos",
     )
+    _audited: ClassVar = {"residual_bound": 1.0}
 
     num_steps: int = 50
     link: str = "logistic"
@@ -126,11 +125,6 @@ class DpIht(SiloRegression):
     def step_size(self) -> float:
         """The inverse of the largest curvature."""
         return 1 / (LINKS[self.link].curvature * self._largest_moment + self.ridge)
-
-    @classmethod
-    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both losses."""
-        return super().audit_runs(dim, epsilon, residual_bound=1.0)
 
     def protocol(self) -> Protocol:
         """Ask everybody for the gradient ahead, step, threshold; ``num_steps`` times."""

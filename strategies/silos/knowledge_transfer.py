@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Teacher
+from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused

@@ -1,13 +1,12 @@
 """Peeling DP-IHT: sparse regression with very many features over few silos."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.values.links import LINKS
@@ -75,6 +74,7 @@ class PeelingDpIht(ShrinkingClip):
         "error is .24, that of `DpIht` .21",
         page="silos",
     )
+    _audited: ClassVar = {"target_scale": 1.0}
 
     num_steps: int = 5
 
@@ -90,11 +90,6 @@ class PeelingDpIht(ShrinkingClip):
         return RecordPeeling(
             self.epsilon, self.dim, bound, self.delta, self.num_steps, self.sparsity
         )
-
-    @classmethod
-    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both losses."""
-        return super().audit_runs(dim, epsilon, target_scale=1.0)
 
     def protocol(self) -> Protocol:
         """Let everybody peel the moved estimate; ``num_steps`` times."""

@@ -1,13 +1,11 @@
 """PrivateFrankWolfe: regression in an l1 ball, one noisy vertex a step."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
@@ -74,6 +72,7 @@ class PrivateFrankWolfe(ClippedSilos):
         "classes",
         page="knowledge-transfer",
     )
+    _audited: ClassVar = {"l1_radius": 1.0, "target_scale": 1.0}
 
     l1_radius: float
     num_steps: int | None = None
@@ -91,11 +90,6 @@ class PrivateFrankWolfe(ClippedSilos):
         """Return the mechanism of every step."""
         bound = self._first_bound * self.feature_bound
         return RecordVertices(self.epsilon, self.dim, bound, self.delta, self._num_steps)
-
-    @classmethod
-    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both losses."""
-        return super().audit_runs(dim, epsilon, l1_radius=1.0, target_scale=1.0)
 
     def protocol(self) -> Protocol:
         """Move towards the named vertices, by ever smaller steps."""

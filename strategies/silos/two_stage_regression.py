@@ -1,14 +1,13 @@
 """TwoStageRegression: choose coordinates privately, then descend in these alone."""
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
 from ldp_flower.values.links import LINKS
@@ -82,6 +81,7 @@ class TwoStageRegression(ShrinkingClip):
         "800 records a relative error of .34 instead of .20",
         page="knowledge-transfer",
     )
+    _audited: ClassVar = {"target_scale": 1.0}
 
     num_steps: int = 3
 
@@ -109,11 +109,6 @@ class TwoStageRegression(ShrinkingClip):
         length = min(usual, self.feature_bound) * math.sqrt(num_chosen)
         radius = residual_bound * length
         return ConcentratedGaussian(self.epsilon, num_chosen, radius, self.delta, steps)
-
-    @classmethod
-    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both losses."""
-        return super().audit_runs(dim, epsilon, target_scale=1.0)
 
     def protocol(self) -> Protocol:
         """Choose, then descend."""

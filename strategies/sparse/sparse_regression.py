@@ -8,7 +8,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
@@ -16,6 +15,7 @@ from ldp_flower.guarantee.questions import (
     Question,
     ResidualCoefficients,
 )
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.schema import Schema
 from ldp_flower.validation import (

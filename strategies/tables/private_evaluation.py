@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ldp_flower import Users
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import check_positive
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import SELECTORS
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer, SubsetSelection
 from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, digamma
 
-from ldp_flower import Users
 from ldp_flower.guarantee.questions import DistanceBin, Mean
+from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
 from ldp_flower.validation import (
     check_choice,

@@ -29,6 +29,7 @@ from ldp_flower.clients import LdpClientApp, LdpUpdateMod, Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import NormalisedUpdate
 from ldp_flower.guarantee.training import census, with_query
@@ -117,6 +118,25 @@ def test_no_date_in_a_reply_is_before_it_may_leave(node_config, question):
     reply = ask(app, question, node_config | {"reply-after": WAIT})
     assert reply.metadata.created_at >= started + WAIT
     assert reply.metadata.ttl <= DEFAULT_TTL - WAIT + 1e-6
+
+
+@pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])
+@pytest.mark.parametrize(
+    "error",
+    [Refusal(4711, "patient-17 has it"), LedgerError("patient-17")],
+    ids=["own", "ledger's"],
+)
+@pytest.mark.parametrize("where", ["load_users", "seed"])
+def test_errors_of_the_client_that_the_apps_code_raises_are_no_answers(
+    node_config, question, error, where
+):
+    def raises(context):
+        raise error
+
+    app = LdpClientApp(**{"load_users": lambda context: PATIENTS, where: raises})
+    reply = ask(app, question, node_config)
+    assert reply.error.code == Refusal.FAILED
+    assert reply.error.reason == "The client failed; its log says why."
 
 
 def forges(message, context):

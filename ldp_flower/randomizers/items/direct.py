@@ -12,7 +12,7 @@ from ...randomness import RandomSource, Words
 from ..base import Floats, Reports
 from ..enumerable import OneChoice
 from ..two_level import TwoLevel
-from .frequency import FrequencyOracle, Integers, report_type
+from .frequency import FrequencyOracle, Integers
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,6 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
 
     The best oracle for small domains (up to about ``3 exp(epsilon)`` items) and the
     only one whose report is an answer by itself.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items.
 
     Notes
     -----
@@ -63,11 +56,6 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
         """A report supports the item that it names."""
         return 1
 
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """The smallest unsigned integer that holds an item."""
-        return report_type(self.domain_size)
-
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         items = self._choice.keep_or_replace(self._items(values, rng), rng)
         return items.astype(self.report_dtype)
@@ -82,7 +70,3 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
 
     def _support(self, reports: Reports, coins: Words) -> Integers:
         return np.bincount(reports.astype(np.int64), minlength=self.domain_size)
-
-    def contains(self, reports: Reports) -> bool:
-        """Whether every report is an item."""
-        return bool((reports.astype(np.int64) < self.domain_size).all())

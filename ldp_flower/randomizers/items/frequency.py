@@ -170,8 +170,3 @@ class FrequencyOracle(Randomizer):
             ).all()
             and (self.support_size is None or support.sum() == count * self.support_size)
         )
-
-
-def report_type(num_outputs: int) -> np.dtype[np.generic]:
-    """Return the smallest unsigned type that holds the numbers below ``num_outputs``."""
-    return np.min_scalar_type(num_outputs - 1)

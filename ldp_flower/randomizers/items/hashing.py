@@ -13,7 +13,7 @@ from ...randomness import KeyedRandom, RandomSource, Words
 from ..base import Floats, Reports
 from ..enumerable import OneChoice
 from ..two_level import TwoLevel
-from .frequency import FrequencyOracle, Integers, report_type
+from .frequency import FrequencyOracle, Integers
 
 _MAX_BUCKETS = 1 << 16
 _CHUNK_ENTRIES = 1 << 16  # hashes held in memory at a time: stay in the cache
@@ -46,11 +46,6 @@ class LocalHashing(OneChoice):
     def other(self) -> Fraction:
         """Probability, over the coin, that another item has the reported bucket."""
         return Fraction(1, self.num_buckets)
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """One byte for up to 256 buckets, otherwise two."""
-        return report_type(self.num_buckets)
 
     def _hashed(self, items: Integers, coins: Words) -> Integers:
         """Return the bucket of what each user's report is about, by default its item."""
@@ -101,10 +96,6 @@ class LocalHashing(OneChoice):
             support += bits.view(np.uint8).sum(axis=0, dtype=np.uint8)
         return support
 
-    def contains(self, reports: Reports) -> bool:
-        """Whether every report is a bucket."""
-        return bool((reports.astype(np.int64) < self.num_buckets).all())
-
 
 @dataclass(frozen=True)
 class OptimizedLocalHashing(LocalHashing, FrequencyOracle):
@@ -112,13 +103,6 @@ class OptimizedLocalHashing(LocalHashing, FrequencyOracle):
 
     Every user has a hash function of its own, which its public coin determines. One
     or two bytes a report whatever the domain; reading n reports costs O(n domain_size).
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items.
 
     Notes
     -----

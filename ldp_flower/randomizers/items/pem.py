@@ -19,10 +19,8 @@ class PrefixExtending(PrefixTree):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter.
-    num_bits : int
-        Items are integers below ``2**num_bits``, 1 to 40 bits.
+    epsilon, num_bits
+        As of :class:`PrefixTree`.
     first_bits : int (default: 12)
         Length of the shortest prefix, 1 to 20 (or ``num_bits``, if that is less).
     step_bits : int (default: 8)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import check_integer
 from ..base import Floats, Reports
-from ..enumerable import Law, check_terms
+from ..enumerable import Law, check_terms, report_type
 from ..two_level import _WORDS, _exp_rounded_down, residue_shares
-from .frequency import FrequencyOracle, Integers, report_type
+from .frequency import FrequencyOracle, Integers
 from .report_size import best_report_size
 
 _CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time: stay in the cache
@@ -35,10 +35,8 @@ class SubsetSelection(FrequencyOracle):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items, at most 1,048,576.
+    epsilon, domain_size
+        As of :class:`FrequencyOracle`.
     set_size : int (default: 1)
         Number of items that a user holds, at most 1,024, and at most
         ``2**26 / domain_size``. A value lists them in any order; repeated ones count as none, so

@@ -13,13 +13,6 @@ class TreeHist(PrefixTree):
     Every prefix length has its own users, so there is more noise than with
     :class:`PrefixExtending`, which is the better choice otherwise.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    num_bits : int
-        Items are integers below ``2**num_bits``, 1 to 40 bits.
-
     Notes
     -----
     Source: Bassily, Nissim, Stemmer & Thakurta (2020). There, a user's public coin is

@@ -22,13 +22,6 @@ _ROWS = 255  # bits of as many reports are added up in bytes
 class OptimizedUnaryEncoding(FrequencyOracle):
     """Randomiser for one item: a bit per item, the own one fair, the others rarely set.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items.
-
     Notes
     -----
     Source: Wang, Blocki, Li & Jha (2017), OUE. Variance at frequency 0:

@@ -13,7 +13,17 @@ class Concentrated(RecordMechanism):
 
     Zero-concentrated privacy adds up, also over mechanisms that are chosen adaptively, so
     that a plan may choose coordinates with one kind of report and ask for values with
-    another.
+    another: ``steps`` counts the reports of all kinds.
+
+    Guarantee
+    ---------
+    1. Protected: every record of a silo, against any other record in its place, at
+       (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
+       (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
+       out is covered.
+    2. Records are brought into the domain one by one, first, and a value that is not finite
+       becomes 0, so the guarantee holds for every input.
+    3. Each class says in its own third point why a report costs no more.
     """
 
     @property
@@ -31,19 +41,6 @@ class Concentrated(RecordMechanism):
 class ConcentratedGaussian(Concentrated, RecordGaussian):
     """Randomiser of silos that adds Gaussian noise, in a plan with reports of other kinds.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter of all ``steps`` reports of a silo together.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        A record's value is shortened to this Euclidean length.
-    delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
-    steps : int (default: 1)
-        Number of reports, of any :class:`Concentrated` kind, that the two are for.
-
     Notes
     -----
     Source: Bun & Steinke (2016), Proposition 6. A plan of such reports alone needs some
@@ -51,14 +48,9 @@ class ConcentratedGaussian(Concentrated, RecordGaussian):
 
     Guarantee
     ---------
-    1. Protected: every record of a silo, against any other record in its place, at
-       (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
-       (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
-       out is covered.
-    2. The sums of two silos that differ in one record differ by at most the diameter
+    1. and 2. As of :class:`Concentrated`.
+    3. The sums of two silos that differ in one record differ by at most the diameter
        D = ``2 radius``; the noise's variance is ``D**2 steps / (2 rho)``.
-    3. Shortening happens per record, first, and a value that is not finite becomes 0, so
-       the guarantee holds for every input.
     """
 
     @cached_property

@@ -37,8 +37,25 @@ def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) ->
     return np.sort(order[:, :how_many], axis=1)
 
 
+class Choosing(Concentrated):
+    """Base class: few coordinates of a sum are reported, by their places."""
+
+    def _clipped(self, values: Floats) -> Floats:
+        return np.clip(values, -self.radius, self.radius)
+
+    def _are_places(self, numbers: Reports, limit: int) -> bool:
+        """Whether these numbers of every report are increasing places below ``limit``."""
+        places = numbers.astype(np.float64)
+        return bool(
+            (places == np.floor(places)).all()
+            and (places >= 0).all()
+            and (places < limit).all()
+            and (np.diff(places, axis=1) > 0).all()
+        )
+
+
 @dataclass(frozen=True)
-class RecordPeeling(Concentrated):
+class RecordPeeling(Choosing):
     """Randomiser of silos that reports the largest coordinates of a sum, with their values.
 
     What is published has ``sparsity`` coordinates, and so has the noise: for a long vector
@@ -47,16 +64,8 @@ class RecordPeeling(Concentrated):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of all ``steps`` reports of a silo together.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        Coordinates of a record's value are clipped to ``[-radius, radius]``.
-    delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
-    steps : int (default: 1)
-        Number of reports that the two parameters are for.
+    epsilon, dim, radius, delta, steps
+        As of :class:`.RecordMechanism`; coordinates are clipped to ``[-radius, radius]``.
     sparsity : int (default: 1)
         Number of coordinates in a report.
 
@@ -68,16 +77,12 @@ class RecordPeeling(Concentrated):
 
     Guarantee
     ---------
-    1. Protected: every record of a silo, against any other record in its place, at
-       rho-zCDP for ``steps`` reports together, rho = ``zcdp_rho(epsilon, delta)``, hence
-       at (``epsilon``, ``delta``), in real arithmetic. Leaving a record out is covered.
-    2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
+    1. and 2. As of :class:`.Concentrated`.
+    3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so do their magnitudes. A choice is rho / (2 steps)-zCDP:
        s mechanisms of epsilon_0**2 / 8 each, epsilon_0 = sqrt(4 rho / (steps s)). The s
        values differ by at most sqrt(s) D in length; with noise of variance s D**2 steps /
        rho they are rho / (2 steps)-zCDP, given the choice. Both compose adaptively.
-    3. Clipping happens per record, first, and a value that is not finite becomes 0, so the
-       guarantee holds for every input.
     """
 
     sparsity: int = 1
@@ -106,9 +111,6 @@ class RecordPeeling(Concentrated):
         """``sigma**2``, of a published value."""
         return self.sigma**2
 
-    def _clipped(self, values: Floats) -> Floats:
-        return np.clip(values, -self.radius, self.radius)
-
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
         places = noisy_top(np.abs(totals + shift), self.sparsity, self.scale, rng)
         values, shifts = (
@@ -128,11 +130,5 @@ class RecordPeeling(Concentrated):
 
     def contains(self, reports: Reports) -> bool:
         """Whether places increase within the vector, and the rest is as in all silo reports."""
-        places = reports[:, : self.sparsity].astype(np.float64)
-        return bool(
-            super().contains(reports)
-            and (places == np.floor(places)).all()
-            and (places >= 0).all()
-            and (places < self.dim).all()
-            and (np.diff(places, axis=1) > 0).all()
-        )
+        places = reports[:, : self.sparsity]
+        return super().contains(reports) and self._are_places(places, self.dim)

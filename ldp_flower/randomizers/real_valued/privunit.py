@@ -3,51 +3,25 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ...validation import check_integer, check_positive
 from ..ball import directions, lift
-from ..base import Floats, Randomizer, Reports
+from ..base import Floats, Reports
 from ..elementwise import row_norms
+from .base import RealVector
 from .cap import Cap, best_height
 
 
 @dataclass(frozen=True)
-class _BallSampler(Randomizer):
+class _BallSampler(RealVector):
     """What the three have in common: a report is a direction drawn from a :class:`Cap`."""
-
-    dim: int
-    radius: float = 1.0
-
-    exact: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("dim", self.dim, 1)
-        check_positive("radius", self.radius)
 
     @property
     @abstractmethod
     def cap(self) -> Cap:
         """The cap that directions are drawn from."""
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates of a value."""
-        return self.dim
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """Four-byte floats."""
-        return np.dtype(np.float32)
-
-    @property
-    def report_shape(self) -> tuple[int, ...]:
-        """The report is a vector."""
-        return (self.dim,)
 
     @property
     def variance(self) -> float:
@@ -72,9 +46,6 @@ class _BallSampler(Randomizer):
         unit[rng.uniforms((len(unit), 1))[:, 0] >= (1 + fraction) / 2] *= -1
         return np.asarray((self.cap.draw(unit, rng) * self.bound).astype(np.float32))
 
-    def _debias(self, reports: Reports, coins: Words) -> Floats:
-        return reports.astype(np.float64)
-
     def contains(self, reports: Reports) -> bool:
         """Whether every report has the one possible length (to float32 rounding)."""
         lengths = row_norms(reports.astype(np.float64))
@@ -90,22 +61,11 @@ class PrivUnit(_BallSampler):
     scaled to be unbiased. Vectors inside the ball pick the sign of their direction
     at random, which costs no variance because reports have a constant length.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        The domain is the ball of this radius; longer vectors are shortened to it.
-
     Notes
     -----
     Source: Bhowmick et al. (2018), with the cap optimised as in Asi, Feldman &
     Talwar (2022). Sampling is exact inversion, O(dim) per user; a report is
-    ``dim`` 4-byte floats (rounded after sampling, which is post-processing).
-    ``exact`` is False: the output is real-valued, so the guarantee is that of the
-    mechanism in real arithmetic. :class:`Codebook` is its finite form.
+    ``dim`` 4-byte floats. :class:`Codebook` is its finite form.
 
     Guarantee
     ---------
@@ -128,15 +88,6 @@ class PrivUnit(_BallSampler):
 @dataclass(frozen=True)
 class DuchiBall(_BallSampler):
     """Randomiser for vectors in an l2 ball that draws from a half-sphere.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        The domain is the ball of this radius; longer vectors are shortened to it.
 
     Notes
     -----
@@ -164,15 +115,6 @@ class LiftedPrivUnit(_BallSampler):
     added coordinate dropped. Its variance is that of :class:`PrivUnit` in one
     dimension more, less what the dropped coordinate takes: a little smaller for
     vectors inside the ball and large epsilon, the same otherwise.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        The domain is the ball of this radius; longer vectors are shortened to it.
 
     Guarantee
     ---------

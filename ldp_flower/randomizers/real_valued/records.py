@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ...validation import check_fraction, check_integer, check_positive
+from ...validation import check_fraction, check_integer
 from ..ball import directions
-from ..base import Estimate, Floats, Randomizer, Reports, Summary
+from ..base import Estimate, Floats, Reports, Summary
+from .base import RealVector
 from .gaussian import gaussian_mu
 
 _MOST_RECORDS = 1 << 24  # a four-byte float counts so far
@@ -24,7 +25,7 @@ _FARTHEST_CENTRE = 1024.0  # radii
 
 
 @dataclass(frozen=True)
-class RecordMechanism(Randomizer):
+class RecordMechanism(RealVector):
     """Base class: a silo reports a noisy sum over its records, several times.
 
     The noise does not depend on how many records there are, so no number that anybody
@@ -39,25 +40,22 @@ class RecordMechanism(Randomizer):
     dim : int
         Number of coordinates of a record's value.
     radius : float (default: 1.0)
-        Size of the domain of a record's value, into which it is brought.
+        A record's value is shortened to this Euclidean length; where a class says so, its
+        coordinates are clipped to ``[-radius, radius]``.
     delta : float (default: 1e-6)
         Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports that the two parameters are for.
     """
 
-    dim: int
-    radius: float = 1.0
     delta: float = field(default=1e-6)
     steps: int = 1
 
-    exact: ClassVar[bool] = False
+    most_coordinates: ClassVar[int | None] = _MOST_RECORDS
     protects: ClassVar[str] = "any two values of one record of a silo"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1, _MOST_RECORDS)
-        check_positive("radius", self.radius)
         if not _SMALLEST_RADIUS <= self.radius <= _LARGEST_RADIUS:
             limits = f"{_SMALLEST_RADIUS:g} <= radius <= {_LARGEST_RADIUS:g}"
             raise ValueError(f"Expected {limits}, got {self.radius}.")
@@ -75,19 +73,9 @@ class RecordMechanism(Randomizer):
         return f"{type(self).__name__} {self.epsilon!r} {self.delta!r} {self.steps}"
 
     @property
-    def width(self) -> int:
-        """Number of coordinates of a record's value."""
-        return self.dim
-
-    @property
     def size(self) -> int:
         """The sum, and the number of records."""
         return self.dim + 1
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """Four-byte floats."""
-        return np.dtype(np.float32)
 
     @property
     def bound(self) -> float:
@@ -165,19 +153,6 @@ class RecordMechanism(Randomizer):
 class RecordGaussian(RecordMechanism):
     """Randomiser of silos that adds Gaussian noise to the sum over their records.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter of all ``steps`` reports of a silo together.
-    dim : int
-        Number of coordinates.
-    radius : float (default: 1.0)
-        A record's value is shortened to this Euclidean length.
-    delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
-    steps : int (default: 1)
-        Number of reports that the two parameters are for.
-
     Notes
     -----
     Source: the analytic Gaussian mechanism of Balle & Wang (2018), composed exactly: steps
@@ -219,6 +194,3 @@ class RecordGaussian(RecordMechanism):
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
         return totals + self.sigma * rng.normals(totals.shape) + shift
-
-    def _debias(self, reports: Reports, coins: Words) -> Floats:
-        return reports.astype(np.float64)

@@ -9,19 +9,17 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import RandomSource, Words, drawable
-from ...validation import check_positive
-from ..base import Floats, Randomizer, Reports
+from ..base import Floats, Reports
+from ..domains import OfNumber
+from .base import RealValued
 
 _LONGEST_TAIL = 50.0  # of the exponential distribution, of which 701 is drawn at most
 
 
 @dataclass(frozen=True)
-class _Scalar(Randomizer):
-    """What the three have in common: the interval and a report of one float."""
+class _Scalar(RealValued, OfNumber):
+    """What the three have in common: a number is reported as a number, at most 30 for epsilon."""
 
-    radius: float = 1.0
-
-    exact: ClassVar[bool] = False
     #: Less likely answers are drawn with multiples of 2**-52, too coarse from 37 on.
     largest_epsilon: ClassVar[float] = 30.0
 
@@ -29,17 +27,6 @@ class _Scalar(Randomizer):
         super().__post_init__()
         if self.epsilon > self.largest_epsilon:
             raise ValueError(f"Expected epsilon <= {self.largest_epsilon:g}, got {self.epsilon}.")
-        check_positive("radius", self.radius)
-
-    @property
-    def width(self) -> int:
-        """A value is one number."""
-        return 1
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """A four-byte float."""
-        return np.dtype(np.float32)
 
     @abstractmethod
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
@@ -49,24 +36,10 @@ class _Scalar(Randomizer):
         t = np.clip(values[:, 0] / self.radius, -1, 1)
         return np.asarray((self._draw(t, rng) * self.radius).astype(np.float32))
 
-    def _debias(self, reports: Reports, coins: Words) -> Floats:
-        return reports.astype(np.float64)[:, None]
-
-    def contains(self, reports: Reports) -> bool:
-        """Whether every report is within the bound (to float32 rounding)."""
-        return bool((np.abs(reports.astype(np.float64)) <= self.bound * (1 + 1e-6)).all())
-
 
 @dataclass(frozen=True)
 class LaplaceMechanism(_Scalar):
     """Randomiser that adds Laplace noise of scale ``2 radius / epsilon``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter, at most 30.
-    radius : float (default: 1.0)
-        The domain is ``[-radius, radius]``; values are clipped to it.
 
     Guarantee
     ---------
@@ -101,13 +74,6 @@ class LaplaceMechanism(_Scalar):
 @dataclass(frozen=True)
 class PiecewiseMechanism(_Scalar):
     """Randomiser that draws near the value with high density, elsewhere with low.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter, at most 30.
-    radius : float (default: 1.0)
-        The domain is ``[-radius, radius]``; values are clipped to it.
 
     Notes
     -----
@@ -163,13 +129,6 @@ class HybridMechanism(_Scalar):
     The least variance on average of all three real-valued ones, and constant in the
     value above epsilon 0.61; the default for numbers where inexact mechanisms are
     allowed.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter, at most 30.
-    radius : float (default: 1.0)
-        The domain is ``[-radius, radius]``; values are clipped to it.
 
     Notes
     -----

@@ -2,20 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from ...randomness import RandomSource, Words
 from ...validation import check_integer
 from ..base import Floats, Reports
-from .concentrated import Concentrated
-from .peeling import noisy_top
+from .peeling import Choosing, noisy_top
 
 _MOST_COORDINATES = 1 << 23  # a four-byte float tells twice as many vertices apart
 
 
 @dataclass(frozen=True)
-class RecordVertices(Concentrated):
+class RecordVertices(Choosing):
     """Randomiser of silos that reports signed coordinates of a sum, without values.
 
     The vertices are those of the cross-polytope, plus and minus each coordinate; reported are
@@ -23,16 +23,9 @@ class RecordVertices(Concentrated):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of all ``steps`` reports of a silo together.
-    dim : int
-        Number of coordinates, at most 2**23.
-    radius : float (default: 1.0)
-        Coordinates of a record's value are clipped to ``[-radius, radius]``.
-    delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
-    steps : int (default: 1)
-        Number of reports, of any :class:`Concentrated` kind, that the two are for.
+    epsilon, dim, radius, delta, steps
+        As of :class:`.RecordMechanism`; coordinates are clipped to ``[-radius, radius]``,
+        at most 2**23 of them.
     num_vertices : int (default: 1)
         Number of vertices in a report.
 
@@ -44,23 +37,19 @@ class RecordVertices(Concentrated):
 
     Guarantee
     ---------
-    1. Protected: every record of a silo, against any other record in its place, at
-       (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
-       (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
-       out is covered.
-    2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
+    1. and 2. As of :class:`.Concentrated`.
+    3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so does the score of every vertex. A report is made of k =
        ``num_vertices`` exponential mechanisms of epsilon_0**2 / 8 each, epsilon_0 =
        sqrt(8 rho / (steps k)).
-    3. Clipping happens per record, first, and a value that is not finite becomes 0, so the
-       guarantee holds for every input.
     """
 
     num_vertices: int = 1
 
+    most_coordinates: ClassVar[int | None] = _MOST_COORDINATES
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("dim", self.dim, 1, _MOST_COORDINATES)
         check_integer("num_vertices", self.num_vertices, 1, 2 * self.dim)
 
     @property
@@ -77,9 +66,6 @@ class RecordVertices(Concentrated):
     def variance(self) -> float:
         """Mean square of a coordinate of a report's vertices, when all noise."""
         return self.num_vertices / self.dim
-
-    def _clipped(self, values: Floats) -> Floats:
-        return np.clip(values, -self.radius, self.radius)
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
         moved = totals + shift
@@ -98,11 +84,4 @@ class RecordVertices(Concentrated):
 
     def contains(self, reports: Reports) -> bool:
         """Whether vertices increase within the range, and the rest is as in all silo reports."""
-        vertices = reports[:, :-1].astype(np.float64)
-        return bool(
-            super().contains(reports)
-            and (vertices == np.floor(vertices)).all()
-            and (vertices >= 0).all()
-            and (vertices < 2 * self.dim).all()
-            and (np.diff(vertices, axis=1) > 0).all()
-        )
+        return super().contains(reports) and self._are_places(reports[:, :-1], 2 * self.dim)

@@ -345,6 +345,8 @@ def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
         "\t=1",
         "\r=1",
         "'=1",
+        "  =1",
+        "a;=1; +1;b",
         "\x1b[2J",
         "[red]x",
         "a\u202eb",
@@ -362,6 +364,8 @@ def test_ids_are_neither_formulas_nor_orders_to_a_terminal(tmp_path):
         "\t=1": "'\\t=1",
         "\r=1": "'\\r=1",
         "'=1": "''=1",
+        "  =1": "'  =1",
+        "a;=1; +1;b": "a;'=1;' +1;b",
         "\x1b[2J": "\\x1b[2J",
         "a\u202eb": "a\\u202eb",
     }

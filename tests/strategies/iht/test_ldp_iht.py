@@ -211,7 +211,10 @@ def test_data_that_are_not_finite_cost_their_users_only():
         ({"feature_variance": float("inf")}, "Expected feature_variance > 0 and finite, got inf"),
         ({"gradient_bound": float("nan")}, "Expected gradient_bound > 0 and finite, got nan"),
         ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
-        ({"sparsity": None}, "Expected a sparsity with one record per user, got None"),
+        (
+            {"sparsity": None},
+            "Expected a sparsity with one record per user .samples_per_user=1., got None",
+        ),
         ({"effects": "some"}, "Expected effects in .*, got 'some'"),
         ({"effects": "within"}, "Expected a schema with effects='within', got dim=8"),
     ],

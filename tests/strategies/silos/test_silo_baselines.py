@@ -184,7 +184,7 @@ def test_every_query_of_the_baselines_is_audited():
         ({"sparsity": 61}, "Expected an integer 1 <= sparsity <= 60, got 61"),
         ({"num_steps": 0}, "Expected an integer num_steps >= 1, got 0"),
         ({"link": "cosine"}, "Expected link in .*, got 'cosine'"),
-        ({"target_scale": None}, "since the squared loss has no bound"),
+        ({"target_scale": None}, "whose loss has no bound"),
         ({"target_scale": -1.0}, "Expected target_scale > 0 and finite, got -1.0"),
         ({"feature_bound": 0.0}, "Expected feature_bound > 0 and finite, got 0.0"),
     ],

@@ -163,7 +163,7 @@ def test_too_few_records_end_in_noise_that_is_told():
         ({"sparsity": 9}, "Expected an integer 1 <= sparsity <= 8, got 9"),
         ({"num_steps": 0}, "Expected an integer num_steps >= 1, got 0"),
         ({"link": "cosine"}, "Expected link in .*, got 'cosine'"),
-        ({"link": "identity"}, "since the squared loss has no bound"),
+        ({"link": "identity"}, "whose loss has no bound"),
         ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
         ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
     ],

@@ -1,0 +1,308 @@
+"""Every argument of every strategy has an effect in every mode, or is refused by its name."""
+
+import inspect
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from ldp_flower import InProcessGrid, Numeric, Schema, Users, strategies
+from ldp_flower.clients import LdpClientApp, LdpUpdateMod
+from ldp_flower.guarantee.training import digest
+from ldp_flower.strategies import LdpStrategy, TooFewReports
+from ldp_flower.strategies.runtime.identity import printed
+
+DIM, NODES, ROUNDS = 6, 30, 12
+SCHEMA = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, DIM)}, "y", Numeric(-4, 4))
+
+# What an argument is set to, unless a mode says otherwise: never its default or the mode's value.
+OTHER = {
+    "epsilon": 3.0,
+    "min_reports": 100_000,
+    "sparsity": 1,
+    "samples_per_user": 7,
+    "effects": "within",
+    "radius": 0.05,
+    "noise_scale": 3.0,
+    "feature_variance": 0.5,
+    "gradient_bound": 0.5,
+    "link": "logistic",
+    "exact": False,
+    "delta": 1e-3,
+    "method": "paper",
+    "covariance": 2 * np.eye(DIM),
+    "target_scale": 0.7,
+    "mechanism": "bit",
+    "solver": "lasso",
+    "label_bound": 0.5,
+    "scale_share": 0.3,
+    "labels_per_user": 2,
+    "unit": "label",
+    "feature_bound": 0.5,
+    "projected_dim": 3,
+    "l1_bound": 0.05,
+    "target_bound": 0.5,
+    "degree": 3,
+    "num_features": 8,
+    "length_scale": 0.5,
+    "bound": 1.5,
+    "spread": 0.3,
+    "num_waves": 1,
+    "selector": "marginal",
+    "scale": 1.7,
+    "num_steps": 6,
+    "ridge": 0.5,
+    "num_answers": 4,
+    "synthetic_seed": 7,
+    "row_bound": 0.5,
+    "residual_bound": 0.3,
+    "largest_moment": 0.5,
+    "l1_radius": 3.0,
+    "set_size": 2,
+    "max_items": 2,
+    "false_alarm": 0.9,
+    "backend": "tree",
+    "coef": np.full(DIM, 0.3),
+    "centre": 0.3,
+    "model": "net",
+    "clip": 0.5,
+    "num_codewords": 64,
+    "answers_per_user": 2,
+    "path_length": 3.0,
+    "learning_rate": 0.1,
+    "decay": True,
+    "momentum": 0.5,
+    "threshold": "each",
+    "message_type": "train.other",
+    "arrayrecord_key": "weights",
+    "configrecord_key": "settings",
+}
+# The size of the data, and what lets a run start that is refused else (tested on its own).
+ELSEWHERE = {"dim", "domain_size", "force"}
+
+
+def normal(num_users=400, rows=1, classes=False):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((num_users * rows, DIM))
+    y = x[:, 0] - 0.5 * x[:, 3] + 0.5 * rng.standard_normal(len(x))
+    return Users(x, (y > 0) * 1.0 if classes else y, np.arange(num_users + 1) * rows)
+
+
+def centred_at_one():
+    users = normal()
+    users.features[:, 0] += 1.0
+    return users
+
+
+def misleading():
+    """Return users one of whose features seems to explain what two others do."""
+    users = normal(4000)
+    x = users.features
+    x[:, 1] = x[:, 0] - x[:, 3] + 0.6 * x[:, 1]
+    y = x[:, 0] - x[:, 3] + 0.9 * x[:, 4] + 0.3 * users.targets
+    return Users(x, y, np.arange(4001))
+
+
+def table():
+    users = normal(800, 5)
+    users.features[:, 0] = 1.0
+    return users
+
+
+ONE, MANY, CLASSES = normal(), normal(rows=5), normal(classes=True)
+FEW = MANY[:60]
+SILOS = normal(3, 200)
+SILOS_OF_CLASSES = normal(3, 200, classes=True)
+ITEMS = Users.from_items(np.arange(3000) % 7, np.arange(3000) // 2)
+
+SPARSE = {"dim": DIM, "sparsity": 2, "epsilon": 4.0}
+DENSE = {"dim": DIM, "epsilon": 4.0}
+GROUPED = {**DENSE, "samples_per_user": 5}
+SILO = {**SPARSE, "delta": 1e-3}
+
+LINES = {"link": [0.0, 1.0]}
+SQUARED = {"link": "identity"}
+LOGISTIC = {"link": "logistic"}
+BACK = {"link": "identity"}
+
+#: Strategy, arguments, users, and what some arguments are set to here.
+MODES = [
+    ("LdpIht", SPARSE, ONE, {}),
+    ("LdpIht", {**SPARSE, **LOGISTIC}, CLASSES, BACK),
+    ("LdpIht", {**SPARSE, "link": "cosine"}, ONE, {}),
+    # How many there are matters where there is a schema; else it says whether they are several.
+    ("LdpIht", GROUPED, MANY, {"samples_per_user": 1}),
+    ("LdpIht", {**GROUPED, "sparsity": 2}, MANY, {"samples_per_user": 1}),
+    ("LdpIht", {**GROUPED, "dim": SCHEMA}, table(), {"samples_per_user": 20}),
+    ("NonInteractiveIht", SPARSE, ONE, {}),
+    ("NonInteractiveIht", {**SPARSE, "covariance": 3 * np.eye(DIM)}, ONE, {}),
+    ("NonInteractiveIht", {**SPARSE, "method": "paper", "delta": 1e-4}, ONE, {"method": "auto"}),
+    ("LabelLdpIht", SPARSE, misleading(), {}),
+    ("LabelLdpIht", {**SPARSE, "label_bound": 1.0}, misleading(), {}),
+    ("LabelLdpIht", {**SPARSE, "delta": 1e-4}, misleading(), {}),
+    ("LabelLdpIht", {**SPARSE, "mechanism": "bit"}, misleading(), {"mechanism": "hybrid"}),
+    ("LabelLdpIht", {**SPARSE, "solver": "lasso"}, misleading(), {"solver": "iht"}),
+    ("ConstrainedMean", DENSE, centred_at_one(), {}),
+    ("ConstrainedMean", {**DENSE, "method": "paper"}, centred_at_one(), {"method": "auto"}),
+    ("ConstrainedRegression", DENSE, ONE, {}),
+    ("ConstrainedRegression", {**DENSE, "method": "paper"}, ONE, {"method": "auto"}),
+    ("KernelRidgeRegression", DENSE, ONE, {}),
+    ("KernelRidgeRegression", {**DENSE, "method": "paper"}, ONE, {"method": "auto"}),
+    ("SmoothGlm", DENSE, CLASSES, LINES),
+    ("SmoothGlm", {**DENSE, **LINES}, ONE, LOGISTIC),
+    ("SmoothGlm", {**DENSE, "method": "paper"}, CLASSES, {"method": "auto", **LINES}),
+    ("UserLevelMean", {**GROUPED, "bound": 4.0}, FEW, {}),
+    ("UserLevelMean", {**DENSE, "bound": 4.0, "spread": 1.0}, MANY, {}),
+    (
+        "UserLevelMean",
+        {**GROUPED, "bound": 4.0, "method": "paper"},
+        MANY,
+        {"method": "auto", "samples_per_user": 99},
+    ),
+    ("SparseMean", DENSE, MANY, {}),
+    ("SparseMean", {**DENSE, "scale": 1.0}, MANY, {}),
+    ("SparseRegression", GROUPED, MANY, {}),
+    ("SparseRegression", {**GROUPED, "samples_per_user": 20}, MANY, {}),
+    ("SparseRegression", {**GROUPED, **LOGISTIC}, CLASSES, BACK),
+    ("SparseRegression", {**GROUPED, "dim": SCHEMA}, table(), {}),
+    *(
+        (name, {**GROUPED, "sparsity": 2, **mode}, MANY, other)
+        for name in ("TwoRoundRegression", "MultiRoundRegression")
+        for mode, other in (
+            ({}, {}),
+            ({"samples_per_user": 20}, {}),
+            ({"method": "paper"}, {"method": "auto"}),
+        )
+    ),
+    ("KnowledgeTransfer", {**SPARSE, "radius": 2.0}, FEW, {}),
+    ("KnowledgeTransfer", {**SPARSE, "radius": 2.0, "num_answers": 6}, FEW, {}),
+    ("KnowledgeTransfer", {**SPARSE, "radius": 2.0, **LOGISTIC}, CLASSES[:100], BACK),
+    ("DpIht", SILO, SILOS_OF_CLASSES, {**BACK, "delta": 1e-4}),
+    ("DpIht", {**SILO, **SQUARED, "residual_bound": 2.0}, SILOS, {"delta": 1e-4}),
+    *(
+        (name, {**SILO, **bound, **mode}, users, {"delta": 1e-4, **other})
+        for name, bound in (
+            ("PeelingDpIht", {}),
+            ("PeelingTransfer", {}),
+            ("TwoStageRegression", {}),
+            ("PrivateFrankWolfe", {"l1_radius": 2.0}),
+        )
+        for mode, users, other in (
+            ({"target_scale": 1.0}, SILOS, {}),
+            (LOGISTIC, SILOS_OF_CLASSES, BACK),
+        )
+    ),
+    ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0}, ITEMS, {}),
+    *(
+        ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "backend": name}, ITEMS, other)
+        for name, other in (("direct", {}), ("prefix", {}), ("tree", {"backend": "prefix"}))
+    ),
+    ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
+    ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
+    ("LdpFedAvg", {"epsilon": 4.0}, None, {"mechanism": "privunit"}),
+    ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {"mechanism": "hypercube"}),
+    *(
+        ("LdpFedAvg", {"epsilon": 4.0, "mechanism": name}, None, {"mechanism": "codebook"})
+        for name in ("privunit", "hypercube")
+    ),
+    (
+        "LdpFedAvg",
+        {"epsilon": 4.0, "model": "net"},
+        None,
+        {"mechanism": "privunit", "model": "linear", "decay": False},
+    ),
+]
+
+
+class Recording(InProcessGrid):
+    """A grid that keeps the hash of all that it is asked."""
+
+    def __init__(self, app, num_nodes):
+        super().__init__(app, num_nodes)
+        self.asked = []
+
+    def _handle(self, message):
+        self.asked.append((message.metadata.message_type, digest(message.content)))
+        return super()._handle(message)
+
+
+def training_app():
+    """Return an app whose update is always the same direction."""
+    app = ClientApp()
+
+    @app.train(mods=[LdpUpdateMod(seed=1)])
+    def train(message, context):
+        (weights,) = message.content["arrays"].to_numpy_ndarrays()
+        content = RecordDict({"arrays": ArrayRecord([weights + np.arange(DIM)])})
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def recorded(strategy, users):
+    """Return what is asked in a run, and what it comes to."""
+    if users is None:
+        grid = Recording(training_app(), NODES)
+        arguments = {
+            "initial_arrays": ArrayRecord([np.zeros(DIM)]),
+            "num_nodes": NODES,
+            "num_rounds": ROUNDS,
+        }
+    else:
+        grid, arguments = Recording(LdpClientApp(lambda context: users, seed=1), 1), {}
+    try:
+        result = strategy.start(grid, timeout=1, seed=1, **{"num_nodes": 1, **arguments})
+    except TooFewReports as error:
+        return grid.asked, str(error)
+    model = (
+        None if result.arrays is None else [a.tobytes() for a in result.arrays.to_numpy_ndarrays()]
+    )
+    return grid.asked, model, printed(result.to_dict())[0]
+
+
+def title(mode):
+    name, arguments, _, _ = mode
+    told = (
+        f"{k}={v}" for k, v in arguments.items() if isinstance(v, str) or k in ("spread", "scale")
+    )
+    return " ".join([name, *told])
+
+
+def test_every_strategy_has_its_modes():
+    classes = {name for name in strategies.__all__ if is_strategy(getattr(strategies, name))}
+    assert classes - {"LdpStrategy"} == {name for name, *_ in MODES}
+
+
+def is_strategy(kind):
+    return inspect.isclass(kind) and issubclass(kind, LdpStrategy)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", MODES, ids=title)
+def test_an_argument_has_an_effect_or_is_refused(mode):
+    name, arguments, users, other = mode
+    kind = getattr(strategies, name)
+
+    def build(**changed):
+        merged = {**arguments, **changed}
+        first = [merged.pop(f.name) for f in fields(kind) if f.init and not f.kw_only]
+        return kind(*first, **{"min_reports": 1, **merged})
+
+    usual = recorded(build(), users)
+    assert recorded(build(), users) == usual
+    ignored = []
+    for argument in fields(kind):
+        if argument.name in ELSEWHERE or not argument.init:
+            continue
+        value = {**OTHER, **other}[argument.name]
+        assert not np.array_equal(value, arguments.get(argument.name, argument.default))
+        try:
+            strategy = build(**{argument.name: value})
+        except ValueError as error:
+            assert argument.name in str(error), error
+            continue
+        if recorded(strategy, users) == usual:
+            ignored.append(argument.name)
+    assert not ignored
