@@ -136,7 +136,7 @@ class GaussianMechanism(RealVector):
         unit, length = directions(values)
         unit *= np.minimum(length, self.radius)[:, None]
         noise = rng.normals((len(values), self.dim)) * self.sigma
-        return np.asarray(np.clip(unit + noise, -self.bound, self.bound).astype(np.float32))
+        return self._told(unit + noise)
 
 
 @dataclass(frozen=True)

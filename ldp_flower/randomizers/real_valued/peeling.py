@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import check_integer
 from ..base import Floats, Reports
+from .base import on_grid
 from .concentrated import Concentrated
+from .records import NOISE_ENDS
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
@@ -117,7 +119,10 @@ class RecordPeeling(Choosing):
             np.take_along_axis(np.broadcast_to(rows, totals.shape), places, axis=1)
             for rows in (totals, shift)
         )
-        noisy = values + self.sigma * rng.normals(values.shape) + shifts
+        noisy = (
+            on_grid(values + self.sigma * rng.normals(values.shape), NOISE_ENDS * self.sigma)
+            + shifts
+        )
         return np.concatenate([places, noisy], axis=1)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:

@@ -11,14 +11,15 @@ from ...randomness import RandomSource, Words
 from ...validation import check_fraction, check_integer
 from ..ball import directions
 from ..base import Estimate, Floats, Reports, Summary
-from .base import RealVector
+from .base import RealVector, on_grid
 from .gaussian import gaussian_mu
 
 _MOST_RECORDS = 1 << 24  # a four-byte float counts so far
 # Beyond these, sums overflow, or are rounded by as much as a record can change them, or
 # the noise's scale is rounded, at last to 0: all would tell records apart.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
-# Normals end at 37 standard deviations: sums out of their reach under one record and not
+NOISE_ENDS = 37.0  # standard deviations of normals
+# They end there: sums out of their reach under one record and not
 # under another have a probability of 1e-111 at most in any coordinate of any report.
 _SMALLEST_DELTA = 1e-90
 _FARTHEST_CENTRE = 1024.0  # radii
@@ -193,4 +194,7 @@ class RecordGaussian(RecordMechanism):
         return unit * np.minimum(length, self.radius)[:, None]
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
-        return totals + self.sigma * rng.normals(totals.shape) + shift
+        return (
+            on_grid(totals + self.sigma * rng.normals(totals.shape), NOISE_ENDS * self.sigma)
+            + shift
+        )

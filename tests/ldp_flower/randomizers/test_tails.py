@@ -19,12 +19,14 @@ from ldp_flower.randomizers import (
     PiecewiseMechanism,
     PrivUnit,
     RecordGaussian,
+    RecordMechanism,
     RecordPeeling,
     RecordVertices,
 )
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 from ldp_flower.randomizers.real_valued.peeling import noisy_top
 from ldp_flower.randomizers.real_valued.privunit import DuchiBall
+from ldp_flower.randomness import KeyedRandom, derive
 
 LAST = 2**64 - 1
 PAIRS = [(50.0, 1e-6), (100.0, 1e-6), (20.0, 1e-9), (10.0, 1e-12), (5.0, 1e-15), (1.0, 1e-90)]
@@ -155,3 +157,29 @@ def test_signs_and_pieces_are_drawn_with_at_most_their_odds(epsilon):
         )
     )
     assert log_odds(near) <= epsilon / 2
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        *(kind(2.0, 3, 0.7) for kind in (PrivUnit, LiftedPrivUnit, DuchiBall)),
+        *(kind(2.0, 3, 0.7, 1e-6) for kind in (GaussianMechanism, GaussianRecord)),
+        *(kind(2.0, 0.7) for kind in (LaplaceMechanism, HybridMechanism, PiecewiseMechanism)),
+        *(kind(2.0, 3, 0.7, 1e-6, 2) for kind in (RecordGaussian, ConcentratedGaussian)),
+        RecordPeeling(2.0, 3, 0.7, 1e-6, 2, sparsity=2),
+    ],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+@pytest.mark.parametrize("size", [0.0, 0.3, 1e9])
+def test_no_digit_below_the_noise_is_told(mechanism, size):
+    """What noise was added to shows in the finest digits of floats: reports have none."""
+    values = np.full((4000, mechanism.width), size)
+    reports = mechanism.randomize(values, KeyedRandom(derive(0, np.arange(4000, dtype=np.uint64))))
+    numbers = reports.astype(np.float64).reshape(4000, -1)
+    if isinstance(mechanism, RecordPeeling):
+        numbers = numbers[:, mechanism.sparsity :]  # behind the places
+    record = isinstance(mechanism, RecordMechanism)
+    largest = 37 * mechanism.sigma if record else mechanism.bound
+    steps = numbers / 2.0 ** (math.floor(math.log2(largest)) + 1 - 26)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert len(np.unique(steps)) > 1
