@@ -19,8 +19,8 @@ _MOST_RECORDS = 1 << 24  # a four-byte float counts so far
 # the noise's scale is rounded, at last to 0: all would tell records apart.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
 NOISE_ENDS = 37.0  # standard deviations of normals
-# They end there: sums out of their reach under one record and not
-# under another have a probability of 1e-111 at most in any coordinate of any report.
+# Sums out of their reach under one record and not under another have a probability of 1e-111
+# at most in any coordinate of any report.
 _SMALLEST_DELTA = 1e-90
 _FARTHEST_CENTRE = 1024.0  # radii
 
