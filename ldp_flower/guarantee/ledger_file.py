@@ -64,9 +64,15 @@ class LedgerFile:
     _APPLICATION_ID = 0x1D9F10E6  # marks the file as a ledger of this format
 
     def __init__(self, path: str | Path, timeout: float) -> None:
-        self._path = Path(path).expanduser()
         self._timeout = timeout
-        if not self._path.is_file():
+        try:
+            self._path = Path(path).expanduser()
+            found = self._path.is_file()
+        except (OSError, RuntimeError) as error:  # a name too long, a user who is unknown
+            raise LedgerError(
+                f"Expected the path of a ledger, got {str(path)!r}: {error}"
+            ) from error
+        if not found:
             raise LedgerError(
                 f"No ledger at {self._path}: create it once with `ldp-flower ledger init`."
             )

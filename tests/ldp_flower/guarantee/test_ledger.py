@@ -369,3 +369,9 @@ def test_ids_that_cannot_be_written_are_named(tmp_path, name):
         with pytest.raises(LedgerError, match="Expected ids of Unicode characters, got '"):
             attempt()
     assert ledger.spent() == {}
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "~nobody-of-this-name/ledger.db", "a\0b"])
+def test_a_path_that_cannot_be_one_is_a_ledgers_error(path):
+    with pytest.raises(LedgerError, match="ledger"):
+        SqliteLedger(path)
