@@ -23,7 +23,9 @@ def on_spheres(num_users, dim, spread, seed, length=1.0):
 
 def strategy(dim, method="auto", **arguments):
     bound = 2.0 if method == "auto" else 2.0 / np.sqrt(dim)
-    defaults = {"epsilon": 4.0, "samples_per_user": 100, "bound": bound, "exact": False}
+    defaults = {"epsilon": 4.0, "bound": bound, "exact": False}
+    if "spread" not in arguments:
+        defaults["samples_per_user"] = 100
     return UserLevelMean(dim, method=method, **defaults | arguments)
 
 
