@@ -12,7 +12,8 @@ from .silos import of_silos
 from .statistics import knows
 
 
-# An overflow is some user's, and must not be an error of all.
+# An overflow is some user's, and must not be an error of all, though a loader may have made
+# it one.
 @np.errstate(all="ignore")
 def respond(node: UsersNode, query: Query) -> Report:
     """Answer a query for the addressed users who can afford it.
@@ -29,9 +30,7 @@ def respond(node: UsersNode, query: Query) -> Report:
     if by_record and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
     reports = of_silos if by_record else _randomised
-    # A loader may have made NumPy raise where data are small, or huge.
-    with np.errstate(all="ignore"):
-        return node.answer_once(query, lambda slots: reports(node, query, slots))
+    return node.answer_once(query, lambda slots: reports(node, query, slots))
 
 
 def _check(node: UsersNode, query: Query) -> None:
