@@ -33,7 +33,7 @@ def reply_with(
     finally:
         received.restore(context)
     _wait(reply_after, started)
-    if isinstance(content, Error):
+    if isinstance(content, Error):  # twice, for types: Flower takes the one or the other
         return Message(content, reply_to=received.message)
     return Message(content, reply_to=received.message)
 

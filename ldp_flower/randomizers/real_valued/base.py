@@ -10,7 +10,7 @@ from ...randomness import Words
 from ..base import Floats, Randomizer, Reports
 from ..domains import OfVector
 
-_STEP = 2.0**-26  # of the largest number, at most
+_STEP = 2.0**-26  # of the power of two above the largest number
 
 
 def on_grid(numbers: Floats, largest: float) -> Floats:
@@ -18,7 +18,7 @@ def on_grid(numbers: Floats, largest: float) -> Floats:
 
     Floats near zero are so fine that which of them come out tells what the noise was added
     to: one number in 1e8 or so would be impossible for another value. Any noise has many
-    floats within a step of the grid, which adds less than 1e-9 of the variance.
+    floats within a step of the grid, which adds less than 1e-8 of the variance.
     """
     step = math.ldexp(_STEP, math.frexp(largest)[1])
     return np.asarray(np.rint(numbers / step) * step)

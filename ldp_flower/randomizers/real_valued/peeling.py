@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import check_integer
 from ..base import Floats, Reports
-from .base import on_grid
 from .concentrated import Concentrated
-from .records import NOISE_ENDS
+from .records import with_noise
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
@@ -119,10 +118,7 @@ class RecordPeeling(Choosing):
             np.take_along_axis(np.broadcast_to(rows, totals.shape), places, axis=1)
             for rows in (totals, shift)
         )
-        noisy = (
-            on_grid(values + self.sigma * rng.normals(values.shape), NOISE_ENDS * self.sigma)
-            + shifts
-        )
+        noisy = with_noise(values, self.sigma, rng) + shifts
         return np.concatenate([places, noisy], axis=1)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:

@@ -18,11 +18,16 @@ _MOST_RECORDS = 1 << 24  # a four-byte float counts so far
 # Beyond these, sums overflow, or are rounded by as much as a record can change them, or
 # the noise's scale is rounded, at last to 0: all would tell records apart.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
-NOISE_ENDS = 37.0  # standard deviations of normals
+_NOISE_ENDS = 37.0  # standard deviations of normals
 # Sums out of their reach under one record and not under another have a probability of 1e-111
 # at most in any coordinate of any report.
 _SMALLEST_DELTA = 1e-90
 _FARTHEST_CENTRE = 1024.0  # radii
+
+
+def with_noise(sums: Floats, sigma: float, rng: RandomSource) -> Floats:
+    """Add normal noise of standard deviation ``sigma``; what is told is on a grid."""
+    return on_grid(sums + sigma * rng.normals(sums.shape), _NOISE_ENDS * sigma)
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,4 @@ class RecordGaussian(RecordMechanism):
         return unit * np.minimum(length, self.radius)[:, None]
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
-        return (
-            on_grid(totals + self.sigma * rng.normals(totals.shape), NOISE_ENDS * self.sigma)
-            + shift
-        )
+        return with_noise(totals, self.sigma, rng) + shift
