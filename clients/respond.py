@@ -60,16 +60,19 @@ def _randomised(node: UsersNode, query: Query, slots: NDArray[np.int64]) -> Repo
         and randomizer.summable
         and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
+    coins = node.keys.coins(query.salt, query.step, slots)
+    order = randomizer.order(coins)  # public, as the slots are
+    slots, coins = slots[order], coins[order]
     parts, blocks = [], []
     summary = Summary.empty(randomizer.size if summarised else 0)
     for start in range(0, len(slots), CHUNK):
         chunk = slots[start : start + CHUNK]
-        coins = node.keys.coins(query.salt, query.step, chunk)
+        coin = coins[start : start + CHUNK]
         values = node.shown(values_of(node.take, chunk, query, node.own))
         randomness = node.private_randomness(query.step, chunk)
-        reports = randomizer.randomize(values, randomness, coins)
+        reports = randomizer.randomize(values, randomness, coin)
         if summarised:
-            summary += randomizer.summarize(reports, coins)
+            summary += randomizer.summarize(reports, coin)
         else:
             parts.append(reports)
         if query.question.features_public:

@@ -14,8 +14,6 @@ from ldp_flower.guarantee.parameters import Floats, Parameters, flattened, param
 from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.guarantee.training import PUBLIC, digest, taken_apart
 from ldp_flower.randomizers.ball import directions
-from ldp_flower.randomness import Words, derive
-from ldp_flower.values.rotation import rotate_twice
 
 from .node import Node, operators_ledger
 from .received import Received, with_own_metadata
@@ -250,25 +248,22 @@ def _update(reply: RecordDict | None, name: str, sent: Parameters) -> Floats:
     return update
 
 
-def _value(update: Floats, question: UpdateQuestion, rotation: Words) -> Floats:
+def _value(update: Floats, question: UpdateQuestion) -> Floats:
     """Return what is asked about an update; one that is not finite counts as 0."""
     unit, length = directions(update[None])
     if not length[0] > 0:  # nor is NaN: neither has a direction
-        value = np.zeros_like(update)
-    elif isinstance(question, ClippedUpdate):
-        value = unit[0] * np.minimum(length[0], question.radius)
-    else:
-        value = unit[0]
-    return rotate_twice(value, rotation) if question.rotated else value
+        return np.zeros_like(update)
+    if isinstance(question, ClippedUpdate):
+        return np.asarray(unit[0] * np.minimum(length[0], question.radius))
+    return np.asarray(unit[0])
 
 
 def _report(
     node: Node, query: Query, question: UpdateQuestion, update: Floats, slots: Slots
 ) -> Report:
-    rotation = derive(query.salt, query.step)
     coins = node.keys.coins(query.salt, query.step, slots)
     randomness = node.private_randomness(query.step, slots)
     # Whole: training may have made NumPy raise where data are small, or huge.
     with np.errstate(all="ignore"):
-        shown = node.shown(_value(update, question, rotation)[None])
+        shown = node.shown(_value(update, question)[None])
         return Report.of_reports(slots, query.randomizer.randomize(shown, randomness, coins))

@@ -88,6 +88,11 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     return _mix(state + _GOLDEN)
 
 
+def public_coin(*parts: int) -> int:
+    """Hash integers to one of 63 bits, which Flower's records hold."""
+    return int(derive(*parts)[0] >> np.uint64(1))
+
+
 def _finer(uniform: float, further: Words) -> float:
     """Return a uniform of 52 bits with further words as its next bits, rounded down, above 0."""
     bits = 64 * len(further)

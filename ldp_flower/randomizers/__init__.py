@@ -5,7 +5,9 @@ share is in :mod:`.two_level`; what a message may name is in :mod:`.registry`.
 """
 
 from .base import Estimate, Randomizer, Summary
-from .codebook import Codebook
+from .codebooks.choice import ball_codebook
+from .codebooks.codebook import Codebook
+from .codebooks.hadamard import HadamardCodebook
 from .composed import Composed
 from .hypercube import SubsetHypercube
 from .items.choice import best_frequency_oracle
@@ -39,6 +41,7 @@ __all__ = [
     "FrequencyOracle",
     "GaussianMechanism",
     "GaussianRecord",
+    "HadamardCodebook",
     "HadamardResponse",
     "HybridMechanism",
     "KRandomizedResponse",
@@ -61,6 +64,7 @@ __all__ = [
     "Summary",
     "TreeHist",
     "TwoLevel",
+    "ball_codebook",
     "best_frequency_oracle",
     "randomizer_from_config",
     "split_epsilon",

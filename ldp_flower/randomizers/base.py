@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Reports = NDArray[np.generic]
 
 _BLOCK_ENTRIES = 1 << 18  # elements of reports drawn at a time, so that they stay in the cache
+_DEBIASED_ENTRIES = 1 << 22  # elements of debiased reports in memory at a time
 
 
 def _coins(num_users: int, coins: Words | None) -> Words:
@@ -238,9 +239,28 @@ class Randomizer(ABC):
         """Turn reports into unbiased estimates of the users' values, (users, size)."""
         return self._debias(reports, _coins(len(reports), coins))
 
+    def for_cohort(self, num_users: int, coin: int) -> Self:
+        """Return the mechanism for a cohort of so many users, with a public coin of its own.
+
+        The guarantee and the law of a report stay the same. Mechanisms whose users share
+        public randomness take it from this coin, and as much as the cohort needs.
+        """
+        return self
+
+    def order(self, coins: Words) -> NDArray[np.intp]:
+        """Return an order of users in which those who share public randomness are together."""
+        return np.arange(len(coins))
+
     def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
         """Add up debiased reports; post-processing, so it may happen on either side."""
-        return self._summarize(reports, _coins(len(reports), coins))
+        coins = _coins(len(reports), coins)
+        order = self.order(coins)
+        step = max(1, _DEBIASED_ENTRIES // self.size)
+        summary = Summary.empty(self.size)
+        for start in range(0, len(reports), step):
+            run = order[start : start + step]
+            summary += self._summarize(reports[run], coins[run])
+        return summary
 
     def _summarize(self, reports: Reports, coins: Words) -> Summary:
         values = self._debias(reports, coins)

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
+from typing import Self
 
 import numpy as np
 
-from ..randomness import RandomSource, Words, derive
+from ..randomness import RandomSource, Words, derive, public_coin
 from .base import Estimate, Floats, Randomizer, Reports, Summary
 from .enumerable import Enumerable, Law, check_terms
 from .real_valued.records import RecordMechanism
@@ -127,6 +128,16 @@ class Composed(Randomizer):
     def length(self) -> float:
         """Root of the sum of the squares of the parts' lengths."""
         return math.hypot(*(part.length for part in self.parts))
+
+    def for_cohort(self, num_users: int, coin: int) -> Self:
+        """Return the composition of the parts for this cohort, each with a coin of its own."""
+        return replace(
+            self,
+            parts=tuple(
+                part.for_cohort(num_users, public_coin(coin, number))
+                for number, part in enumerate(self.parts)
+            ),
+        )
 
     def _each(self, length: Callable[[Randomizer], int]) -> Iterator[tuple[int, Randomizer, slice]]:
         """Return the parts with their numbers and their places, given a part's length."""

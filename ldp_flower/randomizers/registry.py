@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from .base import Randomizer
-from .codebook import Codebook
+from .codebooks.codebook import Codebook
+from .codebooks.hadamard import HadamardCodebook
 from .composed import Composed, configs_of_parts
 from .hypercube import SubsetHypercube
 from .items.direct import KRandomizedResponse
@@ -32,6 +33,7 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         DuchiBall,
         GaussianMechanism,
         GaussianRecord,
+        HadamardCodebook,
         HadamardResponse,
         HybridMechanism,
         KRandomizedResponse,

@@ -1,8 +1,9 @@
 """One coordinate of a vector per user, chosen by the user's public coin."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,10 @@ class SampledCoordinate(Randomizer):
     def bound(self) -> float:
         """The part's bound, at least the indicator's."""
         return max(1.0, self.part.bound)
+
+    def for_cohort(self, num_users: int, coin: int) -> Self:
+        """Return this for the cohort."""
+        return replace(self, part=self.part.for_cohort(num_users, coin))
 
     def assigned(self, coins: Words) -> NDArray[np.int64]:
         """Return the coordinate that each coin names."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import Codebook, GaussianRecord, LiftedPrivUnit, Randomizer
+from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
 from ldp_flower.validation import check_choice, check_fraction, check_integer, check_unused
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import seed_of
@@ -38,30 +38,23 @@ class CollectOnce(FeatureStrategy[R]):
         Privacy parameter of ``method="paper"``, by default 1e-6; ``"auto"`` is pure.
     method : {"auto", "paper"} (default: "auto")
         ``"paper"`` is the printed algorithm with its calibration corrected.
-    exact : bool (default: True)
-        With ``"auto"``, use :class:`Codebook`: one byte a report, but 256 random directions for
-        the client to compute. False: :class:`LiftedPrivUnit`, much faster, for simulations;
-        other clients refuse it unless their operator allows inexact mechanisms, and so
-        they do ``method="paper"``.
     """
 
     delta: float | None = None
     method: str = "auto"
-    exact: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("method", self.method, METHODS)
         self._delta = _DELTA if self.delta is None else self.delta
         check_fraction("delta", self._delta)
-        check_unused(
-            self, f"with method={self.method!r}", "delta" if self.method == "auto" else "exact"
-        )
+        if self.method == "auto":
+            check_unused(self, "with method='auto'", "delta")
         self.randomizer(1)  # refuses a bad epsilon now
 
     def randomizer(self, size: int, radius: float = 1.0) -> Randomizer:
         """Return the mechanism of ``method="auto"`` for ``size`` numbers in a ball."""
-        return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, size, radius)
+        return ball_codebook(self.epsilon, size, radius)
 
     def noise(self, size: int, radius: float) -> GaussianRecord:
         """Return the mechanism of ``method="paper"`` for ``size`` numbers in a ball."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import Codebook, PrivUnit, Randomizer, SubsetHypercube
+from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
 from ldp_flower.schema import Schema
 from ldp_flower.validation import (
     check_choice,
@@ -82,10 +82,6 @@ class LdpIht(LdpStrategy[LinearResult]):
         How targets depend on ``u = <x, coef>``: as ``u`` plus noise, as 0 or 1 with
         probability 1 / (1 + exp(-u)) of the latter, or as ``2 u + cos(u)`` plus noise.
         Others than the first are for one record per user, without a schema.
-    exact : bool (default: True)
-        With several records per user or a schema, use :class:`Codebook`. False:
-        :class:`PrivUnit`, many times faster and not free of floating-point caveats; clients
-        outside simulations refuse it unless their operator allows inexact mechanisms.
 
     Notes
     -----
@@ -137,7 +133,6 @@ class LdpIht(LdpStrategy[LinearResult]):
     feature_variance: float | None = None
     gradient_bound: float | None = None
     link: str = "identity"
-    exact: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -161,7 +156,7 @@ class LdpIht(LdpStrategy[LinearResult]):
             mode = "with several records per user or a schema"
             check_unused(self, mode, "noise_scale", "feature_variance")
         else:
-            check_unused(self, "with one record per user", "gradient_bound", "exact")
+            check_unused(self, "with one record per user", "gradient_bound")
         if LINKS[self.link].largest_score < math.inf:
             check_unused(self, f"with link={self.link!r}", "noise_scale")
         # What the variant for one record per user works with, where all are always given.
@@ -174,7 +169,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         """Return the mechanism for vectors of ``dim`` coordinates within ``bound``."""
         if self._one_record_each:
             return SubsetHypercube(self.epsilon, dim, bound)
-        return (Codebook if self.exact else PrivUnit)(self.epsilon, dim, bound)
+        return ball_codebook(self.epsilon, dim, bound)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -16,7 +16,7 @@ from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from .model_result import FedAvgResult
-from .update_plan import MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
+from .update_plan import REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
 logger = logging.getLogger("flwr")
 
@@ -42,13 +42,9 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         Largest length of an update, longer ones are shortened. By default updates are
         normalised, which needs about 3 or more records a node; with one record a node
         take 0.5.
-    mechanism : {"codebook", "privunit", "hypercube"} (default: "codebook")
-        ``codebook`` reports one byte (two above epsilon 4), ``privunit`` 4 bytes a
-        parameter, as accurately and faster, but not exactly (clients refuse it unless
-        their operator allows that), ``hypercube`` two bytes on a publicly rotated
-        update: noisier, and the only one for models of a million parameters.
     num_codewords : int, optional
-        Size of a codebook; by default 256, and 1,024 if a report's epsilon is above 4.
+        Size of a codebook; by default 256, a report of one byte, and 1,024, two bytes, if a
+        report's epsilon is above 4.
     answers_per_user : int (default: 1)
         Reports of one node in different rounds, which share ``epsilon``. More than one
         costs accuracy.
@@ -83,7 +79,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     Guarantee
     ---------
     1. Protected: all data of a node, against any other data (the node is the user),
-       at ``epsilon``, pure with each of the mechanisms.
+       at pure ``epsilon``.
     2. Every node answers ``answers_per_user`` queries, of epsilon / answers_per_user
        each, rounded so that their sum is at most ``epsilon`` (basic composition);
        cohorts are disjoint and cut by public hashes.
@@ -106,7 +102,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
 
     model: Literal["linear", "net"] = "linear"
     clip: float | None = None
-    mechanism: Literal["codebook", "privunit", "hypercube"] = "codebook"
     num_codewords: int | None = None
     answers_per_user: int = 1
     path_length: float | None = None
@@ -124,7 +119,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         super().__post_init__()
         for name, value, allowed in (
             ("model", self.model, ("linear", "net")),
-            ("mechanism", self.mechanism, MECHANISMS),
             ("threshold", self.threshold, ("final", "each")),
         ):
             if value not in allowed:
@@ -135,8 +129,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             check_integer("sparsity", self.sparsity, 1)
         else:
             check_unused(self, "without sparsity", "threshold")
-        if self.mechanism != "codebook":
-            check_unused(self, f"with mechanism={self.mechanism!r}", "num_codewords")
         if self.path_length is not None and self.learning_rate is not None:
             raise ValueError("Expected path_length or learning_rate, got both.")
         if not 0 <= self.momentum < 1:
@@ -159,7 +151,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         epsilon = self.epsilon / answers
         while sum([epsilon] * answers) > self.epsilon:
             epsilon = math.nextafter(epsilon, 0.0)
-        return Reporting.by(self.mechanism, epsilon, dim, self.clip, self.num_codewords)
+        return Reporting.of(epsilon, dim, self.clip, self.num_codewords)
 
     def _take(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
@@ -208,8 +200,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
                 reporting.randomizer,
                 content=self._message(number),
             )
-            update = reporting.read(answer, self._population.salt, number)
-            direction = self.momentum * direction + (1 - self.momentum) * update
+            direction = self.momentum * direction + (1 - self.momentum) * answer.mean
             theta = theta + step * direction
             variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
             if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):

@@ -4,18 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import erf
 
 from ldp_flower.guarantee.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
-from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer, SubsetHypercube
-from ldp_flower.randomness import derive
-from ldp_flower.values.rotation import padded, rotate_twice_back
+from ldp_flower.randomizers import Randomizer, ball_codebook
 
-Floats = NDArray[np.float64]
-
-#: Mechanisms for an update, by name.
-MECHANISMS = ("codebook", "privunit", "hypercube")
 #: Above the first, results are poor; above the second, useless.
 WARN_ABOVE, REFUSE_ABOVE = 0.6, 2.0
 
@@ -23,14 +15,11 @@ _FEWEST_PER_COHORT = 30
 LONGEST_STEP = 4.0
 LONGEST_PATH = 100.0
 _NET_PATH = 30.0
-# Half the box of a rotated coordinate, in standard deviations of what is expected there. A
-# short one clips, which all updates of one length suffer alike; others do not.
-_BOX: dict[type[UpdateQuestion], float] = {NormalisedUpdate: 1.0, ClippedUpdate: 2.0}
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """How one update becomes a report, and how the reports' mean is read.
+    """How one update becomes a report.
 
     Attributes
     ----------
@@ -50,35 +39,14 @@ class Reporting:
     randomizer: Randomizer
 
     @classmethod
-    def by(
-        cls, mechanism: str, epsilon: float, dim: int, clip: float | None, num_codewords: int | None
+    def of(
+        cls, epsilon: float, dim: int, clip: float | None, num_codewords: int | None
     ) -> "Reporting":
-        """Return the mechanism of this name for updates of unit length, or of at most ``clip``."""
-        rotated, radius = mechanism == "hypercube", clip or 1.0
-        question: UpdateQuestion = NormalisedUpdate(rotated)
-        if clip is not None:
-            question = ClippedUpdate(radius=clip, rotated=rotated)
-        randomizer: Randomizer
-        if rotated:
-            size = padded(dim)
-            bound = radius * _BOX[type(question)] / math.sqrt(size)
-            randomizer = SubsetHypercube(epsilon, size, bound)
-        elif mechanism == "privunit":
-            randomizer = PrivUnit(epsilon, dim, radius)
-        else:
-            words = num_codewords or (256 if epsilon <= 4 else 1024)
-            randomizer = Codebook(epsilon, dim, radius, words)
-        return cls(dim, question, radius, randomizer)
-
-    @property
-    def _box(self) -> SubsetHypercube | None:
-        """The mechanism, if it is one for the coordinates of a rotated update."""
-        return self.randomizer if isinstance(self.randomizer, SubsetHypercube) else None
-
-    @property
-    def _shrinkage(self) -> float:
-        """Factor by which clipping to the box shortens a normal coordinate's mean."""
-        return 1.0 if self._box is None else float(erf(_BOX[type(self.question)] / math.sqrt(2)))
+        """Return how to report updates of unit length, or of at most ``clip``."""
+        question = NormalisedUpdate() if clip is None else ClippedUpdate(radius=clip)
+        words = num_codewords or (256 if epsilon <= 4 else 1024)
+        radius = clip or 1.0
+        return cls(dim, question, radius, ball_codebook(epsilon, dim, radius, words))
 
     @property
     def noise(self) -> float:
@@ -87,18 +55,7 @@ class Reporting:
         The noise of a parameter of the mean, as a standard deviation; sqrt(dim c / n)
         is that of the whole.
         """
-        return self.randomizer.variance / (self._shrinkage * self.radius) ** 2
-
-    def read(self, answer: Estimate, salt: int, step: int) -> Floats:
-        """Return the mean update from the estimate of the mean of what was reported."""
-        if self._box is None:
-            return answer.mean
-        # The estimate of a coordinate is that over the users assigned to it, 0 if there
-        # are none; weighted by how many there are, it is unbiased for few users as well.
-        users = (self._box.bound / answer.std_error) ** 2
-        share = users * self._box.dim / (self._box.subset * answer.count)
-        whole = rotate_twice_back(answer.mean * share, derive(salt, step), self.dim)
-        return whole / self._shrinkage
+        return self.randomizer.variance / self.radius**2
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import secrets
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -24,6 +24,7 @@ from flwr.serverapp.strategy import Strategy
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
+from ldp_flower.randomness import public_coin
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
 from .card import Card
@@ -380,7 +381,9 @@ class LdpStrategy(Strategy, Generic[R]):
 
     def _advance(self, answer: Estimate | Answers | None) -> None:
         try:
-            self._ask = self._running.send(answer)
+            ask = self._running.send(answer)
+            coin = public_coin(self._population.salt, len(self._facts.steps))
+            self._ask = replace(ask, randomizer=ask.randomizer.for_cohort(ask.cohort.size, coin))
         except StopIteration as end:
             self._ask, self._found = None, end.value
 

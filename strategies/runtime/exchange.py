@@ -316,10 +316,7 @@ def _checked(
         public = _no_data(len(answered), None)
     if public.dtype != np.float32 or public.shape != _no_data(len(answered), ask.public).shape:
         return None
-    coins = keys.coins(salt, number, answered)
-    if ask.public is None and randomizer.summable:
-        return randomizer.summarize(reports, coins)
-    return Answers(reports, coins, public)
+    return Answers(reports, keys.coins(salt, number, answered), public)
 
 
 def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
@@ -329,13 +326,14 @@ def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
 
 def _together(ask: Ask, parts: list[Summary | Answers]) -> Estimate | Answers:
     randomizer = ask.randomizer
-    if ask.public is None and randomizer.summable:
-        summaries = [part for part in parts if isinstance(part, Summary)]
-        return randomizer.estimate(sum(summaries, Summary.empty(randomizer.size)))
     single = [part for part in parts if isinstance(part, Answers)]
     nothing = np.empty((0, *randomizer.report_shape), randomizer.report_dtype)
-    return Answers(
+    answers = Answers(
         np.concatenate([nothing, *(part.reports for part in single)]),
         np.concatenate([np.empty(0, np.uint64), *(part.coins for part in single)]),
         np.concatenate([_no_data(0, ask.public), *(part.public for part in single)]),
     )
+    if ask.public is not None or not randomizer.summable:
+        return answers
+    summaries = [part for part in parts if isinstance(part, Summary)]
+    return randomizer.estimate(sum(summaries, randomizer.summarize(answers.reports, answers.coins)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
-from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
+from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
 from ldp_flower.values.projections import keep_largest, project_on_ball
 from ldp_flower.values.synthetic import synthetic_features
@@ -62,10 +62,6 @@ class KnowledgeTransfer(SparseStrategy):
         coefficients themselves are released.
     synthetic_seed : int, optional
         Public seed of the synthetic rows, by default 1.
-    exact : bool (default: True)
-        Report through :class:`Codebook`, one byte. False: :class:`LiftedPrivUnit`, faster and
-        not free of floating-point caveats; clients outside simulations refuse it unless
-        their operator allows inexact mechanisms.
     min_reports : int (default: 10)
         Fewest silos with which a wave goes on.
 
@@ -112,7 +108,6 @@ class KnowledgeTransfer(SparseStrategy):
     num_waves: int = 3
     num_answers: int | None = None
     synthetic_seed: int | None = None
-    exact: bool = True
     min_reports: int = 10
 
     def __post_init__(self) -> None:
@@ -135,7 +130,7 @@ class KnowledgeTransfer(SparseStrategy):
         width = self.num_answers or self.dim
         if self.num_answers:
             bound *= 1 + 2 / math.sqrt(width)  # answers are seldom longer than so
-        return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, width, bound)
+        return ball_codebook(self.epsilon, width, bound)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtr, chdtrc, gammaln
 
 from ldp_flower.guarantee.questions import Question, ResidualCoefficients
-from ldp_flower.randomizers import Codebook, Estimate, PrivUnit, Randomizer
+from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import check_integer
 
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
@@ -51,16 +51,11 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     ----------
     num_waves : int (default: 6)
         Rounds after the vote; fewer if users are few.
-    exact : bool (default: True)
-        Report waves through :class:`Codebook`. False: :class:`PrivUnit`, many times faster
-        and not free of floating-point caveats; clients outside simulations refuse it
-        unless their operator allows inexact mechanisms.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
     """
 
     num_waves: int = 6
-    exact: bool = True
     min_reports: int = 10
 
     def __post_init__(self) -> None:
@@ -120,7 +115,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
 
     def randomizer(self, dim: int, radius: float) -> Randomizer:
         """Return the mechanism for a wave's vectors of ``dim`` coordinates."""
-        return (Codebook if self.exact else PrivUnit)(self.epsilon, dim, radius)
+        return ball_codebook(self.epsilon, dim, radius)
 
     def protocol(self) -> Protocol:
         """Learn the scale, let a cohort vote, then refine the posterior wave by wave."""

@@ -11,8 +11,6 @@ from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
 from ldp_flower.randomizers import (
     Estimate,
     HadamardResponse,
-    HybridMechanism,
-    RandomizedResponse,
     Randomizer,
     SampledCoordinate,
 )
@@ -21,6 +19,7 @@ from ldp_flower.values.rotation import padded, rotate_back
 
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from .squared_errors import number_randomizer
 
 Floats = NDArray[np.float64]
 
@@ -45,8 +44,6 @@ class CoordinateMean:
         Bound on the length of their mean.
     spread : float
         Root mean square distance of a user's vector from the mean, at most.
-    exact : bool
-        Randomise numbers by randomised response instead of the hybrid mechanism.
 
     Notes
     -----
@@ -62,7 +59,6 @@ class CoordinateMean:
     dim: int
     length: float
     spread: float
-    exact: bool
 
     @property
     def order(self) -> int:
@@ -71,9 +67,7 @@ class CoordinateMean:
 
     def number(self, radius: float) -> Randomizer:
         """Return the mechanism for one coordinate."""
-        if self.exact:
-            return RandomizedResponse(self.epsilon, radius)
-        return HybridMechanism(min(self.epsilon, HybridMechanism.largest_epsilon), radius)
+        return number_randomizer(self.epsilon, radius)
 
     @property
     def reach(self) -> float:

@@ -12,7 +12,7 @@ from scipy.special import chdtri, ndtri
 
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer, SubsetSelection
+from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
 from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
@@ -59,9 +59,6 @@ class SelectedRegression(SparseStrategy):
     selector : str (default: "lasso")
         How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`. With
         ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.
-    exact : bool (default: True)
-        Use mechanisms with finitely many outputs; otherwise faster ones, which clients
-        outside simulations refuse unless their operator allows inexact mechanisms.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
     """
@@ -70,7 +67,6 @@ class SelectedRegression(SparseStrategy):
     method: str = "auto"
     target_scale: float | None = None
     selector: str = "lasso"
-    exact: bool = True
     min_reports: int = 10
 
     def __post_init__(self) -> None:
@@ -88,7 +84,7 @@ class SelectedRegression(SparseStrategy):
 
     def randomizer(self, dim: int, radius: float) -> Randomizer:
         """Return the mechanism for vectors of ``dim`` coordinates in a ball."""
-        return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, dim, radius)
+        return ball_codebook(self.epsilon, dim, radius)
 
     @abstractmethod
     def _regress(

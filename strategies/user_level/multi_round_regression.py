@@ -139,9 +139,7 @@ class MultiRoundRegression(SelectedRegression):
         question = Gradient(theta, selected)
         spread = math.sqrt(size / self.samples_per_user)
         if self.method == "paper":
-            estimator = CoordinateMean(
-                self.epsilon, size, scale * error, scale * spread, self.exact
-            )
+            estimator = CoordinateMean(self.epsilon, size, scale * error, scale * spread)
             cohorts = self.cohorts(estimator.sizes(num_users))
             found = yield from estimator.estimate(cohorts, question, self._population.salt)
             notes[:] = dict.fromkeys([*notes, *estimator.doubts(num_users)])

@@ -93,7 +93,7 @@ class TwoRoundRegression(SelectedRegression):
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         size = len(selected)
         spread = math.sqrt(size / max(self.samples_per_user - size - 1, 1))
-        estimator = CoordinateMean(self.epsilon, size, 1.0, spread, self.exact)
+        estimator = CoordinateMean(self.epsilon, size, 1.0, spread)
         notes += estimator.doubts(self._population.remaining)
         cohorts = self.cohorts(estimator.sizes(self._population.remaining))
         question = self._question(selected, np.zeros(self.dim))

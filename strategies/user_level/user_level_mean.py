@@ -12,7 +12,7 @@ from scipy.special import chdtri, digamma
 
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import Codebook, Estimate, LiftedPrivUnit, Randomizer
+from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import (
     check_choice,
     check_integer,
@@ -90,10 +90,6 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     num_waves : int, optional
         Re-centred cohorts after the first one with ``"auto"``, by default 4; fewer if users are
         few.
-    exact : bool (default: True)
-        Use mechanisms with finitely many outputs. False: :class:`LiftedPrivUnit` and
-        :class:`HybridMechanism`, faster, not free of floating-point caveats; clients
-        outside simulations refuse them unless their operator allows inexact mechanisms.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
 
@@ -139,7 +135,6 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     method: str = "auto"
     spread: float | None = None
     num_waves: int | None = None
-    exact: bool = True
     min_reports: int = 10
 
     def __post_init__(self) -> None:
@@ -161,7 +156,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     def randomizer(self, radius: float) -> Randomizer:
         """Return the mechanism for vectors in a ball."""
-        return (Codebook if self.exact else LiftedPrivUnit)(self.epsilon, self.dim, radius)
+        return ball_codebook(self.epsilon, self.dim, radius)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -179,7 +174,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     def _by_coordinates(self) -> Protocol:
         root = math.sqrt(self.dim)
         spread = self.spread or self.bound * root / math.sqrt(self._samples_per_user)
-        estimator = CoordinateMean(self.epsilon, self.dim, self.bound * root, spread, self.exact)
+        estimator = CoordinateMean(self.epsilon, self.dim, self.bound * root, spread)
         cohorts = self.cohorts(estimator.sizes(self.num_users))
         question = Mean(np.zeros(self.dim))
         found = yield from estimator.estimate(cohorts, question, self._population.salt)

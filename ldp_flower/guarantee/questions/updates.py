@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...values.rotation import padded
 from .base import MessageError, Question
 
 
@@ -11,28 +10,19 @@ from .base import MessageError, Question
 class UpdateQuestion(Question):
     """Base class: a question to :class:`ldp_flower.clients.LdpUpdateMod`."""
 
-    rotated: bool = False
-
     def width(self, num_features: int) -> int:
-        """Return the number of (rotated) parameters, of which there are ``num_features``."""
-        return padded(num_features) if self.rotated else num_features
+        """Return the number of parameters."""
+        return num_features
 
     def check(self, num_features: int, width: int) -> None:
         """Raise MessageError unless reports of this width fit a model of so many parameters."""
-        expected = self.width(num_features)
-        if width != expected:
-            raise MessageError(f"Expected a randomizer of {expected} coordinates, got {width}.")
+        if width != num_features:
+            raise MessageError(f"Expected a randomizer of {num_features} coordinates, got {width}.")
 
 
 @dataclass(frozen=True, eq=False)
 class NormalisedUpdate(UpdateQuestion):
-    """The unit vector in the update's direction, shape (parameters,); zero without one.
-
-    Attributes
-    ----------
-    rotated : bool (default: False)
-        It is rotated by :func:`ldp_flower.values.rotation.rotate_twice`, and its length padded.
-    """
+    """The unit vector in the update's direction, shape (parameters,); zero without one."""
 
     stem: ClassVar[str] = "normalised_update"
 
@@ -45,8 +35,6 @@ class ClippedUpdate(UpdateQuestion):
     ----------
     radius : float
         Its length, at most.
-    rotated : bool (default: False)
-        As of :class:`NormalisedUpdate`.
     """
 
     stem: ClassVar[str] = "clipped_update"

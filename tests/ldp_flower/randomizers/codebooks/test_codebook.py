@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ldp_flower.randomizers import Codebook, PrivUnit, TwoLevel
-from ldp_flower.randomizers.codebook import _order_statistics
+from ldp_flower.randomizers.codebooks.order_statistics import of_directions
 from ldp_flower.randomness import KeyedRandom, derive
 
 
@@ -70,7 +70,7 @@ def test_order_statistics_agree_with_simulation(dim):
     words = rng.standard_normal((4000, 32, dim))
     cosine = words[..., 0] / np.linalg.norm(words, axis=2)
     ordered = -np.sort(-cosine, axis=1)
-    sums, squares = _order_statistics(dim, 32)
+    sums, squares = of_directions(dim, 32)
     for found, exact in ((ordered, sums), (ordered**2, squares)):
         partial = np.cumsum(found, axis=1)
         error = partial.std(axis=0) / math.sqrt(4000)

@@ -1,0 +1,1 @@
+"""Codebooks: vectors in a ball as the number of one of finitely many public directions."""

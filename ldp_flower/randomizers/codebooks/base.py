@@ -1,0 +1,160 @@
+"""What codebooks have in common: a few likely words, the closest to a user's vector."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...randomness import RandomSource, Words
+from ...validation import check_integer
+from ..base import Floats, Reports, Summary
+from ..domains import OfVector
+from ..enumerable import OneChoice
+from ..two_level import TwoLevel
+
+#: Which users, by their row.
+Places = slice | NDArray[np.intp]
+
+#: What a client computes for a report grows with it, and a message can ask for it.
+MOST_CODEWORDS = 4096
+
+
+@dataclass(frozen=True)
+class BallCodebook(OneChoice, OfVector):
+    """Base class: a vector in an l2 ball, reported as the number of one of K unit vectors.
+
+    Vectors are lifted to the sphere of one dimension more, so that one rule serves all
+    lengths; the server drops the added coordinate.
+    """
+
+    num_codewords: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("num_codewords", self.num_codewords, 2, self._most_codewords)
+
+    @property
+    @abstractmethod
+    def _most_codewords(self) -> int:
+        """Largest size of a codebook."""
+
+    @property
+    @abstractmethod
+    def _order(self) -> int:
+        """Number of coordinates of a word, more than ``dim``."""
+
+    @property
+    @abstractmethod
+    def _order_statistics(self) -> tuple[Floats, Floats]:
+        """Expected sums over the closest r words of their products with a unit vector."""
+
+    @abstractmethod
+    def _products(self, values: Floats, coins: Words) -> Iterable[tuple[Places, Floats]]:
+        """Yield some users at a time and their lifted values' inner products with their words.
+
+        A user's products, and so their ranking, are the same bits whatever the others hold.
+        """
+
+    @abstractmethod
+    def _chosen(self, reports: Reports, coins: Words) -> Iterable[tuple[Places, Floats]]:
+        """Yield some users at a time and the codewords of their reports, (users, order)."""
+
+    @cached_property
+    def _design(self) -> tuple[TwoLevel, float, float]:
+        """Return the choice, E <V, u> and E <V, u>**2, for the best number of likely words."""
+        total = self.num_codewords
+        sums, squares = self._order_statistics
+        likely = np.arange(1, total // 2 + 1)
+        tilt = math.expm1(self.epsilon) / (likely * math.exp(self.epsilon) + total - likely)
+        r = int(likely[np.argmax(tilt * sums[: len(likely)])])
+        choice = TwoLevel(self.epsilon, r, total - r)
+        inside, outside = choice.probability / r, (1 - choice.probability) / (total - r)
+        first = (inside - outside) * sums[r - 1] + outside * sums[-1]
+        second = inside * squares[r - 1] + outside * (squares[-1] - squares[r - 1])
+        return choice, float(first), float(second)
+
+    @property
+    def _choice(self) -> TwoLevel:
+        return self._design[0]
+
+    @property
+    def num_likely(self) -> int:
+        """Number of indices that the user's vector makes likely."""
+        return self._choice.num_likely
+
+    @property
+    def scale(self) -> float:
+        """``E <V, u>`` for the user's (lifted) direction u."""
+        return self._design[1]
+
+    @property
+    def variance(self) -> float:
+        """The larger of the variances at the centre of the ball and on its sphere.
+
+        V has unit length. Its product with u has the mean square E<V,u>**2, the rest of its
+        squared length is spread evenly, also over the coordinates that the server drops: u's
+        own, at the centre. In between the variance is linear in the square of the value's length.
+        """
+        squared = self._design[2]
+        each = (1 - squared) / (self._order - 1)
+        centre = self.bound**2 * self.dim * each
+        sphere = self.bound**2 * (squared + (self.dim - 1) * each) - self.radius**2
+        return max(centre, sphere) / self.dim
+
+    @property
+    def bound(self) -> float:
+        """``radius / scale``."""
+        return self.radius / self.scale
+
+    @property
+    def length(self) -> float:
+        """``bound``."""
+        return self.bound
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        likely, index = self._choice.draw(rng, len(values))
+        reports = np.empty(len(values), self.report_dtype)
+        for users, products in self._products(values, coins):
+            drawn = likely[users, None]
+            # Each row has as many words in the set that was drawn as the set is large.
+            places = np.flatnonzero(self._close(products) == drawn)
+            sizes = np.where(drawn[:, 0], self.num_likely, self.num_codewords - self.num_likely)
+            first = np.cumsum(sizes) - sizes
+            reports[users] = places[first + index[users].astype(np.intp)] % self.num_codewords
+        return reports
+
+    def _close(self, products: Floats) -> NDArray[np.bool_]:
+        """Return which words are likely: the ``num_likely`` of each row's largest products."""
+        unlikely = self.num_codewords - self.num_likely
+        close = products >= np.partition(products, unlikely, axis=1)[:, unlikely, None]
+        if np.count_nonzero(close) > self.num_likely * len(products):  # a tie
+            order = np.argpartition(products, unlikely, axis=1)
+            np.put_along_axis(close, order[:, :unlikely], False, axis=1)
+        return close
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the only rounding of one value, its chance and the reports by rank."""
+        ((_, products),) = self._products(value[None], coin)
+        close = self._close(products)[0]
+        order = np.concatenate([np.flatnonzero(close), np.flatnonzero(~close)])
+        return [(Fraction(1), order.astype(self.report_dtype))]
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        values = np.empty((len(reports), self.dim))
+        for users, words in self._chosen(reports, coins):
+            values[users] = words[:, : self.dim]
+        values *= self.bound
+        return values
+
+    def _summarize(self, reports: Reports, coins: Words) -> Summary:
+        total, squares = np.zeros(self.dim), np.zeros(self.dim)
+        for _, words in self._chosen(reports, coins):
+            words = words[:, : self.dim]
+            total += words.sum(axis=0)
+            squares += np.einsum("ij,ij->j", words, words)
+        return Summary(len(reports), total * self.bound, squares * self.bound**2)
