@@ -60,14 +60,14 @@ def mean_errors(seed: int, n: int, m: int, d: int, epsilon: float, differ: float
     # A row that is the mean of m; how many rows it stands for is nowhere used.
     spread = np.hypot(m**-0.5, differ)
     users = Users.from_rows(truth + spread * rng.standard_normal((n, d)))
-    dense = UserLevelMean(d, epsilon=epsilon, bound=1.0, spread=spread * d**0.5, exact=False)
+    dense = UserLevelMean(d, epsilon=epsilon, bound=1.0, spread=spread * d**0.5)
     dense_error = float(np.linalg.norm(simulate(dense, users, seed=seed).coef - truth))
     with suppress(TooFewReports):
-        result = simulate(SparseMean(d, epsilon=epsilon, exact=False), users, seed=seed)
+        result = simulate(SparseMean(d, epsilon=epsilon), users, seed=seed)
         return [*judged(result, truth), dense_error]
     # Too few users to buy the scale: it is declared, a tenth too large.
     scale = 1.1 * float(np.sqrt(0.32 + d * spread**2))
-    declared = SparseMean(d, epsilon=epsilon, scale=scale, exact=False)
+    declared = SparseMean(d, epsilon=epsilon, scale=scale)
     return [*judged(simulate(declared, users, seed=seed), truth), dense_error]
 
 
@@ -98,7 +98,7 @@ def class_errors(
     x = FEATURES[features](rng, (n * m, d))
     y = (rng.uniform(size=len(x)) < 1 / (1 + np.exp(-x @ truth))).astype(float)
     strategy = SparseRegression(
-        d, epsilon=epsilon, samples_per_user=m, link="logistic", exact=False
+        d, epsilon=epsilon, samples_per_user=m, link="logistic"
     )
     result = simulate(strategy, Users(x, y, m * np.arange(n + 1)), seed=seed)
     places = np.flatnonzero(truth)

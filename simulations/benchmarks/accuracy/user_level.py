@@ -46,7 +46,6 @@ def print_errors(variants: Mapping[str, Any], setting: Mapping[str, Any]) -> Non
                 sparsity=SPARSITY,
                 selector="marginal",
                 target_scale=SCALE,
-                exact=False,
             )
             coef = simulate(strategy, users, seed=seed).coef
             errors[name].append(float(np.linalg.norm(coef - beta)))
@@ -107,7 +106,7 @@ def measure_means() -> None:
                     {"bound": bound, "spread": spread},
                     {"bound": bound / dim**0.5, "spread": spread, "method": "paper"},
                 ):
-                    strategy = UserLevelMean(dim, epsilon=epsilon, exact=False, **arguments)
+                    strategy = UserLevelMean(dim, epsilon=epsilon, **arguments)
                     result = simulate(strategy, users, seed=seed)
                     found.append(result.coef - truth)
                     errors.append(result.std_error)

@@ -129,7 +129,6 @@ def _transfer(**options: Any) -> Callable[[Setting], KnowledgeTransfer]:
             epsilon=setting.epsilon,
             radius=1.25 * math.sqrt(setting.sparsity),
             link=setting.link,
-            exact=False,
             **options,
         )
 

@@ -104,7 +104,7 @@ def test_error_of_a_mean_of_a_thousand_features():
     errors = []
     for seed in range(3):
         x, mean = mean_rows(10_000, 1000, seed)
-        result = run(ConstrainedMean(1000, epsilon=2.0, exact=False), x, np.zeros(len(x)), seed)
+        result = run(ConstrainedMean(1000, epsilon=2.0), x, np.zeros(len(x)), seed)
         errors.append(np.linalg.norm(result.coef - mean) / 0.6)
     assert np.median(errors) < 0.08
 
@@ -117,7 +117,7 @@ def test_error_of_a_projected_mean(method, bound):
         x, mean = mean_rows(10_000, 200, seed)
         epsilon = 2.0 if method == "auto" else 8.0
         strategy = ConstrainedMean(
-            200, epsilon=epsilon, projected_dim=100, method=method, exact=method != "auto"
+            200, epsilon=epsilon, projected_dim=100, method=method
         )
         result = run(strategy, x, np.zeros(len(x)), seed)
         errors.append(np.linalg.norm(result.coef - mean) / 0.6)
@@ -128,7 +128,7 @@ def test_excess_risk_of_a_regression():
     ratios = []
     for seed in range(3):
         x, y = regression_rows(100_000, 16, seed)
-        result = run(ConstrainedRegression(16, epsilon=2.0, exact=False), x, y, seed)
+        result = run(ConstrainedRegression(16, epsilon=2.0), x, y, seed)
         assert np.abs(result.coef).sum() <= 1 + 1e-9
         ratios.append(excess_ratio(x, y, result.coef))
     assert np.median(ratios) < 0.1
@@ -137,7 +137,7 @@ def test_excess_risk_of_a_regression():
 def test_excess_risk_of_a_projected_regression():
     """Half as many dimensions as features lose some of what they explain."""
     x, y = regression_rows(40_000, 40, 0)
-    strategy = ConstrainedRegression(40, epsilon=4.0, projected_dim=20, exact=False)
+    strategy = ConstrainedRegression(40, epsilon=4.0, projected_dim=20)
     assert excess_ratio(x, y, run(strategy, x, y, 0).coef) < 0.4
 
 
@@ -161,7 +161,7 @@ def test_error_of_a_kernel_fit(method, epsilon, users, bound):
         x = rng.uniform(-1, 1, (users, 1))
         y = np.sin(3 * x[:, 0]) + 0.2 * rng.standard_normal(users)
         strategy = KernelRidgeRegression(
-            1, epsilon=epsilon, length_scale=0.4, method=method, exact=method != "auto"
+            1, epsilon=epsilon, length_scale=0.4, method=method
         )
         predicted = run(strategy, x, y, seed).predict(grid)
         ratios.append(np.mean((predicted - truth) ** 2) / np.var(truth))
@@ -177,7 +177,7 @@ def test_excess_loss_of_a_logistic_model(method, epsilon, users, bound):
     for seed in range(3):
         x, y = logistic_rows(users, 5, seed)
         result = run(
-            SmoothGlm(5, epsilon=epsilon, method=method, exact=method != "auto"), x, y, seed
+            SmoothGlm(5, epsilon=epsilon, method=method), x, y, seed
         )
         assert np.linalg.norm(result.coef) <= 4 + 1e-9
         ratios.append(log_loss_ratio(x, y, result.coef))
@@ -191,7 +191,7 @@ def test_a_model_far_from_a_line_is_fitted_by_a_line_where_its_arguments_are():
     """The Chebyshev line for |<x, coef>| up to 16 has an excess of more than .4 by itself."""
     x, y = logistic_rows(60_000, 5, 0)
     for degree, bound in ((1, 0.06), (3, 0.15)):
-        strategy = SmoothGlm(5, epsilon=4.0, radius=16.0, degree=degree, exact=False)
+        strategy = SmoothGlm(5, epsilon=4.0, radius=16.0, degree=degree)
         assert log_loss_ratio(x, y, run(strategy, x, y, 0).coef, 16.0) < bound
 
 
@@ -203,7 +203,7 @@ def test_any_smooth_mean_function_by_its_chebyshev_coefficients():
     mean = np.polynomial.Polynomial([0.5, 0.5, 0.0, -0.125])
     link = mean.convert(kind=np.polynomial.Chebyshev).coef
     y = np.where(rng.random(len(t)) < (1 + mean(t)) / 2, 1.0, -1.0)
-    strategy = SmoothGlm(2, epsilon=8.0, radius=1.0, link=link, degree=2, exact=False)
+    strategy = SmoothGlm(2, epsilon=8.0, radius=1.0, link=link, degree=2)
     result = run(strategy, x, y, 0)
     np.testing.assert_allclose(result.coef, [0.9, -0.4], atol=0.12)
     np.testing.assert_allclose(result.predict(x), mean(x @ result.coef), atol=1e-9)
@@ -232,7 +232,7 @@ def test_standard_errors_cover_where_nothing_is_constrained():
         rng = np.random.default_rng(seed)
         x = rng.standard_normal((4000, 8)) / np.sqrt(16)
         coef = np.full(8, 0.3)
-        strategy = ConstrainedRegression(8, epsilon=8.0, l1_bound=50.0, exact=False)
+        strategy = ConstrainedRegression(8, epsilon=8.0, l1_bound=50.0)
         result = simulate(strategy, Users.from_rows(x, x @ coef), seed=seed)
         best = np.linalg.solve(x.T @ x, x.T @ np.clip(x @ coef, -1, 1))
         scores.append((result.coef - best) / result.std_error)
@@ -249,7 +249,7 @@ def test_standard_errors_of_a_logistic_model_cover(length):
         rng = np.random.default_rng(seed)
         coef = rng.standard_normal(5)
         coef *= length / np.linalg.norm(coef)
-        strategy = SmoothGlm(5, epsilon=4.0, radius=8.0, exact=False)
+        strategy = SmoothGlm(5, epsilon=4.0, radius=8.0)
         result = simulate(strategy, Users.from_rows(x, y), seed=seed)
         scores.append((result.coef - coef) / result.std_error)
     assert np.mean(np.abs(scores) < 2) > 0.87
@@ -360,7 +360,7 @@ def test_users_without_rows_or_with_bad_ones_report_like_all_others(kind, method
     rows[3::50] = 0
     offsets = np.concatenate([[0], np.cumsum(rows)])
     users = Users(x[rows > 0], y[rows > 0], offsets)
-    result = simulate(strategy_of(kind, method, exact=method != "auto"), users, seed=0)
+    result = simulate(strategy_of(kind, method), users, seed=0)
     assert result.num_reports == 4000 and np.isfinite(result.coef).all()
 
 
@@ -406,7 +406,7 @@ def test_bad_arguments_are_refused_at_construction(kind, arguments, message):
 @pytest.mark.parametrize("kind", [ConstrainedRegression, SmoothGlm])
 def test_many_features_are_projected(kind):
     x, y = logistic_rows(2000, 150, 0)
-    strategy = kind(150, epsilon=8.0, projected_dim=10, exact=False)
+    strategy = kind(150, epsilon=8.0, projected_dim=10)
     result = run(strategy, x, y, 0)
     assert result.steps[1].statistic.startswith("projected_")
     assert result.coef.shape == (150,) and result.predict(x).shape == (2000,)
@@ -502,10 +502,10 @@ def test_a_model_of_noise_says_so():
     """The largest of four coefficients exceeds 2.04 standard errors in 15 % of runs: 0.6 of 4."""
     notes = [
         simulate(
-            SmoothGlm(4, epsilon=0.5, exact=False), labelled(seed, 500, 0, 0.0), seed=seed
+            SmoothGlm(4, epsilon=0.5), labelled(seed, 500, 0, 0.0), seed=seed
         ).notes
         for seed in range(4)
     ]
     assert sum("as the largest of 4 may be" in "".join(each) for each in notes) >= 2
-    clear = simulate(SmoothGlm(4, epsilon=4.0, exact=False), labelled(0, 4000, 0), seed=0)
+    clear = simulate(SmoothGlm(4, epsilon=4.0), labelled(0, 4000, 0), seed=0)
     assert not clear.notes

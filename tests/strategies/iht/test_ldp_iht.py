@@ -120,7 +120,6 @@ def test_several_records_per_user(gradient_bound):
         samples_per_user=20,
         radius=2.0,
         gradient_bound=gradient_bound,
-        exact=False,
     )
     errors = []
     for seed in range(5):
@@ -135,7 +134,7 @@ def test_several_records_per_user(gradient_bound):
 def test_badly_scaled_features_do_not_make_it_diverge():
     x, y, user, _ = several_records(0)
     x[:, 0] += 3.0  # uncentred: the largest curvature is about 10 times the usual
-    strategy = LdpIht(30, sparsity=2, epsilon=4.0, samples_per_user=20, radius=10.0, exact=False)
+    strategy = LdpIht(30, sparsity=2, epsilon=4.0, samples_per_user=20, radius=10.0)
     for seed in range(5):
         result = simulate(strategy, Users.from_rows(x, y, user), seed=seed)
         assert np.mean((y - x @ result.coef) ** 2) < 1.05 * np.mean(y**2)
@@ -148,7 +147,7 @@ def test_many_columns_far_from_centred_need_a_cap_of_their_own(monkeypatch):
     """
     x, y, user, _ = several_records(0)
     users = Users.from_rows(x + 2.0, y, user)
-    strategy = LdpIht(30, epsilon=4.0, samples_per_user=20, exact=False)
+    strategy = LdpIht(30, epsilon=4.0, samples_per_user=20)
 
     def losses():
         coefs = [simulate(strategy, users, seed=seed).coef for seed in range(5)]
@@ -167,7 +166,7 @@ def test_many_columns_far_from_centred_need_a_cap_of_their_own(monkeypatch):
 
 def test_without_a_sparsity_sparse_coefficients_are_found_all_the_same():
     x, y, user, theta = several_records(1, num_users=4000)
-    strategy = LdpIht(30, epsilon=4.0, samples_per_user=20, exact=False)
+    strategy = LdpIht(30, epsilon=4.0, samples_per_user=20)
     result = simulate(strategy, Users.from_rows(x, y, user), seed=0)
     assert np.linalg.norm(result.coef - theta) < 0.3
 
@@ -175,7 +174,7 @@ def test_without_a_sparsity_sparse_coefficients_are_found_all_the_same():
 def test_noise_that_cannot_be_beaten_is_said():
     x, y, user, _ = several_records(0, num_users=300)
     strategy = LdpIht(
-        30, sparsity=2, epsilon=0.25, samples_per_user=20, min_reports=10, exact=False
+        30, sparsity=2, epsilon=0.25, samples_per_user=20, min_reports=10
     )
     # At most 3 looks at a false-alarm probability of 5 % each: 12 or more alarms in 20
     # runs happen by chance with probability 1e-5, and fewer than 3 are expected.

@@ -75,7 +75,7 @@ def mean_z_scores(seed, num_users, num_nodes, reached=lambda own: lambda node: R
     truth = x.mean(axis=(0, 1))  # of everybody, whoever answers
     x = x.reshape(-1, len(MEAN))
     users = Users.from_rows(x, x[:, 0], np.repeat(np.arange(num_users), rows))
-    strategy = UserLevelMean(len(MEAN), epsilon=EPSILON, bound=2.0, spread=0.8, exact=False)
+    strategy = UserLevelMean(len(MEAN), epsilon=EPSILON, bound=2.0, spread=0.8)
     result = run(strategy, users, num_nodes, seed, reached=reached(own))
     assert 0.3 * num_users < result.num_reports < 0.7 * num_users
     return (result.coef - truth) / result.std_error
@@ -155,12 +155,12 @@ def fifty_records(num_users, rng):
     [
         (lambda: LdpIht(8, sparsity=4, epsilon=EPSILON), one_record, 3000),
         (
-            lambda: LdpIht(16, epsilon=EPSILON, samples_per_user=50, exact=False, min_reports=5),
+            lambda: LdpIht(16, epsilon=EPSILON, samples_per_user=50, min_reports=5),
             fifty_records,
             400,
         ),
         (
-            lambda: SparseRegression(16, epsilon=EPSILON, samples_per_user=50, exact=False),
+            lambda: SparseRegression(16, epsilon=EPSILON, samples_per_user=50),
             fifty_records,
             200,
         ),
@@ -189,7 +189,7 @@ def test_a_scale_is_bought_from_more_cohorts_where_few_answer():
     users, coef = fifty_records(1600, np.random.default_rng(0))
 
     def fit(reached):
-        strategy = SparseRegression(16, epsilon=2.0, samples_per_user=50, exact=False)
+        strategy = SparseRegression(16, epsilon=2.0, samples_per_user=50)
         return run(strategy, users, 80, 0, reached=lambda node: reached)
 
     result = fit(0.25)

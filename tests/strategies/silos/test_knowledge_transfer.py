@@ -47,7 +47,7 @@ def relative_error(result, theta):
 def test_three_thousand_silos_of_the_papers_first_setting():
     """Records are 100 a silo instead of 800, to save time: the teachers are worse."""
     theta = truth(8000, DIM, SPARSITY)
-    strategy = KnowledgeTransfer(DIM, sparsity=SPARSITY, epsilon=2.0, radius=4.0, exact=False)
+    strategy = KnowledgeTransfer(DIM, sparsity=SPARSITY, epsilon=2.0, radius=4.0)
     result = simulate(strategy, silos(theta, 3000, 100, 8000), seed=8000, num_nodes=12)
     assert relative_error(result, theta) <= 0.25
     assert str(result.privacy) == "epsilon = 2 per silo"
@@ -96,7 +96,7 @@ def test_the_spread_of_reports_gives_the_standard_errors():
     """Forty runs with other reports: the ratio's standard deviation is about 0.13."""
     users = silos(THETA, 300, 60)
     given = Users(*_rows(users), 60 * np.arange(301))
-    runs = [simulate(small(num_waves=1, exact=False), given, seed=seed) for seed in range(40)]
+    runs = [simulate(small(num_waves=1), given, seed=seed) for seed in range(40)]
     coefs = np.array([run.coef[[3, 20, 31]] for run in runs])
     ratio = coefs.var(axis=0, ddof=1).mean() / np.mean([run.std_error[3] ** 2 for run in runs])
     assert 0.5 < ratio < 1.6

@@ -28,7 +28,7 @@ def test_error_support_and_coverage(dim, exact):
     errors, within = [], []
     for seed in range(3):
         users, mean = make_users(400, 100, dim, seed)
-        result = fit(users, dim, seed, exact=exact)
+        result = fit(users, dim, seed)
         support = np.flatnonzero(mean)
         assert result.support.tolist() == support.tolist()
         assert (result.privacy.epsilon, result.privacy.exact) == (4.0, exact)
@@ -94,7 +94,7 @@ def test_odd_users_send_valid_reports():
 
 def test_every_handler_keeps_its_promise():
     small = SparseMean(6, epsilon=2.0, num_waves=1)
-    voted = SparseMean(64, epsilon=4.0, scale=2.0, num_waves=1, exact=False)
+    voted = SparseMean(64, epsilon=4.0, scale=2.0, num_waves=1)
     queries = recorded_queries(small, make_users(500, 12, 6, 0, support=2)[0])
     queries += recorded_queries(voted, make_users(200, 12, 64, 0, support=2)[0])
     assert {query.statistic for query in queries} == {

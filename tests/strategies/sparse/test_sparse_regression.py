@@ -35,7 +35,7 @@ def test_error_and_support_where_there_are_fewer_rows_than_features(exact):
     errors = []
     for seed in range(3 if exact else 6):
         users, coef = make_users(400, 100, 128, seed)
-        result = fit(users, 128, 100, seed, exact=exact)
+        result = fit(users, 128, 100, seed)
         errors.append(np.linalg.norm(result.coef - coef))
         assert result.num_reports == 400
         assert (result.privacy.epsilon, result.privacy.exact) == (4.0, exact)
@@ -179,7 +179,7 @@ def test_a_scale_that_stays_uncertain_is_said(kind, seed, said):
     users, _ = make_users(1900, 12, 6, 0, support=2)
     more = {"num_waves": 1} if kind is SparseRegression else {"sparsity": 2}
     result = simulate(
-        kind(6, epsilon=1.0, samples_per_user=12, exact=False, **more), users, seed=seed
+        kind(6, epsilon=1.0, samples_per_user=12, **more), users, seed=seed
     )
     notes = [note for note in result.notes if "The estimated scale may be wrong" in note]
     assert len(notes) == said
@@ -189,7 +189,7 @@ def test_a_scale_that_stays_uncertain_is_said(kind, seed, said):
 def test_every_handler_keeps_its_promise():
     users, _ = make_users(400, 12, 6, 0, support=2)
     strategy = SparseRegression(6, epsilon=2.0, samples_per_user=12, num_waves=1, target_scale=1.0)
-    estimated = SparseRegression(24, epsilon=4.0, samples_per_user=12, num_waves=1, exact=False)
+    estimated = SparseRegression(24, epsilon=4.0, samples_per_user=12, num_waves=1)
     queries = recorded_queries(strategy, users) + recorded_queries(
         estimated, make_users(200, 12, 24, 0, support=2)[0]
     )

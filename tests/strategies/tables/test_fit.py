@@ -45,9 +45,9 @@ def r2(schema, coef, rows):
 
 
 STRATEGIES = {
-    "LdpIht": lambda schema, **options: LdpIht(schema, samples_per_user=6, exact=False, **options),
+    "LdpIht": lambda schema, **options: LdpIht(schema, samples_per_user=6, **options),
     "SparseRegression": lambda schema, **options: SparseRegression(
-        schema, samples_per_user=6, exact=False, **options
+        schema, samples_per_user=6, **options
     ),
 }
 every = pytest.mark.parametrize("name", STRATEGIES)

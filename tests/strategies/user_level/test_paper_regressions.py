@@ -53,7 +53,7 @@ def test_error_on_five_seeds(kind, method, bound):
 @each_method
 def test_the_estimate_does_not_depend_on_the_number_of_nodes(kind, method):
     users, _ = sparse_users(300, 20, 12)
-    chosen = strategy(kind, 12, method=method, samples_per_user=20, exact=True)
+    chosen = strategy(kind, 12, method=method, samples_per_user=20)
     one = simulate(chosen, users, seed=5)
     many = simulate(chosen, users, seed=5, num_nodes=7)
     assert one.coef.any() and one.privacy.exact and one.privacy.epsilon == 8.0
@@ -230,7 +230,7 @@ def test_the_same_without_the_fault_passes(part, monkeypatch):
 def test_the_papers_queries_pass_the_audit(kind):
     users, _ = sparse_users(200, 100, 4, sparsity=2)
     chosen = strategy(
-        kind, 4, method="paper", exact=True, sparsity=2, epsilon=4.0, target_scale=1.2
+        kind, 4, method="paper", sparsity=2, epsilon=4.0, target_scale=1.2
     )
     queries = {query.statistic: query for query in recorded_queries(chosen, users)}
     assert len(queries) >= 2 + (kind is TwoRoundRegression)
