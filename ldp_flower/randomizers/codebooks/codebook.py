@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar, Self
 
 import numpy as np
@@ -17,9 +18,10 @@ from .words import directions, turned, turned_back
 
 _MAX_ENTRIES = 1 << 26  # of a codebook
 _MOST_CODEBOOKS = 1 << 40
-_SHARING = 256  # users of a cohort who share a codebook
+_SHARING = 512  # users of a cohort who share a codebook
 _GROUP = 0  # what a user's coin is used for
 _ROWS = 32  # of a product of matrices: its shape must not depend on anything
+_CACHED_ENTRIES = 1 << 17  # of users' rows and products
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class Codebook(BallCodebook):
     num_codewords : int (default: 256)
         Size of a codebook, 2 to 4,096, and at most ``2**26 / dim``; up to 256 a
         report is one byte.
-    num_codebooks : int (default: 1,024 / dim, but at least 8)
+    num_codebooks : int (default: 2**15 / (dim + 1)**2, but at least 8)
         Number of codebooks, 1 to 2**40; each user's coin names one. Strategies take one for
-        256 users of the cohort that they ask.
+        512 users of the cohort that they ask, or for 8 (dim + 1) if that is less.
     coin : int (default: 0)
         Public coin of the codebooks, 0 to 2**63 - 1; strategies draw one for each question.
 
@@ -78,7 +80,8 @@ class Codebook(BallCodebook):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_codebooks == 0:
-            object.__setattr__(self, "num_codebooks", max(8, 1024 // self.dim))
+            most = max(8, (1 << 15) // self._order**2)
+            object.__setattr__(self, "num_codebooks", most)
         check_integer("num_codebooks", self.num_codebooks, 1, _MOST_CODEBOOKS)
         check_integer("coin", self.coin, 0, (1 << 63) - 1)
 
@@ -95,8 +98,12 @@ class Codebook(BallCodebook):
         return of_directions(self._order, self.num_codewords)
 
     def for_cohort(self, num_users: int, coin: int) -> Self:
-        """Return the mechanism with a codebook for 256 of so many users, from this coin."""
-        return replace(self, num_codebooks=max(1, -(-num_users // _SHARING)), coin=coin)
+        """Return the mechanism with a codebook for 512 of so many users, from this coin.
+
+        For fewer users where there are few coordinates, and turns have little to turn.
+        """
+        sharing = min(_SHARING, 8 * self._order)
+        return replace(self, num_codebooks=max(1, -(-num_users // sharing)), coin=coin)
 
     def order(self, coins: Words) -> NDArray[np.intp]:
         """Return an order of users in which those who share a codebook stand together."""
@@ -105,24 +112,46 @@ class Codebook(BallCodebook):
     def _groups(self, coins: Words) -> Words:
         return derive(coins, _GROUP) % np.uint64(self.num_codebooks)
 
-    def _shared(self, coins: Words) -> Iterator[tuple[NDArray[np.intp], Floats]]:
-        """Yield the users of each codebook, and the codebook."""
+    def _shared(self, coins: Words) -> Iterator[tuple[Places, Places, list[Floats]]]:
+        """Yield some users, where those of the next codebook begin, and the codebooks."""
         groups = self._groups(coins)
         order = np.argsort(groups, kind="stable")
-        starts = np.flatnonzero(np.diff(groups[order], prepend=np.uint64(self.num_codebooks)))
-        for users in np.split(order, starts[1:]):
-            group = int(groups[users[0]])
-            yield users, directions(self.coin, group, self.num_codewords, self._order)
+        step = max(1, _CACHED_ENTRIES // max(self.num_codewords, self._order))
+        for start in range(0, len(order), step):
+            users = order[start : start + step]
+            present, begins = np.unique(groups[users], return_index=True)
+            yield users, begins, directions(self.coin, present, self.num_codewords, self._order)
 
     def _products(self, values: Floats, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        for users, words in self._shared(coins):
-            # As many rows at a time, whoever holds what, the last ones filled up with zeros: in
-            # which order a row's products are added up follows from its place alone.
-            rows = np.zeros((-(-len(users) // _ROWS) * _ROWS, self._order))
-            rows[: len(users)] = turned(lift(values[users], self.radius), coins[users])
-            products = rows.reshape(-1, _ROWS, self._order) @ words.T
-            yield users, products.reshape(len(rows), -1)[: len(users)]
+        for users, begins, codebooks in self._shared(coins):
+            rows = turned(lift(values[users], self.radius), coins[users])
+            products = np.empty((len(users), self.num_codewords))
+            for words, run in zip(codebooks, _runs(begins, len(users)), strict=True):
+                _multiply(rows[run], words, products[run])
+            yield users, products
 
     def _chosen(self, reports: Reports, coins: Words) -> Iterable[tuple[Places, Floats]]:
-        for users, words in self._shared(coins):
-            yield users, turned_back(words[reports[users]], coins[users])
+        for users, begins, codebooks in self._shared(coins):
+            chosen = np.empty((len(users), self._order))
+            for words, run in zip(codebooks, _runs(begins, len(users)), strict=True):
+                chosen[run] = words[reports[users[run]]]
+            yield users, turned_back(chosen, coins[users])
+
+
+def _runs(begins: NDArray[np.intp], end: int) -> list[slice]:
+    return [slice(*pair) for pair in pairwise([*begins.tolist(), end])]
+
+
+def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
+    """Store the rows' inner products with the words, as many rows at a time.
+
+    The last ones are filled up with zeros: what a product adds up, in which order, follows from
+    no other row.
+    """
+    whole, dim = len(rows) // _ROWS * _ROWS, rows.shape[1]
+    blocks = products[:whole].reshape(-1, _ROWS, len(words))
+    np.matmul(rows[:whole].reshape(-1, _ROWS, dim), words.T, out=blocks)
+    if whole < len(rows):
+        last = np.zeros((_ROWS, dim))
+        last[: len(rows) - whole] = rows[whole:]
+        products[whole:] = (last @ words.T)[: len(rows) - whole]

@@ -19,29 +19,52 @@ _SIGNS, _SHIFT = 1, 2  # what a user's coin is used for
 _KEPT_BYTES = 1 << 26
 _CACHED_ENTRIES = 1 << 14
 
-_kept: OrderedDict[tuple[int, int, int, int], Floats] = OrderedDict()
-_lock = threading.Lock()
+Key = tuple[int, int, int, int]
 
 
-def directions(coin: int, group: int, number: int, dim: int) -> Floats:
-    """Return a group's codebook: independent uniform unit vectors, shape (number, dim).
+class _Kept:
+    """The codebooks that were used last, up to so many bytes together."""
+
+    def __init__(self) -> None:
+        self._words: OrderedDict[Key, Floats] = OrderedDict()
+        self._lock = threading.Lock()
+        self.nbytes = 0
+
+    def known(self, keys: list[Key]) -> dict[Key, Floats]:
+        with self._lock:
+            return {key: self._words[key] for key in keys if key in self._words}
+
+    def keep(self, found: dict[Key, Floats]) -> None:
+        with self._lock:
+            for key, words in found.items():
+                if key not in self._words:
+                    self._words[key] = words
+                    self.nbytes += words.nbytes
+                self._words.move_to_end(key)
+            while self.nbytes > _KEPT_BYTES:
+                self.nbytes -= self._words.popitem(last=False)[1].nbytes
+
+
+_kept = _Kept()
+
+
+def directions(coin: int, groups: Words, number: int, dim: int) -> list[Floats]:
+    """Return the groups' codebooks: independent uniform unit vectors, each (number, dim).
 
     Those used last are kept: a group's users come one after the other, in one process or
     from many nodes, and what is kept is public.
     """
-    key = (coin, group, number, dim)
-    with _lock:
-        if (words := _kept.get(key)) is not None:
-            _kept.move_to_end(key)
-            return words
-    words = np.empty((number, dim))
-    _fill(words, derive(coin, group, np.arange(number, dtype=np.uint64)))
-    words.flags.writeable = False
-    with _lock:
-        _kept[key] = words
-        while sum(other.nbytes for other in _kept.values()) > _KEPT_BYTES:
-            _kept.popitem(last=False)
-    return words
+    keys = [(coin, group, number, dim) for group in groups.tolist()]
+    found = _kept.known(keys)
+    if missing := [key for key in keys if key not in found]:
+        which = np.array([group for _, group, *_ in missing], np.uint64)[:, None]
+        made = np.empty((len(missing), number, dim))
+        states = derive(coin, which, np.arange(number, dtype=np.uint64)[None])
+        _fill(made.reshape(-1, dim), states.reshape(-1))
+        made.flags.writeable = False
+        found.update(zip(missing, made, strict=True))
+    _kept.keep(found)
+    return [found[key] for key in keys]
 
 
 def _fill(directions: Floats, states: Words) -> None:
@@ -83,22 +106,27 @@ def signs(coins: Words, number: int) -> Floats:
 def turned(rows: Floats, coins: Words) -> Floats:
     """Return each user's vector after its own turn: its signs, then a shift in a circle."""
     dim = rows.shape[1]
-    return _shifted(rows * signs(coins, dim), _shifts(coins, dim))
+    twice = np.empty((len(rows), 2 * dim))
+    np.multiply(rows, signs(coins, dim), out=twice[:, :dim])
+    return _shifted(twice, _shifts(coins, dim))
 
 
 def turned_back(rows: Floats, coins: Words) -> Floats:
     """Undo :func:`turned`."""
     dim = rows.shape[1]
-    back = _shifted(rows, (dim - _shifts(coins, dim)) % dim)
+    twice = np.empty((len(rows), 2 * dim))
+    twice[:, :dim] = rows
+    back = _shifted(twice, (dim - _shifts(coins, dim)) % dim)
     back *= signs(coins, dim)
     return back
 
 
-def _shifted(rows: Floats, by: NDArray[np.intp]) -> Floats:
-    """Return rows, each moved to the left by so many places, in a circle."""
-    twice = np.concatenate([rows, rows], axis=1)
-    windows = np.lib.stride_tricks.sliding_window_view(twice, rows.shape[1], axis=1)
-    return np.asarray(windows[np.arange(len(rows)), by])
+def _shifted(twice: Floats, by: NDArray[np.intp]) -> Floats:
+    """Return the left halves of rows, each moved to the left by so many places, in a circle."""
+    dim = twice.shape[1] // 2
+    twice[:, dim:] = twice[:, :dim]
+    windows = np.lib.stride_tricks.sliding_window_view(twice, dim, axis=1)
+    return np.asarray(windows[np.arange(len(twice)), by])
 
 
 def _shifts(coins: Words, dim: int) -> NDArray[np.intp]:

@@ -14,6 +14,7 @@ from ldp_flower.randomizers import (
     DuchiBall,
     GaussianMechanism,
     GaussianRecord,
+    HadamardCodebook,
     HadamardResponse,
     HybridMechanism,
     KRandomizedResponse,
@@ -35,16 +36,18 @@ from ldp_flower.randomizers import (
     TreeHist,
 )
 from ldp_flower.randomizers.ball import directions, lift
+from ldp_flower.randomizers.codebooks.base import BallCodebook
 from ldp_flower.randomizers.registry import _REGISTRY
 from ldp_flower.randomness import KeyedRandom, derive
 
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
 VECTORS = {
-    "Codebook": lambda dim: Codebook(1.0, dim, 1.5, 24),
+    "Codebook": lambda dim: Codebook(1.0, dim, 1.5, 24, num_codebooks=1),
     "ConcentratedGaussian": lambda dim: ConcentratedGaussian(1.0, dim),
     "DuchiBall": lambda dim: DuchiBall(1.0, dim),
     "GaussianMechanism": lambda dim: GaussianMechanism(1.0, dim),
     "GaussianRecord": lambda dim: GaussianRecord(1.0, dim),
+    "HadamardCodebook": lambda dim: HadamardCodebook(1.0, 254 + dim, 1.5, 24),
     "LiftedPrivUnit": lambda dim: LiftedPrivUnit(1.0, dim, 9.0),
     "PrivUnit": lambda dim: PrivUnit(1.0, dim, 9.0),
     "RecordGaussian": lambda dim: RecordGaussian(1.0, dim),
@@ -52,7 +55,7 @@ VECTORS = {
     "RecordVertices": lambda dim: RecordVertices(1.0, dim),
     "SubsetHypercube": lambda dim: SubsetHypercube(1.0, dim, 3.0),
     "Composed": lambda dim: Composed(
-        (Codebook(1.0, dim, 1.5, 24), LaplaceMechanism(1.0, 3.0), PrivUnit(1.0, dim, 9.0))
+        (Codebook(1.0, dim, 1.5, 24, 2), LaplaceMechanism(1.0, 3.0), PrivUnit(1.0, dim, 9.0))
     ),
     "SampledCoordinate": lambda dim: SampledCoordinate(RandomizedResponse(1.0, 3.0), dim),
 }
@@ -192,12 +195,19 @@ def test_four_byte_floats_are_the_doubles_that_they_equal(mechanism, monkeypatch
     assert all(values.dtype == np.float64 for _, values, *_ in entered)
 
 
+def products(mechanism, values, coins):
+    whole = np.full((len(values), mechanism.num_codewords), np.nan)
+    for users, some in mechanism._products(values, coins):
+        whole[users] = some
+    assert not np.isnan(whole).any()
+    return whole
+
+
 def unrounded(mechanism, values, states, coins):
     """Return what a mechanism computes of values with floating-point numbers, row by row."""
     draws = KeyedRandom(states)
-    if isinstance(mechanism, Codebook):
-        lifted = lift(values, mechanism.radius)
-        return [lifted, mechanism._products(lifted, coins)]
+    if isinstance(mechanism, BallCodebook):
+        return [lift(values, mechanism.radius), products(mechanism, values, coins)]
     if isinstance(mechanism, SubsetHypercube):
         return [mechanism._chances(values, coins)]
     if isinstance(mechanism, RandomizedResponse):
@@ -257,6 +267,25 @@ def test_long_rows_are_no_exception(make, dim, monkeypatch):
         found = unrounded(mechanism, block, derive(6, coins), coins)
         for one, many in zip(expected, found, strict=True):
             assert bits(one[0]) == bits(many[before])
+
+
+@pytest.mark.parametrize("dim", [5, 31, 32, 63, 64, 65, 255, 1000, 2049])
+@pytest.mark.parametrize("num_codewords", [7, 256, 1024])
+def test_a_product_with_shared_words_has_the_same_bits_wherever_a_user_stands(dim, num_codewords):
+    """One matrix product ranks many users; its shape is fixed, so only a user's row counts."""
+    mechanism = Codebook(1.0, dim, 1.0, num_codewords, num_codebooks=1)
+    row = own_row(mechanism)
+    coin = derive(1)
+    alone = products(mechanism, row[None], coin)[0]
+    for number, beside in enumerate(BESIDE.values()):
+        rows = np.full((97, dim), beside)
+        where = [(5 * number) % 97, 31, 32, 95, 96]
+        rows[where] = row
+        coins = derive(2, np.arange(97))
+        coins[where] = coin
+        with np.errstate(all="ignore"):
+            among = products(mechanism, mechanism._own(rows), coins)
+        assert {bits(one) for one in among[where]} == {bits(alone)}
 
 
 @layouts
