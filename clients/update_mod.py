@@ -17,6 +17,7 @@ from ldp_flower.randomizers.ball import directions
 from ldp_flower.randomness import Words, derive
 from ldp_flower.values.rotation import rotate_twice
 
+from .app_form import objection
 from .node import Node, operators_ledger
 from .received import Received, with_own_metadata
 from .refusal import Refusal
@@ -124,6 +125,8 @@ class LdpUpdateMod:
         kind = received.message.metadata.message_type
         if kind.partition(".")[0] != MessageType.TRAIN:
             raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
+        if (wrong := objection(call_next, LdpUpdateMod)) is not None:
+            raise Refusal(Refusal.MISCONFIGURED, wrong)
         try:
             query, content = taken_apart(received.message.content)
             node = self._open(received, context)

@@ -7,7 +7,6 @@ needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
 import logging
-import re
 import secrets
 import time
 from abc import abstractmethod
@@ -27,7 +26,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
 from .card import Card
-from .census import MAX_USERS_PER_NODE, wait_for_nodes
+from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes
 from .exchange import Answers, Ask, Exchange, privacy_spent
 from .identity import printed, prints_of, recognise
 from .population import Cohort, Population
@@ -49,15 +48,10 @@ _FACTS = (
 )
 
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
-_SILENT_APP = (
-    ". The ClientApp does not answer ldp-flower: is attach(...) or, with brackets, "
-    "LdpUpdateMod() in client_app.py?"
-)
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
     "users first. Nobody has been asked anything but the census."
 )
-_RAISED = re.compile("error 2:").match  # Flower's code for an app that raises; ours never do
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
 
 
@@ -344,7 +338,7 @@ class LdpStrategy(Strategy, Generic[R]):
             self._exchange.collect(grid, 0, messages, timeout)
         nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
         if not nodes:
-            hint = _SILENT_APP if any(map(_RAISED, step.reasons)) else ""
+            hint = advice(step.reasons)
             if step.silent:
                 raise TimeoutError(
                     f"No node answered the census within {timeout:g} s. {step}{hint}"

@@ -26,6 +26,7 @@ from .run_store import Reply, RunStore
 
 logger = logging.getLogger("flwr")
 
+_LONGEST_REASON = 200  # characters of an error that are kept
 _PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
@@ -164,7 +165,9 @@ class Exchange:
     def _read(self, step: int, node: int, reply: Message) -> Reply:
         """Decode one reply; what cannot be decoded is empty, and rejected later."""
         if reply.has_error():
-            reason = f"{reply.error.reason}"[:200]
+            reason = f"{reply.error.reason}"
+            if len(reason) > _LONGEST_REASON:  # a traceback, which says at its end what it is
+                reason = f"{reason[:60]} ... {reason[65 - _LONGEST_REASON :]}"
             return node, None, f"error {reply.error.code}: {reason}"
         try:
             if step == 0:
