@@ -2,13 +2,14 @@
 
 import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
-from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
+from ldp_flower.guarantee.parameters import with_parameters
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
@@ -16,6 +17,7 @@ from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from .model_result import FedAvgResult
+from .trained import Trained, check_trainable
 from .update_plan import MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
 logger = logging.getLogger("flwr")
@@ -66,6 +68,11 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     threshold : {"final", "each"} (default: "final")
         Whether to threshold the trained model or the model after each round
         (iterative hard thresholding).
+    trainable : sequence of str, optional
+        Names of the arrays that are trained, or patterns of names (``head.*``); all others
+        stay as the initial arrays have them. For a PyTorch module with frozen layers take
+        :func:`~ldp_flower.strategies.trainable_of`. By default all arrays of floats but the
+        running statistics of batch normalisation.
     message_type : str (default: "train")
         Type of the messages, ``train.NAME`` for the train function NAME.
     arrayrecord_key, configrecord_key : str
@@ -115,6 +122,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     momentum: float = 0.0
     sparsity: int | None = None
     threshold: Literal["final", "each"] = "final"
+    trainable: Sequence[str] | None = None
     message_type: str = "train"
     arrayrecord_key: str = "arrays"
     configrecord_key: str = "config"
@@ -141,13 +149,16 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             raise ValueError("Expected path_length or learning_rate, got both.")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"Expected 0 <= momentum < 1, got {self.momentum}.")
+        if self.trainable is not None:
+            self.trainable = check_trainable(self.trainable)
         if self.message_type != "train" and not self.message_type.startswith("train."):
             raise ValueError(
                 f"Expected message_type train or train.NAME, got {self.message_type!r}."
             )
         self._num_rounds = 0
         self._train_config = ConfigRecord()
-        self._trained = ArrayRecord()
+        self._model = ArrayRecord()
+        self._trained: Trained
         self._reporting(1)  # refuses a bad epsilon now
 
     @property
@@ -165,13 +176,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> None:
         """Take the model, the number of rounds (0: by rule) and the app's config."""
-        expected = "Expected initial_arrays to be an ArrayRecord with at least one array of floats"
         if not isinstance(initial_arrays, ArrayRecord):
-            raise ValueError(f"{expected}, got {type(initial_arrays).__name__}.")
-        if not len(flattened(parameters_of(initial_arrays))):
-            raise ValueError(f"{expected}, got one without.")
+            raise ValueError(
+                "Expected initial_arrays to be an ArrayRecord, the model to start from, got "
+                f"{type(initial_arrays).__name__}."
+            )
         check_integer("num_rounds", num_rounds, 0)
-        self._trained = initial_arrays
+        self._trained = Trained.of(initial_arrays, self.trainable)
+        self._model = initial_arrays
         self._num_rounds = num_rounds
         self._train_config = ConfigRecord({**(train_config or {})})
         self._of_start["initial_arrays"] = initial_arrays
@@ -179,13 +191,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         self._of_start["train_config"] = self._train_config
 
     def _estimate(self) -> ArrayRecord | None:
-        return self._trained
+        return self._model
 
     def protocol(self) -> Protocol:
         """Ask cohort after cohort for its mean update, and follow it."""
-        initial = self._trained
-        theta = flattened(parameters_of(initial))
+        initial, trained = self._model, self._trained
+        theta = trained.start
         reporting = self._reporting(len(theta))
+        question = replace(reporting.question, trained=trained.among)
         net = self.model == "net"
         plan = Plan.of(
             reporting,
@@ -204,7 +217,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             cohort = cohorts[(number - 1) % len(cohorts)]
             answer = yield Ask(
                 cohort,
-                reporting.question,
+                question,
                 reporting.randomizer,
                 content=self._message(number),
             )
@@ -214,20 +227,20 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
             if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
                 theta = keep_largest(theta, self.sparsity)
-            self._trained = with_parameters(initial, theta)
+            self._model = with_parameters(initial, theta, trained.names)
         length = sum(plan.steps) * reporting.radius
         return FedAvgResult(
-            model=self._trained,
+            model=self._model,
             noise_to_signal=plan.noise_to_signal,
             path_length=length,
             noise=math.sqrt(variance),
-            notes=notes,
+            notes=[*trained.notes, *notes],
         )
 
     def _message(self, number: int) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
         config = ConfigRecord({**self._train_config, "server-round": number})
-        return RecordDict({self.arrayrecord_key: self._trained, self.configrecord_key: config})
+        return RecordDict({self.arrayrecord_key: self._model, self.configrecord_key: config})
 
     def _judged(self, plan: Plan, reporting: Reporting) -> list[str]:
         """Log the rule of thumb, warn or refuse; return notes for the result."""

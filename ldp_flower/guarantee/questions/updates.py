@@ -1,21 +1,46 @@
 """Questions about the update that training made on a node."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ...values.rotation import padded
-from .base import MessageError, Question
+from .base import Coordinates, MessageError, Question, check_coordinates
 
 
 @dataclass(frozen=True, eq=False)
 class UpdateQuestion(Question):
-    """Base class: a question to :class:`ldp_flower.clients.LdpUpdateMod`."""
+    """Base class: a question to :class:`ldp_flower.clients.LdpUpdateMod`.
+
+    Attributes
+    ----------
+    rotated : bool (default: False)
+        The value is rotated by :func:`ldp_flower.values.rotation.rotate_twice`, and its
+        length padded.
+    trained : ndarray of int64, optional
+        Which of the model's arrays of floats it is about, as indices into their names in
+        order; by default all. The others stay as the server sent them.
+    """
 
     rotated: bool = False
+    trained: Coordinates | None = None
 
     def width(self, num_features: int) -> int:
         """Return the number of (rotated) parameters, of which there are ``num_features``."""
         return padded(num_features) if self.rotated else num_features
+
+    def trains(self, names: Sequence[str]) -> list[str]:
+        """Return which of a model's arrays of floats, given by their names in order, it is about.
+
+        Raises
+        ------
+        MessageError
+            If it is about none, or one that the model does not have.
+        """
+        if self.trained is None:
+            return list(names)
+        check_coordinates(self.trained, len(names), f"the model has {len(names)} arrays of floats")
+        return [names[index] for index in sorted(self.trained)]
 
     def check(self, num_features: int, width: int) -> None:
         """Raise MessageError unless reports of this width fit a model of so many parameters."""
@@ -26,13 +51,7 @@ class UpdateQuestion(Question):
 
 @dataclass(frozen=True, eq=False)
 class NormalisedUpdate(UpdateQuestion):
-    """The unit vector in the update's direction, shape (parameters,); zero without one.
-
-    Attributes
-    ----------
-    rotated : bool (default: False)
-        It is rotated by :func:`ldp_flower.values.rotation.rotate_twice`, and its length padded.
-    """
+    """The unit vector in the update's direction, shape (parameters,); zero without one."""
 
     stem: ClassVar[str] = "normalised_update"
 
@@ -45,8 +64,6 @@ class ClippedUpdate(UpdateQuestion):
     ----------
     radius : float
         Its length, at most.
-    rotated : bool (default: False)
-        As of :class:`NormalisedUpdate`.
     """
 
     stem: ClassVar[str] = "clipped_update"
