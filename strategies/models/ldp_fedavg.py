@@ -8,15 +8,18 @@ from typing import Literal
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower.guarantee.parameters import with_parameters
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
+from .server_optimizer import ServerOptimizer
 from .trained import Trained, check_trainable
 from .update_plan import MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
@@ -24,7 +27,7 @@ logger = logging.getLogger("flwr")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpFedAvg(LdpStrategy[FedAvgResult]):
+class LdpFedAvg(FedAvgArguments):
     """Federated averaging in which every node reports its update privately, once.
 
     Nodes are cut into disjoint cohorts. Every round sends the model to one cohort,
@@ -33,7 +36,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     a step length, is added to the model. Messages and records are those of Flower's
     ``FedAvg``, so that an app needs no change but the mod.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.fedavg_arguments.FedAvgArguments`, which FedAvg
+    has, and of :class:`~..runtime.base.LdpStrategy`.
 
     Parameters
     ----------
@@ -51,9 +55,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         update: noisier, and the only one for models of a million parameters.
     num_codewords : int, optional
         Size of a codebook; by default 256, and 1,024 if a report's epsilon is above 4.
-    answers_per_user : int (default: 1)
-        Reports of one node in different rounds, which share ``epsilon``. More than one
-        costs accuracy.
     path_length : float, optional
         Sum of the step lengths. By default 30 for a net, otherwise
         min(100, sqrt(n / c)), for which the noise of a logit is about 1.
@@ -63,6 +64,11 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         Whether steps decrease linearly to 0; by default for nets only.
     momentum : float (default: 0.0)
         Share of the previous direction in the next one, in [0, 1).
+    optimizer : FedAdam, FedYogi, FedAdagrad or FedAvgM, optional
+        A strategy object of Flower's, whose arithmetic takes the steps: the mean update is
+        in the place of what Flower takes for it, the average of models less the last model.
+        Path length, learning rate, decay and momentum are the optimiser's own then. It is
+        post-processing: it costs no privacy.
     sparsity : int, optional
         Number of parameters that may differ from zero (hard thresholding).
     threshold : {"final", "each"} (default: "final")
@@ -115,11 +121,11 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     clip: float | None = None
     mechanism: Literal["codebook", "privunit", "hypercube"] = "codebook"
     num_codewords: int | None = None
-    answers_per_user: int = 1
     path_length: float | None = None
     learning_rate: float | None = None
     decay: bool | None = None
     momentum: float = 0.0
+    optimizer: FedAvg | ServerOptimizer | None = None
     sparsity: int | None = None
     threshold: Literal["final", "each"] = "final"
     trainable: Sequence[str] | None = None
@@ -128,8 +134,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     configrecord_key: str = "config"
     force: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, *refused: object) -> None:
+        super().__post_init__(*refused)
         for name, value, allowed in (
             ("model", self.model, ("linear", "net")),
             ("mechanism", self.mechanism, MECHANISMS),
@@ -138,7 +144,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             if value not in allowed:
                 raise ValueError(f"Expected {name} in {list(allowed)}, got {value!r}.")
         check_optional(self, "clip", "path_length", "learning_rate")
-        check_integer("answers_per_user", self.answers_per_user, 1)
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1)
         else:
@@ -149,6 +154,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             raise ValueError("Expected path_length or learning_rate, got both.")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"Expected 0 <= momentum < 1, got {self.momentum}.")
+        if self.optimizer is not None:
+            names = ("path_length", "learning_rate", "decay", "momentum")
+            check_unused(self, "with an optimizer", *names)
+            self.optimizer = ServerOptimizer.of(self.optimizer)
         if self.trainable is not None:
             self.trainable = check_trainable(self.trainable)
         if self.message_type != "train" and not self.message_type.startswith("train."):
@@ -184,7 +193,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         check_integer("num_rounds", num_rounds, 0)
         self._trained = Trained.of(initial_arrays, self.trainable)
         self._model = initial_arrays
-        self._num_rounds = num_rounds
+        self._num_rounds = self._rounds(num_rounds)
         self._train_config = ConfigRecord({**(train_config or {})})
         self._of_start["initial_arrays"] = initial_arrays
         self._of_start["num_rounds"] = num_rounds
@@ -202,7 +211,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         net = self.model == "net"
         plan = Plan.of(
             reporting,
-            self.num_users,
+            self._num_asked(self._num_rounds),
             self.answers_per_user,
             net,
             self._num_rounds,
@@ -211,7 +220,10 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             net if self.decay is None else self.decay,
         )
         notes = self._judged(plan, reporting)
+        self._check_cohorts(plan.sizes)
         cohorts = self.cohorts(plan.sizes)
+        optimizer = None if self.optimizer is None else ServerOptimizer.of(self.optimizer)
+        moved = optimizer and optimizer.steps()
         direction, variance = np.zeros_like(theta), 0.0
         for number, step in enumerate(plan.steps, 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
@@ -223,7 +235,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             )
             update = reporting.read(answer, self._population.salt, number)
             direction = self.momentum * direction + (1 - self.momentum) * update
-            theta = theta + step * direction
+            theta = moved(number, theta, update) if moved else theta + step * direction
             variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
             if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
                 theta = keep_largest(theta, self.sparsity)
@@ -232,8 +244,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         return FedAvgResult(
             model=self._model,
             noise_to_signal=plan.noise_to_signal,
-            path_length=length,
-            noise=math.sqrt(variance),
+            path_length=math.nan if optimizer else length,
+            noise=math.nan if optimizer else math.sqrt(variance),
             notes=[*trained.notes, *notes],
         )
 
@@ -248,7 +260,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         wanted = math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / self.answers_per_user)
         text = (
             f"q = sqrt(d c / n) = {ratio:.2g} for d = {reporting.dim} parameters, "
-            f"c = {reporting.noise:.3g} and {self.num_users} users"
+            f"c = {reporting.noise:.3g} and {sum(plan.sizes)} users"
         )
         if ratio > REFUSE_ABOVE and not self.force:
             raise TooFewReports(

@@ -27,7 +27,7 @@ from ldp_flower.validation import check_integer, check_number, is_integer, make_
 
 from .card import Card
 from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes
-from .exchange import Answers, Ask, Exchange, privacy_spent
+from .exchange import Answers, Ask, Exchange, means_of, privacy_spent
 from .identity import printed, prints_of, recognise
 from .population import Cohort, Population
 from .result import Result
@@ -134,6 +134,15 @@ class LdpStrategy(Strategy, Generic[R]):
         return None
 
     @property
+    def _fewest_nodes(self) -> int:
+        """Fewest nodes with which a run starts."""
+        return 1
+
+    def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
+        """Return the means of what clients declared public and sent."""
+        return means_of(public)
+
+    @property
     def num_users(self) -> int:
         """Number of users in the census."""
         return len(self._population)
@@ -186,8 +195,9 @@ class LdpStrategy(Strategy, Generic[R]):
         if step.reports < needed:
             raise TooFewReports(f"{step}. At least {needed} reports are needed.")
         self._advance(answer)
-        public = self._exchange.public_metrics(server_round)
-        return self._estimate(), MetricRecord({**step.counts(), **public})
+        public = self._aggregated(self._exchange.public_metrics(server_round))
+        told = {f"public.{name}": value for name, value in public.items()}
+        return self._estimate(), MetricRecord({**step.counts(), **told})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -331,7 +341,8 @@ class LdpStrategy(Strategy, Generic[R]):
         max_users_per_node: int,
     ) -> None:
         if kept.get("roster") is None:
-            kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
+            roster = wait_for_nodes(grid, num_nodes, roster_timeout, self._fewest_nodes)
+            kept.put("roster", roster)
         self._exchange = Exchange(kept, self._rides_on)
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))

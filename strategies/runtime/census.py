@@ -35,14 +35,15 @@ def advice(errors: Iterable[str]) -> str:
     return ""
 
 
-def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[int]:
+def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
     """Return the ids of all nodes; in simulation they register one after the other.
 
     Raises
     ------
     TimeoutError
-        If fewer than ``num_nodes`` come (or none, if their number is not known).
+        If fewer than ``num_nodes`` or than ``fewest`` come.
     """
+    needed = max(num_nodes or 1, fewest)
     start = still_since = time.monotonic()
     known: list[int] = []
     while True:
@@ -50,12 +51,11 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[in
         now = time.monotonic()
         if len(nodes) != len(known):
             known, still_since = nodes, now
-        if num_nodes is None and known and now - still_since >= _ROSTER_STILL:
-            return known
-        if num_nodes is not None and len(known) >= num_nodes:
+        still = num_nodes is not None or now - still_since >= _ROSTER_STILL
+        if len(known) >= needed and still:
             return known
         if now - start > timeout:
-            wanted = "any" if num_nodes is None else num_nodes
+            wanted = "any" if needed == 1 else needed
             raise TimeoutError(
                 f"Waited {timeout:g} s for {wanted} nodes and found {len(known)}: are the "
                 "SuperNodes running and connected to this SuperLink?"

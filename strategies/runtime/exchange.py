@@ -114,6 +114,16 @@ def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
     return charged
 
 
+def means_of(metrics: Iterable[MetricRecord]) -> MetricRecord:
+    """Return the mean of every finite number over the records that have it."""
+    sent: dict[str, list[float]] = {}
+    for record in metrics:
+        for name, value in record.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                sent.setdefault(name, []).append(float(value))
+    return MetricRecord({name: sum(values) / len(values) for name, values in sent.items()})
+
+
 class Exchange:
     """The traffic of one run. Step 0 is the census, the protocol's steps follow.
 
@@ -186,14 +196,9 @@ class Exchange:
             self._public.setdefault(step, {})[node] = public
         return report
 
-    def public_metrics(self, step: int) -> dict[str, float]:
-        """Return the means of what this step's clients declared public and sent."""
-        sent: dict[str, list[float]] = {}
-        for record in self._public.get(step, {}).values():
-            for name, value in record.items():
-                if isinstance(value, int | float) and math.isfinite(value):
-                    sent.setdefault(f"public.{name}", []).append(float(value))
-        return {name: sum(values) / len(values) for name, values in sent.items()}
+    def public_metrics(self, step: int) -> list[MetricRecord]:
+        """Return what this step's clients declared public and sent."""
+        return list(self._public.get(step, {}).values())
 
     def census_messages(self, roster: list[int]) -> list[Message]:
         """Return the messages that ask nodes how many users they hold."""
