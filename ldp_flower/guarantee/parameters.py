@@ -36,9 +36,8 @@ def with_parameters(
     """
     replaced: dict[str, Array] = dict(record.items())
     position = 0
-    parameters = parameters_of(record)
-    for name in parameters if names is None else names:
-        array = parameters[name]
+    for name in parameters_of(record) if names is None else names:
+        array = record[name].numpy()
         part = vector[position : position + array.size]
         replaced[name] = Array(part.reshape(array.shape).astype(array.dtype))
         position += array.size

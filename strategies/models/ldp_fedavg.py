@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower.guarantee.parameters import with_parameters
+from ldp_flower.guarantee.training import RIDER
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
@@ -164,6 +165,12 @@ class LdpFedAvg(FedAvgArguments):
             raise ValueError(
                 f"Expected message_type train or train.NAME, got {self.message_type!r}."
             )
+        for name in ("arrayrecord_key", "configrecord_key"):
+            if getattr(self, name) == RIDER or self.arrayrecord_key == self.configrecord_key:
+                raise ValueError(
+                    f"Expected {name} to be a name that no other record has, got "
+                    f"{getattr(self, name)!r}."
+                )
         self._num_rounds = 0
         self._train_config = ConfigRecord()
         self._model = ArrayRecord()

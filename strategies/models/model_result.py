@@ -17,7 +17,7 @@ class FedAvgResult(Result):
     ----------
     model : ArrayRecord
         The trained model (also as ``arrays``): the initial arrays with other
-        parameters; arrays that are not floats are the initial ones.
+        parameters; all that is not trained is as it was.
     noise_to_signal : float
         The rule of thumb q = sqrt(d c / n), for d parameters and n users: useful up
         to 0.6, hardly worse than without privacy up to 0.17.
