@@ -35,7 +35,7 @@ def objection(call_next: Callable[..., Any], own: type) -> str | None:
     """
     *wrappers, innermost = _layers(call_next)
     for wrapper in wrappers:
-        mod = _enclosed(wrapper)["_mod"]
+        mod = _enclosed(wrapper).get("_mod")
         if isinstance(mod, own):
             return _TWICE
         for name, theirs in (
@@ -62,7 +62,7 @@ def _layers(call_next: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the variables that a function of Flower's encloses; of any other none."""
-    if not inspect.isfunction(function) or function.__module__.partition(".")[0] != "flwr":
+    if not inspect.isfunction(function) or not f"{function.__module__}.".startswith("flwr."):
         return {}
     try:
         return dict(inspect.getclosurevars(function).nonlocals)

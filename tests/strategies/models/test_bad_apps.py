@@ -15,6 +15,7 @@ from flwr.clientapp.mod import (
 
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
+from ldp_flower.clients.app_form import objection
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import NormalisedUpdate
@@ -132,6 +133,20 @@ def test_an_app_that_trains_is_not_refused(app):
     result = strategy.start(grid, start, num_nodes=NODES, num_rounds=1)
     # Every update is the same unit vector: its mean's noise is .05 a coordinate, or less.
     np.testing.assert_allclose(result.arrays.to_numpy_ndarrays()[0], 3**-0.5, atol=6 * 0.05)
+
+
+@pytest.mark.parametrize("module", [None, "flwr.another.version"])
+def test_wrappers_of_another_make_are_no_objection(module):
+    _ffn = step_up
+
+    def wrapped(message, context):
+        return _ffn(message, context)
+
+    wrapped.__module__ = module
+    assert objection(wrapped, LdpUpdateMod) is None
+    (cell,) = wrapped.__closure__
+    del cell.cell_contents
+    assert objection(wrapped, LdpUpdateMod) is None
 
 
 def test_a_wrapper_that_cannot_be_seen_through_is_no_objection():
