@@ -11,7 +11,7 @@ from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.guarantee.messages import MessageError
 from ldp_flower.guarantee.questions import ClippedUpdate, NormalisedUpdate
-from ldp_flower.guarantee.training import RIDER, digest
+from ldp_flower.guarantee.training import RIDER, digest, taken_apart
 from ldp_flower.strategies import LdpFedAvg, trainable_of
 from ldp_flower.strategies.models.trained import Trained
 
@@ -140,7 +140,11 @@ def test_all_arrays_of_floats_are_asked_for_in_the_old_form():
     _, grid = run(moving(), trainable=["*"])
     assert not {"layout", "payload"} & set(grid.asked[-1][RIDER])
     _, grid = run(moving(), trainable=["head.*"])
-    assert {"layout", "payload"} <= set(grid.asked[-1][RIDER])
+    rider = grid.asked[-1][RIDER]
+    assert {"layout", "payload"} <= set(rider)
+    # In a deployment it crosses a wire; Flower's simulations hand over objects.
+    query, own = taken_apart(RecordDict({RIDER: ConfigRecord.inflate(rider.deflate())}))
+    assert query.question.trained.tolist() == [1, 2] and not own
 
 
 def test_the_same_model_with_other_arrays_trained_is_another_question():
