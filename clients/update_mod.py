@@ -15,6 +15,7 @@ from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.guarantee.training import PUBLIC, digest, taken_apart
 from ldp_flower.randomizers.ball import directions
 
+from .app_form import objection
 from .node import Node, operators_ledger
 from .received import Received, with_own_metadata
 from .refusal import Refusal
@@ -33,11 +34,11 @@ class LdpUpdateMod:
         app = ClientApp(mods=[LdpUpdateMod()])
 
     The server runs :class:`ldp_flower.strategies.LdpFedAvg`. The update is the
-    difference between the parameters (all arrays of floats) that the train function
-    returns and those that the server sent, normalised or clipped, and randomised as
-    the query says within the limits of the node's operator. Nothing else of the
-    reply leaves: no metric that is not declared public (``num-examples`` is one), no
-    counter, no other record.
+    difference between the parameters that the train function returns and those that the
+    server sent: of the arrays of floats that the query names, by default of all. It is
+    normalised or clipped, and randomised as the query says within the limits of the
+    node's operator. Nothing else of the reply leaves: no metric that is not declared
+    public (``num-examples`` is one), no counter, no other record.
 
     Parameters
     ----------
@@ -68,7 +69,9 @@ class LdpUpdateMod:
     evaluation would send metrics that are not private. Given to a train function
     alone (``@app.train(mods=[LdpUpdateMod()])``) it protects that function's replies
     only. It should be the first of the mods: those before it get to see a report where
-    they expect a model.
+    they expect a model. With Flower's own that clip or add noise behind it, in an app of
+    the legacy form, or with a train function that does not take (message, context), it
+    refuses everything, the census included: whoever paid would report nothing.
 
     Guarantee
     ---------
@@ -122,13 +125,15 @@ class LdpUpdateMod:
         kind = received.message.metadata.message_type
         if kind.partition(".")[0] != MessageType.TRAIN:
             raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
+        if (wrong := objection(call_next, LdpUpdateMod)) is not None:
+            raise Refusal(Refusal.MISCONFIGURED, wrong)
         try:
             query, content = taken_apart(received.message.content)
             node = self._open(received, context)
             if query is None:
                 return RecordDict({"census": MetricRecord({**node.census()})})
-            name, sent = _model(content)
-            question = _checked(query, flattened(sent))
+            name, model = _model(content)
+            question, sent = _checked(query, model)
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node.terms.check(query.randomizer)
@@ -185,15 +190,23 @@ def _model(content: RecordDict) -> tuple[str, Parameters]:
         raise MessageError("Expected a model of NumPy arrays.") from error
 
 
-def _checked(query: Query, model: Floats) -> UpdateQuestion:
-    """Return the question; raise MessageError unless it can be asked about this model's update."""
+def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameters]:
+    """Return the question and the parameters that it is about.
+
+    Raises
+    ------
+    MessageError
+        If it cannot be asked about this model's update.
+    """
     question = query.question
     if not isinstance(question, UpdateQuestion):
         raise MessageError(f"Unknown statistic {question.name!r}.")
-    if not len(model) or not np.isfinite(model).all():
+    sent = {name: model[name] for name in question.trains(list(model))}
+    vector = flattened(sent)
+    if not len(vector) or not np.isfinite(vector).all():
         raise MessageError("Expected a model of finite parameters.")
-    question.check(len(model), query.randomizer.width)
-    return question
+    question.check(len(vector), query.randomizer.width)
+    return question, sent
 
 
 def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDict | None:

@@ -13,6 +13,7 @@ from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
 from .models.ldp_fedavg import LdpFedAvg
 from .models.model_result import FedAvgResult
+from .models.trained import trainable_of
 from .runtime.base import LdpStrategy, TooFewReports
 from .runtime.card import Card
 from .runtime.exchange import Ask
@@ -72,4 +73,5 @@ __all__ = [
     "TwoRoundRegression",
     "TwoStageRegression",
     "UserLevelMean",
+    "trainable_of",
 ]

@@ -20,7 +20,8 @@ def _place(strategy: type) -> tuple[int, str]:
 
 def _public() -> list[type[LdpStrategy[Any]]]:
     named = (getattr(strategies, name) for name in strategies.__all__)
-    return [each for each in named if issubclass(each, LdpStrategy) and each is not LdpStrategy]
+    kinds = [each for each in named if isinstance(each, type) and issubclass(each, LdpStrategy)]
+    return [each for each in kinds if each is not LdpStrategy]
 
 
 PROTOCOLS = {each.__name__: each for each in sorted(_public(), key=_place)}

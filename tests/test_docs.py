@@ -13,6 +13,7 @@ import pytest
 from flwr.app import ArrayRecord, Message, RecordDict
 
 from ldp_flower import InProcessGrid, Users, randomizers
+from ldp_flower.strategies.models.trained import Trained
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -56,6 +57,19 @@ def test_the_model_updates_example():
     grid = InProcessGrid(names["app"], 300)
     (weights,) = names["main"](grid, ArrayRecord([np.zeros(2)])).to_numpy_ndarrays()
     assert weights[0] > 10 and abs(weights[1]) < 10
+
+
+def test_the_example_of_a_head():
+    pytest.importorskip("torch")
+    examples = re.findall(
+        r"```python\n(.*?)```", (DOCS / "model-updates.md").read_text(), re.DOTALL
+    )
+    names = {}
+    exec(next(text for text in examples if "trainable_of" in text), names)
+    for trainable in (names["strategy"].trainable, ["2.*"]):
+        trained = Trained.of(names["initial_arrays"], trainable)
+        assert trained.names == ["2.bias", "2.weight"] and len(trained.start) == 1026
+    assert len(Trained.of(names["initial_arrays"], None).start) == 34306
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -2,8 +2,10 @@
 
 Parameters are the arrays of floats in an ArrayRecord, whatever their shapes, those
 without dimensions included, in the order of their names. Everything else in it
-(counters, masks) is no parameter.
+(counters, masks) is no parameter. A question may be about some of them only.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -25,14 +27,17 @@ def flattened(parameters: Parameters) -> Floats:
     return np.concatenate([np.empty(0), *flat])
 
 
-def with_parameters(record: ArrayRecord, vector: Floats) -> ArrayRecord:
-    """Return a copy of a record with its parameters taken from a vector.
+def with_parameters(
+    record: ArrayRecord, vector: Floats, names: Sequence[str] | None = None
+) -> ArrayRecord:
+    """Return a copy of a record with the parameters of these names (all) taken from a vector.
 
-    What is no parameter is the record's own, unchanged; parameters keep their types.
+    Everything else is the record's own, unchanged; parameters keep their types.
     """
     replaced: dict[str, Array] = dict(record.items())
     position = 0
-    for name, array in parameters_of(record).items():
+    for name in parameters_of(record) if names is None else names:
+        array = record[name].numpy()
         part = vector[position : position + array.size]
         replaced[name] = Array(part.reshape(array.shape).astype(array.dtype))
         position += array.size

@@ -10,7 +10,7 @@ import json
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
-from .messages import CENSUS, FORMAT_VERSION, MessageError, Query
+from .messages import CENSUS, FORMAT_VERSION, MessageError, Query, pack, unpack
 
 #: Name of the record that rides along.
 RIDER = "ldp-flower"
@@ -20,8 +20,11 @@ PUBLIC = "public-metrics"
 
 
 def with_query(content: RecordDict, query: Query) -> RecordDict:
-    """Return an app's records together with a query, whose arrays stay behind."""
+    """Return an app's records together with a query."""
     rider = ConfigRecord({"version": FORMAT_VERSION, **query.to_config()})
+    _, arrays, _ = query.question.to_wire()
+    if arrays:
+        rider["layout"], rider["payload"] = pack(arrays)
     return RecordDict({**content, RIDER: rider})
 
 
@@ -47,7 +50,10 @@ def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:
         raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
     if config == {"ask": CENSUS}:
         return None, own
-    return Query.from_config(config, {}), own
+    layout, payload = config.pop("layout", ""), config.pop("payload", b"")
+    if not isinstance(layout, str) or not isinstance(payload, bytes):
+        raise MessageError("Expected a layout of arrays that fits its payload.")
+    return Query.from_config(config, unpack(layout, payload) if layout else {}), own
 
 
 def digest(content: RecordDict) -> str:

@@ -2,27 +2,33 @@
 
 import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
 
-from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
+from ldp_flower.guarantee.parameters import with_parameters
+from ldp_flower.guarantee.training import RIDER
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
+from .server_optimizer import ServerOptimizer
+from .trained import Trained, check_trainable
 from .update_plan import REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
 logger = logging.getLogger("flwr")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpFedAvg(LdpStrategy[FedAvgResult]):
+class LdpFedAvg(FedAvgArguments):
     """Federated averaging in which every node reports its update privately, once.
 
     Nodes are cut into disjoint cohorts. Every round sends the model to one cohort,
@@ -31,7 +37,8 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     a step length, is added to the model. Messages and records are those of Flower's
     ``FedAvg``, so that an app needs no change but the mod.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.fedavg_arguments.FedAvgArguments`, which FedAvg
+    has, and of :class:`~..runtime.base.LdpStrategy`.
 
     Parameters
     ----------
@@ -45,9 +52,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     num_codewords : int, optional
         Size of a codebook; by default 256, a report of one byte, and 1,024, two bytes, if a
         report's epsilon is above 4.
-    answers_per_user : int (default: 1)
-        Reports of one node in different rounds, which share ``epsilon``. More than one
-        costs accuracy.
     path_length : float, optional
         Sum of the step lengths. By default 30 for a net, otherwise
         min(100, sqrt(n / c)), for which the noise of a logit is about 1.
@@ -57,11 +61,21 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         Whether steps decrease linearly to 0; by default for nets only.
     momentum : float (default: 0.0)
         Share of the previous direction in the next one, in [0, 1).
+    optimizer : FedAdam, FedYogi, FedAdagrad or FedAvgM, optional
+        A strategy object of Flower's, whose arithmetic takes the steps: the mean update is
+        in the place of what Flower takes for it, the average of models less the last model.
+        Path length, learning rate, decay and momentum are the optimiser's own then. It is
+        post-processing: it costs no privacy.
     sparsity : int, optional
         Number of parameters that may differ from zero (hard thresholding).
     threshold : {"final", "each"} (default: "final")
         Whether to threshold the trained model or the model after each round
         (iterative hard thresholding).
+    trainable : sequence of str, optional
+        Names of the arrays that are trained, or patterns of names (``head.*``); all others
+        stay as the initial arrays have them. For a PyTorch module with frozen layers take
+        :func:`~ldp_flower.strategies.trainable_of`. By default all arrays of floats but the
+        running statistics of batch normalisation.
     message_type : str (default: "train")
         Type of the messages, ``train.NAME`` for the train function NAME.
     arrayrecord_key, configrecord_key : str
@@ -103,20 +117,21 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     model: Literal["linear", "net"] = "linear"
     clip: float | None = None
     num_codewords: int | None = None
-    answers_per_user: int = 1
     path_length: float | None = None
     learning_rate: float | None = None
     decay: bool | None = None
     momentum: float = 0.0
+    optimizer: FedAvg | ServerOptimizer | None = None
     sparsity: int | None = None
     threshold: Literal["final", "each"] = "final"
+    trainable: Sequence[str] | None = None
     message_type: str = "train"
     arrayrecord_key: str = "arrays"
     configrecord_key: str = "config"
     force: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, *refused: object) -> None:
+        super().__post_init__(*refused)
         for name, value, allowed in (
             ("model", self.model, ("linear", "net")),
             ("threshold", self.threshold, ("final", "each")),
@@ -124,7 +139,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             if value not in allowed:
                 raise ValueError(f"Expected {name} in {list(allowed)}, got {value!r}.")
         check_optional(self, "clip", "path_length", "learning_rate")
-        check_integer("answers_per_user", self.answers_per_user, 1)
         if self.sparsity is not None:
             check_integer("sparsity", self.sparsity, 1)
         else:
@@ -133,13 +147,26 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             raise ValueError("Expected path_length or learning_rate, got both.")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"Expected 0 <= momentum < 1, got {self.momentum}.")
+        if self.optimizer is not None:
+            names = ("path_length", "learning_rate", "decay", "momentum")
+            check_unused(self, "with an optimizer", *names)
+            self.optimizer = ServerOptimizer.of(self.optimizer)
+        if self.trainable is not None:
+            self.trainable = check_trainable(self.trainable)
         if self.message_type != "train" and not self.message_type.startswith("train."):
             raise ValueError(
                 f"Expected message_type train or train.NAME, got {self.message_type!r}."
             )
+        for name in ("arrayrecord_key", "configrecord_key"):
+            if getattr(self, name) == RIDER or self.arrayrecord_key == self.configrecord_key:
+                raise ValueError(
+                    f"Expected {name} to be a name that no other record has, got "
+                    f"{getattr(self, name)!r}."
+                )
         self._num_rounds = 0
         self._train_config = ConfigRecord()
-        self._trained = ArrayRecord()
+        self._model = ArrayRecord()
+        self._trained: Trained
         self._reporting(1)  # refuses a bad epsilon now
 
     @property
@@ -157,31 +184,33 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> None:
         """Take the model, the number of rounds (0: by rule) and the app's config."""
-        expected = "Expected initial_arrays to be an ArrayRecord with at least one array of floats"
         if not isinstance(initial_arrays, ArrayRecord):
-            raise ValueError(f"{expected}, got {type(initial_arrays).__name__}.")
-        if not len(flattened(parameters_of(initial_arrays))):
-            raise ValueError(f"{expected}, got one without.")
+            raise ValueError(
+                "Expected initial_arrays to be an ArrayRecord, the model to start from, got "
+                f"{type(initial_arrays).__name__}."
+            )
         check_integer("num_rounds", num_rounds, 0)
-        self._trained = initial_arrays
-        self._num_rounds = num_rounds
+        self._trained = Trained.of(initial_arrays, self.trainable)
+        self._model = initial_arrays
+        self._num_rounds = self._rounds(num_rounds)
         self._train_config = ConfigRecord({**(train_config or {})})
         self._of_start["initial_arrays"] = initial_arrays
         self._of_start["num_rounds"] = num_rounds
         self._of_start["train_config"] = self._train_config
 
     def _estimate(self) -> ArrayRecord | None:
-        return self._trained
+        return self._model
 
     def protocol(self) -> Protocol:
         """Ask cohort after cohort for its mean update, and follow it."""
-        initial = self._trained
-        theta = flattened(parameters_of(initial))
+        initial, trained = self._model, self._trained
+        theta = trained.start
         reporting = self._reporting(len(theta))
+        question = replace(reporting.question, trained=trained.among)
         net = self.model == "net"
         plan = Plan.of(
             reporting,
-            self.num_users,
+            self._num_asked(self._num_rounds),
             self.answers_per_user,
             net,
             self._num_rounds,
@@ -190,35 +219,38 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             net if self.decay is None else self.decay,
         )
         notes = self._judged(plan, reporting)
+        self._check_cohorts(plan.sizes)
         cohorts = self.cohorts(plan.sizes)
+        optimizer = None if self.optimizer is None else ServerOptimizer.of(self.optimizer)
+        moved = optimizer and optimizer.steps()
         direction, variance = np.zeros_like(theta), 0.0
         for number, step in enumerate(plan.steps, 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
             answer = yield Ask(
                 cohort,
-                reporting.question,
+                question,
                 reporting.randomizer,
                 content=self._message(number),
             )
             direction = self.momentum * direction + (1 - self.momentum) * answer.mean
-            theta = theta + step * direction
+            theta = moved(number, theta, answer.mean) if moved else theta + step * direction
             variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
             if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
                 theta = keep_largest(theta, self.sparsity)
-            self._trained = with_parameters(initial, theta)
+            self._model = with_parameters(initial, theta, trained.names)
         length = sum(plan.steps) * reporting.radius
         return FedAvgResult(
-            model=self._trained,
+            model=self._model,
             noise_to_signal=plan.noise_to_signal,
-            path_length=length,
-            noise=math.sqrt(variance),
-            notes=notes,
+            path_length=math.nan if optimizer else length,
+            noise=math.nan if optimizer else math.sqrt(variance),
+            notes=[*trained.notes, *notes],
         )
 
     def _message(self, number: int) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
         config = ConfigRecord({**self._train_config, "server-round": number})
-        return RecordDict({self.arrayrecord_key: self._trained, self.configrecord_key: config})
+        return RecordDict({self.arrayrecord_key: self._model, self.configrecord_key: config})
 
     def _judged(self, plan: Plan, reporting: Reporting) -> list[str]:
         """Log the rule of thumb, warn or refuse; return notes for the result."""
@@ -226,7 +258,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         wanted = math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / self.answers_per_user)
         text = (
             f"q = sqrt(d c / n) = {ratio:.2g} for d = {reporting.dim} parameters, "
-            f"c = {reporting.noise:.3g} and {self.num_users} users"
+            f"c = {reporting.noise:.3g} and {sum(plan.sizes)} users"
         )
         if ratio > REFUSE_ABOVE and not self.force:
             raise TooFewReports(

@@ -1,5 +1,6 @@
 """The result of LdpFedAvg: a trained model, and the noise in it."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +17,17 @@ class FedAvgResult(Result):
     ----------
     model : ArrayRecord
         The trained model (also as ``arrays``): the initial arrays with other
-        parameters; arrays that are not floats are the initial ones.
+        parameters; all that is not trained is as it was.
     noise_to_signal : float
         The rule of thumb q = sqrt(d c / n), for d parameters and n users: useful up
         to 0.6, hardly worse than without privacy up to 0.17.
     path_length : float
-        Sum of the lengths of the steps, if every mean update had length 1.
+        Sum of the lengths of the steps, if every mean update had length 1; NaN where an
+        optimizer chose them.
     noise : float
         Standard deviation of the noise that the steps added up to, per parameter: that
         of a logit, in a linear model with rows of length 1. Leaves out that a noisy
-        step changes the later ones.
+        step changes the later ones. NaN where an optimizer chose the steps.
     """
 
     model: ArrayRecord
@@ -37,10 +39,10 @@ class FedAvgResult(Result):
         self.arrays = self.model
 
     def _findings(self) -> list[str]:
-        return [
-            f"q = {self.noise_to_signal:.2g}, path length {self.path_length:.3g}, "
-            f"noise per parameter {self.noise:.2g}"
-        ]
+        told = f"q = {self.noise_to_signal:.2g}"
+        if math.isfinite(self.noise):
+            told += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
+        return [told]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the model as plain values, for JSON."""

@@ -7,7 +7,6 @@ needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
 import logging
-import re
 import secrets
 import time
 from abc import abstractmethod
@@ -28,8 +27,8 @@ from ldp_flower.randomness import public_coin
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
 from .card import Card
-from .census import MAX_USERS_PER_NODE, wait_for_nodes
-from .exchange import Answers, Ask, Exchange, privacy_spent
+from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes
+from .exchange import Answers, Ask, Exchange, means_of, privacy_spent
 from .identity import printed, prints_of, recognise
 from .population import Cohort, Population
 from .result import Result
@@ -50,15 +49,10 @@ _FACTS = (
 )
 
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
-_SILENT_APP = (
-    ". The ClientApp does not answer ldp-flower: is attach(...) or, with brackets, "
-    "LdpUpdateMod() in client_app.py?"
-)
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
     "users first. Nobody has been asked anything but the census."
 )
-_RAISED = re.compile("error 2:").match  # Flower's code for an app that raises; ours never do
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
 
 
@@ -141,6 +135,15 @@ class LdpStrategy(Strategy, Generic[R]):
         return None
 
     @property
+    def _fewest_nodes(self) -> int:
+        """Fewest nodes with which a run starts."""
+        return 1
+
+    def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
+        """Return the means of what clients declared public and sent."""
+        return means_of(public)
+
+    @property
     def num_users(self) -> int:
         """Number of users in the census."""
         return len(self._population)
@@ -193,8 +196,9 @@ class LdpStrategy(Strategy, Generic[R]):
         if step.reports < needed:
             raise TooFewReports(f"{step}. At least {needed} reports are needed.")
         self._advance(answer)
-        public = self._exchange.public_metrics(server_round)
-        return self._estimate(), MetricRecord({**step.counts(), **public})
+        public = self._aggregated(self._exchange.public_metrics(server_round))
+        told = {f"public.{name}": value for name, value in public.items()}
+        return self._estimate(), MetricRecord({**step.counts(), **told})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -338,14 +342,15 @@ class LdpStrategy(Strategy, Generic[R]):
         max_users_per_node: int,
     ) -> None:
         if kept.get("roster") is None:
-            kept.put("roster", wait_for_nodes(grid, num_nodes, roster_timeout))
+            roster = wait_for_nodes(grid, num_nodes, roster_timeout, self._fewest_nodes)
+            kept.put("roster", roster)
         self._exchange = Exchange(kept, self._rides_on)
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))
             self._exchange.collect(grid, 0, messages, timeout)
         nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
         if not nodes:
-            hint = _SILENT_APP if any(map(_RAISED, step.reasons)) else ""
+            hint = advice(step.reasons)
             if step.silent:
                 raise TimeoutError(
                     f"No node answered the census within {timeout:g} s. {step}{hint}"

@@ -1,6 +1,8 @@
 """Which nodes there are, and what they say in the census."""
 
+import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flwr.app import RecordDict
@@ -12,15 +14,36 @@ MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _NUMBERS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
+# What to do about errors that are Flower's own: of an app without such a function, of one that
+# raises (ours never do), and of a mod that fails.
+_ADVICE = {
+    "error 2: .*No train function registered": "The ClientApp has no train function of this name: "
+    'register one by @app.train(), for message_type="train.NAME" by @app.train("NAME").',
+    "error 2:": "The ClientApp does not answer ldp-flower: is attach(...) or, with brackets, "
+    "LdpUpdateMod() in client_app.py?",
+    "error 6:": "A mod before ldp-flower's fails at what is no model: make LdpUpdateMod() the "
+    "first of the mods, and leave out Flower's own that clip or add noise.",
+}
 
-def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[int]:
+
+def advice(errors: Iterable[str]) -> str:
+    """Return what to change about apps that answer the census with such errors, if it is known."""
+    texts = list(errors)
+    for pattern, told in _ADVICE.items():
+        if any(re.match(pattern, text, re.DOTALL) for text in texts):
+            return f". {told}"
+    return ""
+
+
+def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
     """Return the ids of all nodes; in simulation they register one after the other.
 
     Raises
     ------
     TimeoutError
-        If fewer than ``num_nodes`` come (or none, if their number is not known).
+        If fewer than ``num_nodes`` or than ``fewest`` come.
     """
+    needed = max(num_nodes or 1, fewest)
     start = still_since = time.monotonic()
     known: list[int] = []
     while True:
@@ -28,12 +51,11 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float) -> list[in
         now = time.monotonic()
         if len(nodes) != len(known):
             known, still_since = nodes, now
-        if num_nodes is None and known and now - still_since >= _ROSTER_STILL:
-            return known
-        if num_nodes is not None and len(known) >= num_nodes:
+        still = num_nodes is not None or now - still_since >= _ROSTER_STILL
+        if len(known) >= needed and still:
             return known
         if now - start > timeout:
-            wanted = "any" if num_nodes is None else num_nodes
+            wanted = "any" if needed == 1 else needed
             raise TimeoutError(
                 f"Waited {timeout:g} s for {wanted} nodes and found {len(known)}: are the "
                 "SuperNodes running and connected to this SuperLink?"

@@ -26,6 +26,7 @@ from .run_store import Reply, RunStore
 
 logger = logging.getLogger("flwr")
 
+_LONGEST_REASON = 200  # characters of an error that are kept
 _PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
@@ -113,6 +114,16 @@ def _charged(mechanisms: Sequence[Randomizer]) -> list[Randomizer]:
     return charged
 
 
+def means_of(metrics: Iterable[MetricRecord]) -> MetricRecord:
+    """Return the mean of every finite number over the records that have it."""
+    sent: dict[str, list[float]] = {}
+    for record in metrics:
+        for name, value in record.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                sent.setdefault(name, []).append(float(value))
+    return MetricRecord({name: sum(values) / len(values) for name, values in sent.items()})
+
+
 class Exchange:
     """The traffic of one run. Step 0 is the census, the protocol's steps follow.
 
@@ -164,7 +175,9 @@ class Exchange:
     def _read(self, step: int, node: int, reply: Message) -> Reply:
         """Decode one reply; what cannot be decoded is empty, and rejected later."""
         if reply.has_error():
-            reason = f"{reply.error.reason}"[:200]
+            reason = f"{reply.error.reason}"
+            if len(reason) > _LONGEST_REASON:  # a traceback, which says at its end what it is
+                reason = f"{reason[:60]} ... {reason[65 - _LONGEST_REASON :]}"
             return node, None, f"error {reply.error.code}: {reason}"
         try:
             if step == 0:
@@ -183,14 +196,9 @@ class Exchange:
             self._public.setdefault(step, {})[node] = public
         return report
 
-    def public_metrics(self, step: int) -> dict[str, float]:
-        """Return the means of what this step's clients declared public and sent."""
-        sent: dict[str, list[float]] = {}
-        for record in self._public.get(step, {}).values():
-            for name, value in record.items():
-                if isinstance(value, int | float) and math.isfinite(value):
-                    sent.setdefault(f"public.{name}", []).append(float(value))
-        return {name: sum(values) / len(values) for name, values in sent.items()}
+    def public_metrics(self, step: int) -> list[MetricRecord]:
+        """Return what this step's clients declared public and sent."""
+        return list(self._public.get(step, {}).values())
 
     def census_messages(self, roster: list[int]) -> list[Message]:
         """Return the messages that ask nodes how many users they hold."""

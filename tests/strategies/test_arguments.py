@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvgM
 
 from ldp_flower import InProcessGrid, Numeric, Schema, Users, strategies
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
@@ -78,9 +79,15 @@ OTHER = {
     "message_type": "train.other",
     "arrayrecord_key": "weights",
     "configrecord_key": "settings",
+    "fraction_train": 0.04,
+    "min_train_nodes": 100_000,
+    "optimizer": FedAvgM(server_learning_rate=0.5),
 }
-# The size of the data, and what lets a run start that is refused else (tested on its own).
-ELSEWHERE = {"dim", "domain_size", "force"}
+# The size of the data, what lets a run start that is refused else or wait, and what is about
+# models of several arrays or public metrics (tested on their own).
+ELSEWHERE = {"dim", "domain_size", "force"} | {
+    *("min_available_nodes", "trainable", "train_metrics_aggr_fn"),
+}
 
 
 def normal(num_users=400, rows=1, classes=False):

@@ -19,7 +19,9 @@ def test_the_catalogue_has_every_public_strategy():
     public = {
         name
         for name in strategies.__all__
-        if issubclass(getattr(strategies, name), LdpStrategy) and name != "LdpStrategy"
+        if isinstance(kind := getattr(strategies, name), type)
+        and issubclass(kind, LdpStrategy)
+        and kind is not LdpStrategy
     }
     assert public == set(PROTOCOLS) and len(public) > 20
     assert all(getattr(strategies, name) is protocol for name, protocol in PROTOCOLS.items())

@@ -235,7 +235,7 @@ class Question:
         """Raise MessageError unless all arrays fit; return the width."""
         chosen = getattr(self, "coordinates", None)
         if chosen is not None:
-            _check_coordinates(chosen, self.features(num_features), users_have)
+            check_coordinates(chosen, self.features(num_features), users_have)
         expected = self.width(num_features)
         lengths = {
             Per.FEATURE: self.features(num_features),
@@ -278,7 +278,8 @@ def _check_floats(name: str, array: NDArray[Any], length: int, because: str = ""
         raise MessageError(f"Expected {length} floats in {name}, got {len(array)}{because}.")
 
 
-def _check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: str) -> None:
+def check_coordinates(coordinates: NDArray[Any], num_features: int, users_have: str) -> None:
+    """Raise MessageError unless these are distinct indices of so many things."""
     if coordinates.ndim != 1 or coordinates.dtype != np.int64 or not len(coordinates):
         raise MessageError("Expected a list of coordinates.")
     if coordinates.min() < 0 or coordinates.max() >= num_features:

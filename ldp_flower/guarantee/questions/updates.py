@@ -1,18 +1,41 @@
 """Questions about the update that training made on a node."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import MessageError, Question
+from .base import Coordinates, MessageError, Question, check_coordinates
 
 
 @dataclass(frozen=True, eq=False)
 class UpdateQuestion(Question):
-    """Base class: a question to :class:`ldp_flower.clients.LdpUpdateMod`."""
+    """Base class: a question to :class:`ldp_flower.clients.LdpUpdateMod`.
+
+    Attributes
+    ----------
+    trained : ndarray of int64, optional
+        Which of the model's arrays of floats it is about, as indices into their names in
+        order; by default all. The others stay as the server sent them.
+    """
+
+    trained: Coordinates | None = None
 
     def width(self, num_features: int) -> int:
         """Return the number of parameters."""
         return num_features
+
+    def trains(self, names: Sequence[str]) -> list[str]:
+        """Return which of a model's arrays of floats, given by their names in order, it is about.
+
+        Raises
+        ------
+        MessageError
+            If it is about none, or one that the model does not have.
+        """
+        if self.trained is None:
+            return list(names)
+        check_coordinates(self.trained, len(names), f"the model has {len(names)} arrays of floats")
+        return [names[index] for index in sorted(self.trained)]
 
     def check(self, num_features: int, width: int) -> None:
         """Raise MessageError unless reports of this width fit a model of so many parameters."""

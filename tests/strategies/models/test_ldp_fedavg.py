@@ -314,6 +314,9 @@ def test_the_plan_follows_the_rules_of_thumb():
         ({"momentum": 1.0}, "momentum"),
         ({"message_type": "query"}, "message_type"),
         ({"num_codewords": 1}, "num_codewords"),
+        ({"arrayrecord_key": "ldp-flower"}, "arrayrecord_key"),
+        ({"configrecord_key": "ldp-flower"}, "configrecord_key"),
+        ({"arrayrecord_key": "config"}, "arrayrecord_key"),
     ],
     ids=str,
 )

@@ -1,0 +1,82 @@
+"""Whether the app behind a mod can train at all, as Flower's wrappers around it show.
+
+Looked at before anybody pays, and without calling anything of the app's: what is looked at
+is code, no data have a part in it. What cannot be seen through is no objection.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
+
+_LEGACY = (
+    "The app is in Flower's legacy form (client_fn), which no message reaches: write its "
+    "training as a function (message, context) under @app.train()."
+)
+_TWICE = "LdpUpdateMod is among the mods twice: name it once, for the app or for a train function."
+_BEHIND = (
+    "Flower's {} is behind LdpUpdateMod, which clips and randomises by itself: take it out of "
+    "the mods."
+)
+_ASYNCHRONOUS = "The train function is asynchronous or a generator: Flower calls plain functions."
+_ARGUMENTS = "The train function cannot be called with (message, context)."
+
+
+def objection(call_next: Callable[..., Any], own: type) -> str | None:
+    """Return what is wrong with an app, in a fixed text that says what to change, if anything.
+
+    Parameters
+    ----------
+    call_next : callable
+        What a mod is to call: the next mod or the train function, as Flower has wrapped it.
+    own : type
+        The class of the mod that asks.
+    """
+    *wrappers, innermost = _layers(call_next)
+    for wrapper in wrappers:
+        mod = _enclosed(wrapper).get("_mod")
+        if isinstance(mod, own):
+            return _TWICE
+        for name, theirs in (
+            ("fixedclipping_mod", mod is fixedclipping_mod),
+            ("adaptiveclipping_mod", mod is adaptiveclipping_mod),
+            ("LocalDpMod", isinstance(mod, LocalDpMod)),
+        ):
+            if theirs:
+                return _BEHIND.format(name)
+    if "client_fn" in _enclosed(innermost):
+        return _LEGACY
+    if inspect.iscoroutinefunction(innermost) or inspect.isgeneratorfunction(innermost):
+        return _ASYNCHRONOUS
+    return None if _takes_two(innermost) else _ARGUMENTS
+
+
+def _layers(call_next: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Yield Flower's wrappers of the mods that follow, and what they lead to at last."""
+    yield call_next
+    inner = _enclosed(call_next).get("_ffn")
+    if callable(inner):
+        yield from _layers(inner)
+
+
+def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the variables that a function of Flower's encloses; of any other none."""
+    if not inspect.isfunction(function) or not f"{function.__module__}.".startswith("flwr."):
+        return {}
+    try:
+        return dict(inspect.getclosurevars(function).nonlocals)
+    except ValueError:  # not set yet
+        return {}
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (ValueError, TypeError):  # of C, say
+        return True
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True

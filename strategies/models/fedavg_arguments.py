@@ -1,0 +1,146 @@
+"""The arguments of Flower's FedAvg: which mean something here, and why the others cannot."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
+
+from flwr.app import MetricRecord, RecordDict
+
+from ldp_flower.validation import check_integer, check_number
+
+from ..runtime.base import LdpStrategy, TooFewReports
+from .model_result import FedAvgResult
+
+_METRICS = (
+    "evaluating on nodes' data would cost them privacy, so no node is asked for metrics. Take "
+    "evaluate_fn of start, on the server's own rows."
+)
+_WHY_NOT = {
+    "weighted_by_key": "weights are data of the nodes and do not leave them; all updates count "
+    "the same.",
+    "fraction_evaluate": _METRICS,
+    "min_evaluate_nodes": _METRICS,
+    "evaluate_metrics_aggr_fn": _METRICS,
+}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FedAvgArguments(LdpStrategy[FedAvgResult]):
+    """Base class of strategies that take what Flower's ``FedAvg`` takes.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    answers_per_user : int (default: 1)
+        Reports of one node in different rounds, which share ``epsilon``. More than one
+        costs accuracy.
+    fraction_train : float, optional
+        Share of all nodes that one round asks, in (0, 1]; by default
+        ``answers_per_user / num_rounds``, so that all are asked. Rounds ask different nodes:
+        with a smaller share some are never asked, and spend nothing.
+    min_train_nodes : int, optional
+        Fewest nodes that a round asks; a plan of smaller cohorts is refused.
+    min_available_nodes : int, optional
+        Fewest nodes to wait for before the census.
+    train_metrics_aggr_fn : callable, optional
+        Function that aggregates the metrics that clients declare public, as in Flower's
+        ``FedAvg``: from a list of RecordDict and the name ``num-examples`` to a
+        MetricRecord. By default means.
+
+    Notes
+    -----
+    ``weighted_by_key``, ``fraction_evaluate``, ``min_evaluate_nodes`` and
+    ``evaluate_metrics_aggr_fn`` can mean nothing here and are refused with the reason, but for
+    ``fraction_evaluate=0``: weights and metrics are data of the nodes.
+    """
+
+    answers_per_user: int = 1
+    fraction_train: float | None = None
+    min_train_nodes: int | None = None
+    min_available_nodes: int | None = None
+    train_metrics_aggr_fn: Callable[[list[RecordDict], str], MetricRecord] | None = None
+    weighted_by_key: InitVar[object] = None
+    fraction_evaluate: InitVar[object] = None
+    min_evaluate_nodes: InitVar[object] = None
+    evaluate_metrics_aggr_fn: InitVar[object] = None
+
+    def __post_init__(
+        self,
+        weighted_by_key: object,
+        fraction_evaluate: object,
+        min_evaluate_nodes: object,
+        evaluate_metrics_aggr_fn: object,
+    ) -> None:
+        super().__post_init__()
+        for name, value in (
+            ("weighted_by_key", weighted_by_key),
+            ("fraction_evaluate", None if fraction_evaluate == 0 else fraction_evaluate),
+            ("min_evaluate_nodes", min_evaluate_nodes),
+            ("evaluate_metrics_aggr_fn", evaluate_metrics_aggr_fn),
+        ):
+            if value is not None:
+                raise ValueError(f"Expected no {name}, got {value!r}: {_WHY_NOT[name]}")
+        check_integer("answers_per_user", self.answers_per_user, 1)
+        if self.fraction_train is not None:
+            check_number("fraction_train", self.fraction_train)
+            if not 0 < self.fraction_train <= 1:
+                raise ValueError(f"Expected 0 < fraction_train <= 1, got {self.fraction_train}.")
+        for name in ("min_train_nodes", "min_available_nodes"):
+            if (number := getattr(self, name)) is not None:
+                check_integer(name, number, 1)
+        if not (self.train_metrics_aggr_fn is None or callable(self.train_metrics_aggr_fn)):
+            raise ValueError(
+                "Expected train_metrics_aggr_fn to be a function, got "
+                f"{self.train_metrics_aggr_fn!r}."
+            )
+
+    @property
+    def _fewest_nodes(self) -> int:
+        return self.min_available_nodes or 1
+
+    def _rounds(self, num_rounds: int) -> int:
+        """Return the number of rounds if each asks ``fraction_train`` of the nodes (0: by rule).
+
+        Raises
+        ------
+        ValueError
+            If there are not as many nodes that have not answered yet.
+        """
+        if self.fraction_train is None:
+            return num_rounds
+        cohorts = math.floor(1 / self.fraction_train + 1e-9)
+        if num_rounds > self.answers_per_user * cohorts:
+            raise ValueError(
+                f"Expected fraction_train <= {1 / -(-num_rounds // self.answers_per_user):.3g} for "
+                f"{num_rounds} rounds, got {self.fraction_train}: every round asks other nodes, "
+                f"as each answers answers_per_user = {self.answers_per_user} of them."
+            )
+        return num_rounds or self.answers_per_user * cohorts
+
+    def _num_asked(self, num_rounds: int) -> int:
+        """Return how many users are asked at all."""
+        if self.fraction_train is None:
+            return self.num_users
+        cohorts = -(-num_rounds // self.answers_per_user)
+        return cohorts * max(1, math.floor(self.fraction_train * self.num_users + 1e-9))
+
+    def _check_cohorts(self, sizes: Sequence[int]) -> None:
+        """Raise TooFewReports if a cohort is smaller than FedAvg's argument allows."""
+        if min(sizes) < (self.min_train_nodes or 0):
+            raise TooFewReports(
+                f"Rounds of {min(sizes)} nodes are below min_train_nodes = "
+                f"{self.min_train_nodes}: fewer rounds (num_rounds), a larger fraction_train or "
+                "more nodes are needed."
+            )
+
+    def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
+        if self.train_metrics_aggr_fn is None or not public:
+            return super()._aggregated(public)
+        records = [RecordDict({"metrics": metrics}) for metrics in public]
+        found = self.train_metrics_aggr_fn(records, "num-examples")
+        if not isinstance(found, MetricRecord):
+            raise ValueError(
+                f"Expected train_metrics_aggr_fn to return a MetricRecord, got {found!r}."
+            )
+        return found

@@ -1,0 +1,125 @@
+"""Flower's server optimisers on the private mean update, which makes them post-processing.
+
+The arithmetic is Flower's own: its strategy runs with the mean of the private reports in the
+place of the average that it would take of the clients' models.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_KINDS: dict[str, type[FedAvg]] = {
+    kind.__name__: kind for kind in (FedAdam, FedYogi, FedAdagrad, FedAvgM)
+}
+_VECTOR = "parameters"  # all of them: the arithmetic is by coordinate
+
+
+@dataclass(frozen=True)
+class ServerOptimizer:
+    """One of Flower's strategies, by its name and what is its own of its parameters.
+
+    Attributes
+    ----------
+    name : str
+        FedAdam, FedYogi, FedAdagrad or FedAvgM.
+    parameters : dict of str to float
+        Its own parameters: ``eta``, ``beta_1``, ``server_momentum``, ...
+    """
+
+    name: str
+    parameters: dict[str, float]
+
+    @classmethod
+    def of(cls, strategy: object) -> Self:
+        """Return what a strategy object of Flower's says, or itself.
+
+        Raises
+        ------
+        ValueError
+            If it is none of these, or has an argument that has no effect here or is out of range.
+        """
+        if isinstance(strategy, cls):
+            return strategy
+        name = type(strategy).__name__
+        if _KINDS.get(name) is not type(strategy):
+            raise ValueError(
+                f"Expected optimizer to be one of Flower's {', '.join(_KINDS)}, got {strategy!r}."
+            )
+        usual, parameters = FedAvg(), {}
+        for own, declared in inspect.signature(type(strategy)).parameters.items():
+            value = getattr(strategy, own)
+            if own == "eta_l":  # which Flower only prints
+                if value != declared.default:
+                    raise ValueError(
+                        f"Expected no eta_l of the optimizer, got {value}: the rate of local "
+                        "training is the app's, in train_config."
+                    )
+            elif not hasattr(usual, own):
+                _check(own, value)
+                parameters[own] = float(value)
+            elif value != getattr(usual, own):
+                raise ValueError(
+                    f"Expected no {own} of the optimizer, got {value!r}: LdpFedAvg sends the "
+                    "messages, and takes such arguments itself."
+                )
+        return cls(name, parameters)
+
+    def steps(self) -> Callable[[int, Floats, Floats], Floats]:
+        """Return a function from round, model and mean update to the next model.
+
+        It keeps the optimiser's moments from one round to the next.
+        """
+        # Behind Flower's class and before FedAvg, whose average it replaces.
+        kind: Any = type(self.name, (_KINDS[self.name], _OneMean), {})
+        strategy = kind(**self.parameters)
+
+        def step(number: int, theta: Floats, update: Floats) -> Floats:
+            strategy.current_arrays = None
+            strategy.configure_train(number, _record(theta), ConfigRecord(), None)
+            strategy.average = _record(theta + update)
+            arrays, _ = strategy.aggregate_train(number, [])
+            return np.asarray(arrays[_VECTOR].numpy(), np.float64)
+
+        return step
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.name}({told})"
+
+
+class _OneMean(FedAvg):
+    """FedAvg that asks nobody and is told the average."""
+
+    average: ArrayRecord
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return []
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        return self.average, None
+
+
+def _record(vector: Floats) -> ArrayRecord:
+    return ArrayRecord({_VECTOR: Array(vector)})
+
+
+def _check(name: str, value: Any) -> None:
+    share = name in ("beta_1", "beta_2", "server_momentum")
+    number = isinstance(value, int | float) and math.isfinite(value)
+    if not number or not (0 <= value < 1 if share else value > 0):
+        allowed = f"0 <= {name} < 1" if share else f"{name} > 0"
+        raise ValueError(f"Expected {allowed} of the optimizer, got {value!r}.")

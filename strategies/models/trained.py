@@ -1,0 +1,167 @@
+"""Which arrays of a model are trained; all others stay as the server has them.
+
+What stays still cannot be learnt privately, and every array that is trained costs noise, so
+it is declared.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Self
+
+import numpy as np
+from flwr.app import ArrayRecord
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.parameters import Parameters, flattened, parameters_of
+
+# What PyTorch and Keras call the running statistics of batch normalisation.
+_STATISTICS = re.compile(
+    r"(.*[./])?(running_mean|running_var|num_batches_tracked|moving_mean|moving_variance)"
+)
+_MOST_NAMES = 20  # that a message shows
+
+_LEFT = (
+    "Not trained: {}, running statistics of normalisation layers, which stay those of "
+    'initial_arrays (trainable=["*"] trains them, too). A net that is evaluated with them needs '
+    "good ones from the start, or layers that have none, such as GroupNorm."
+)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The arrays of a model that are trained.
+
+    Attributes
+    ----------
+    names : list of str
+        Their names, in order.
+    start : ndarray, shape (parameters,)
+        What they hold at the start, as one vector.
+    among : ndarray of int64 or None
+        Their indices among all arrays of floats, in the order of names; None: all.
+    notes : list of str
+        What of the model is not trained although nobody asked for that.
+    """
+
+    names: list[str]
+    start: NDArray[np.float64]
+    among: NDArray[np.int64] | None
+    notes: list[str]
+
+    @classmethod
+    def of(cls, initial_arrays: ArrayRecord, trainable: Sequence[str] | None) -> Self:
+        """Return what ``trainable`` names of these arrays; None: all but running statistics.
+
+        Raises
+        ------
+        ValueError
+            If there is nothing to train, a name or pattern names nothing that can be, or
+            what is to be trained is not finite.
+        """
+        try:
+            model = parameters_of(initial_arrays)
+        except Exception as error:  # of another library's arrays
+            raise ValueError(
+                f"Expected initial_arrays of NumPy arrays, got some that cannot be read: {error}"
+            ) from error
+        kinds = {name: array.dtype for name, array in initial_arrays.items()}
+        if not len(flattened(model)):
+            raise ValueError(
+                "Expected initial_arrays to be an ArrayRecord with at least one array of floats, "
+                f"got {_listed(f'{name} ({kind})' for name, kind in kinds.items())}."
+            )
+        notes: list[str] = []
+        if trainable is None:
+            left = [name for name in model if _STATISTICS.fullmatch(name)]
+            names = [name for name in model if name not in left]
+            if left:
+                notes.append(_LEFT.format(_listed(left)))
+        else:
+            names = _named(trainable, model, kinds)
+        chosen = {name: model[name] for name in names}
+        start = flattened(chosen)
+        if not len(start):
+            raise ValueError(
+                "Expected initial_arrays with parameters to train, got only "
+                f"{_listed(names or model)}: trainable says which."
+            )
+        for name, array in chosen.items():
+            if not np.isfinite(array).all():
+                raise ValueError(
+                    f"Expected finite initial_arrays, got {name} with NaN or infinity."
+                )
+        every = names == list(model)
+        among = None if every else np.array([list(model).index(name) for name in names], np.int64)
+        return cls(names, start, among, notes)
+
+
+def trainable_of(module: Any) -> tuple[str, ...]:
+    """Return the names of the parameters of a PyTorch module that require gradients.
+
+    For ``LdpFedAvg(trainable=trainable_of(net))``, with ``ArrayRecord(net.state_dict())`` as
+    initial arrays: frozen layers and all buffers (running statistics, counters) stay as they
+    are.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module. A parameter that it has under several names is named by each, as in its
+        ``state_dict``.
+
+    Returns
+    -------
+    tuple of str
+        The names, as ``state_dict`` has them.
+
+    Raises
+    ------
+    ValueError
+        If it is no module, or none of its parameters requires gradients.
+    """
+    if not callable(getattr(module, "named_parameters", None)):
+        raise ValueError(f"Expected module to be a torch.nn.Module, got {module!r}.")
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    names = tuple(name for name, parameter in parameters.items() if parameter.requires_grad)
+    if not names:
+        raise ValueError(
+            "Expected module to have parameters that require gradients, got "
+            f"{len(parameters)} parameters that do not."
+        )
+    return names
+
+
+def check_trainable(trainable: object) -> tuple[str, ...]:
+    """Return names and patterns as a tuple; raise ValueError if these are none."""
+    expected = "Expected trainable to be a list of names or patterns of arrays"
+    if isinstance(trainable, str) or not isinstance(trainable, Iterable):
+        raise ValueError(f"{expected}, got {trainable!r}.")
+    names = tuple(trainable)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{expected}, got {list(names)!r}.")
+    return names
+
+
+def _named(trainable: Sequence[str], model: Parameters, kinds: dict[str, str]) -> list[str]:
+    chosen: set[str] = set()
+    for pattern in trainable:
+        found = {name for name in kinds if name == pattern or fnmatchcase(name, pattern)}
+        if not found & set(model):
+            wrong = "which names nothing"
+            if found:
+                wrong = f"which is no array of floats but {kinds[min(found)]}"
+            raise ValueError(
+                f"Expected trainable to name arrays of floats of initial_arrays, got {pattern!r}, "
+                f"{wrong}: there are {_listed(model)}."
+            )
+        chosen |= found
+    return [name for name in model if name in chosen]
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names with commas, not more than can be read."""
+    known = list(names)
+    more = len(known) - _MOST_NAMES
+    shown = ", ".join(known[:_MOST_NAMES]) or "none"
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,184 @@
+"""What Flower's FedAvg takes means the same here, or is refused with the reason."""
+
+import inspect
+import threading
+import time
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from ldp_flower import InProcessGrid
+from ldp_flower.clients import LdpUpdateMod
+from ldp_flower.strategies import LdpFedAvg, TooFewReports
+
+NODES = 120
+
+
+class Watching(InProcessGrid):
+    """Counts who is asked in which round, and shows its nodes as slowly as it is told."""
+
+    def __init__(self, app, num_nodes=NODES):
+        super().__init__(app, num_nodes)
+        self.asked, self.shown = [], num_nodes
+
+    def get_node_ids(self):
+        return list(self.contexts)[: self.shown]
+
+    def _handle(self, message):
+        if message.content.array_records:
+            self.asked.append((int(message.metadata.group_id), message.metadata.dst_node_id))
+        return super()._handle(message)
+
+
+def app(**arguments):
+    found = ClientApp(mods=[LdpUpdateMod(seed=1, **arguments)])
+
+    @found.train()
+    def train(message, context):
+        node = int(context.node_config["partition-id"])
+        arrays = ArrayRecord([message.content["arrays"].to_numpy_ndarrays()[0] + 1])
+        metrics = MetricRecord({"num-examples": 1 + node % 3, "age": float(node % 3)})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    return found
+
+
+def start(grid, num_rounds=0, num_nodes=NODES, answers=1, **arguments):
+    strategy = LdpFedAvg(epsilon=8.0, answers_per_user=answers, **arguments)
+    model = ArrayRecord([np.zeros(3)])
+    return strategy.start(grid, model, num_rounds=num_rounds, num_nodes=num_nodes, seed=1)
+
+
+def per_round(grid):
+    rounds = {number for number, _ in grid.asked}
+    return [sum(number == at for at, _ in grid.asked) for number in sorted(rounds)]
+
+
+def test_every_argument_of_flowers_is_taken_or_refused_with_a_reason():
+    ours = inspect.signature(LdpFedAvg).parameters
+    assert set(inspect.signature(FedAvg).parameters) <= set(ours)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"weighted_by_key": "num-examples"}, "no weighted_by_key, got .*: weights are data"),
+        ({"fraction_evaluate": 0.5}, "no fraction_evaluate, got 0.5: .* evaluate_fn of start"),
+        ({"min_evaluate_nodes": 2}, "no min_evaluate_nodes, got 2: .* cost them privacy"),
+        ({"evaluate_metrics_aggr_fn": max}, "no evaluate_metrics_aggr_fn, got .* cost them"),
+        ({"fraction_train": 0.0}, "0 < fraction_train <= 1, got 0.0"),
+        ({"fraction_train": 1.1}, "0 < fraction_train <= 1, got 1.1"),
+        ({"fraction_train": "all"}, "fraction_train to be a number, got 'all'"),
+        ({"min_train_nodes": 0}, "an integer min_train_nodes >= 1, got 0"),
+        ({"min_available_nodes": 2.5}, "an integer min_available_nodes >= 1, got 2.5"),
+        ({"train_metrics_aggr_fn": "mean"}, "train_metrics_aggr_fn to be a function, got 'mean'"),
+    ],
+    ids=str,
+)
+def test_what_can_mean_nothing_is_refused_at_construction(arguments, reason):
+    with pytest.raises(ValueError, match=f"Expected {reason}"):
+        LdpFedAvg(epsilon=1.0, **arguments)
+
+
+def test_no_evaluation_may_be_said():
+    assert LdpFedAvg(epsilon=1.0, fraction_evaluate=0.0).epsilon == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rounds"),
+    [
+        ({"fraction_train": 0.25}, [30] * 4),
+        ({"fraction_train": 1 / 3}, [40] * 3),
+        ({"fraction_train": 0.25, "num_rounds": 2}, [30] * 2),
+        ({"fraction_train": 0.3, "num_rounds": 3}, [36] * 3),
+        ({"fraction_train": 1.0, "num_rounds": 1}, [120]),
+        ({"fraction_train": 1.0, "answers": 3}, [120] * 3),
+        ({"fraction_train": 0.5, "answers": 2, "num_rounds": 3}, [60] * 3),
+        ({"num_rounds": 5}, [24] * 5),
+    ],
+    ids=str,
+)
+def test_a_round_asks_this_share_of_the_nodes(arguments, rounds):
+    grid = Watching(app())
+    result = start(grid, **arguments)
+    assert per_round(grid) == rounds
+    nodes = [node for _, node in grid.asked]
+    assert max(map(nodes.count, nodes)) <= arguments.get("answers", 1)
+    assert result.num_reports == sum(rounds)
+
+
+def test_the_rule_of_thumb_is_about_those_who_are_asked():
+    half = start(Watching(app()), num_rounds=2, fraction_train=0.25)
+    everybody = start(Watching(app()), num_rounds=4)
+    assert half.num_reports == everybody.num_reports / 2
+    assert half.noise_to_signal == pytest.approx(everybody.noise_to_signal * np.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "largest"),
+    [
+        ({"fraction_train": 1.0, "num_rounds": 20}, "0.05"),
+        ({"fraction_train": 0.3, "num_rounds": 4}, "0.25"),
+        ({"fraction_train": 0.5, "num_rounds": 7, "answers": 3}, "0.333"),
+    ],
+    ids=str,
+)
+def test_a_share_that_would_ask_nodes_twice_is_refused(arguments, largest):
+    grid = Watching(app())
+    with pytest.raises(ValueError, match=f"Expected fraction_train <= {largest} for"):
+        start(grid, **arguments)
+    assert grid.asked == []
+
+
+def test_rounds_of_fewer_nodes_than_wanted_are_refused_before_anybody_is_asked():
+    grid = Watching(app())
+    with pytest.raises(TooFewReports, match="Rounds of 24 nodes are below min_train_nodes = 25"):
+        start(grid, num_rounds=5, min_train_nodes=25)
+    assert grid.asked == []
+    assert start(grid, num_rounds=5, min_train_nodes=24).num_reports == NODES
+
+
+def test_a_run_waits_for_the_nodes_that_shall_be_available():
+    grid = Watching(app())
+    grid.shown = 60
+    began = time.monotonic()
+    timer = threading.Timer(0.5, lambda: setattr(grid, "shown", 100))
+    timer.start()
+    result = start(grid, num_rounds=2, num_nodes=None, min_available_nodes=100)
+    timer.join()
+    assert result.num_users == 100 and time.monotonic() - began >= 0.5
+    grid.shown = 60
+    with pytest.raises(TimeoutError, match="100 nodes and found 60"):
+        LdpFedAvg(epsilon=8.0, min_available_nodes=100).start(
+            grid, ArrayRecord([np.zeros(3)]), num_nodes=60, roster_timeout=0.2
+        )
+
+
+def test_public_metrics_are_aggregated_by_ones_own_function():
+    def weighted(records, key):
+        metrics = [record["metrics"] for record in records]
+        total = sum(found[key] for found in metrics)
+        return MetricRecord({"age": sum(found["age"] * found[key] for found in metrics) / total})
+
+    grid = Watching(app(public_metrics=["num-examples", "age"]))
+    result = start(grid, num_rounds=1, train_metrics_aggr_fn=weighted)
+    metrics = result.train_metrics_clientapp[1]
+    # Ages 0, 1, 2 with weights 1, 2, 3, as many of each.
+    assert metrics["public.age"] == pytest.approx(8 / 6)
+    assert metrics["reports"] == NODES and "public.num-examples" not in metrics
+    # Nothing is declared public: there is nothing to aggregate.
+    assert (
+        "public.age"
+        not in start(
+            Watching(app()), num_rounds=1, train_metrics_aggr_fn=weighted
+        ).train_metrics_clientapp[1]
+    )
+    with pytest.raises(ValueError, match="train_metrics_aggr_fn to return a MetricRecord, got 3"):
+        start(
+            Watching(app(public_metrics=["age"])),
+            num_rounds=1,
+            train_metrics_aggr_fn=lambda records, key: 3,
+        )
