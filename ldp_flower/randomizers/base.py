@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Reports = NDArray[np.generic]
 
 _BLOCK_ENTRIES = 1 << 18  # elements of reports drawn at a time, so that they stay in the cache
+_SUMMED_STEP = 2.0**-31  # of the power of two above the bound: of four million reports sums are exact
 
 
 def _coins(num_users: int, coins: Words | None) -> Words:
@@ -243,7 +244,10 @@ class Randomizer(ABC):
         return self._summarize(reports, _coins(len(reports), coins))
 
     def _summarize(self, reports: Reports, coins: Words) -> Summary:
-        values = self._debias(reports, coins)
+        # Rounded so far below the noise that their sums are exact: in whatever order, and on
+        # however many nodes, users are added up, the mean is the same to the last bit.
+        step = math.ldexp(_SUMMED_STEP, math.frexp(self.bound)[1])
+        values = np.rint(self._debias(reports, coins) / step) * step
         return Summary(len(values), values.sum(axis=0), np.einsum("ij,ij->j", values, values))
 
     def estimate(self, summary: Summary) -> Estimate:
