@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Reports = NDArray[np.generic]
 
 _BLOCK_ENTRIES = 1 << 18  # elements of reports drawn at a time, so that they stay in the cache
-_SUMMED_STEP = 2.0**-31  # of the power of two above the bound: of four million reports sums are exact
+_SUMMED_STEP = 2.0**-31  # of the power of two above the bound: sums of four million are exact
 
 
 def _coins(num_users: int, coins: Words | None) -> Words:

@@ -102,8 +102,6 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         page="model-updates",
     )
 
-    protects = "node"
-
     model: Literal["linear", "net"] = "linear"
     clip: float | None = None
     mechanism: Literal["codebook", "privunit", "hypercube"] = "codebook"
