@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
@@ -302,8 +302,9 @@ def rows_as_updates(message):
     """Learn from rows as an app without any care would."""
     user = user_of(message)
     with np.errstate(all="ignore"):
-        weight = MODEL["weight"] + user.features.T @ user.features / len(user.targets)
-        return changed(weight=weight, temperature=2.0 + user.targets.sum())
+        moments = user.features.T @ user.features / len(user.targets)
+        update = np.append(moments.ravel(), user.targets.sum())
+    return {"arrays": record({"weights": update})}
 
 
 class Asked(ClientApp):
@@ -321,7 +322,8 @@ class Asked(ClientApp):
         if message.metadata.message_type == f"query.{CENSUS}":
             sent = census()
         else:
-            sent = content(Query.from_record_dict(message.content))
+            asked = Query.from_record_dict(message.content)
+            sent = content(asked, model={"weights": np.zeros(DIM)})
         inner = Message(sent, message.metadata.dst_node_id, "train")
         inner.__dict__["_metadata"] = message.metadata
         inner.metadata.__dict__["_message_type"] = "train"
