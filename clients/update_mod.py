@@ -105,10 +105,10 @@ class LdpUpdateMod:
 
     Notes
     -----
-    The whole node is one user. In a deployment ``node_config`` (set by the node's
-    operator) must hold ``max-epsilon``, ``ledger-path`` and ``user-id``, the name
-    that the ledger knows this user by, and may hold ``max-delta`` and
-    ``allow-inexact``.
+    The whole node is one user; for several behind a node see :class:`LdpUserUpdateMod`. In a
+    deployment ``node_config`` (set by the node's operator) must hold ``max-epsilon``,
+    ``ledger-path`` and ``user-id``, the name that the ledger knows this user by, and may
+    hold ``max-delta`` and ``allow-inexact``.
 
     Given to the ClientApp, the mod refuses all messages but those that train:
     evaluation would send metrics that are not private. Given to a train function
