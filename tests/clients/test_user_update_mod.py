@@ -506,6 +506,36 @@ def test_the_spend_is_on_the_ledger_before_the_reply(ledger, node_config, monkey
     assert len(ledger.spent()) == NUM_USERS
 
 
+def test_what_the_apps_code_writes_into_the_context_changes_no_rule(ledger, node_config):
+    def meddle(context):
+        context.node_config |= {"max-epsilon": 100.0, "rehearsal": True, "ledger-path": "no.db"}
+        context.state["ldp-spent"] = ConfigRecord()
+        return people()
+
+    app = ClientApp(mods=[LdpUserUpdateMod(meddle)])
+
+    @app.train()
+    def train(message, context):
+        meddle(context)
+        return Message(RecordDict(up(message)), dst_node_id=0, message_type="train")
+
+    assert slots_in(deployed(app, content(), node_config)) == list(range(NUM_USERS))
+    assert ledger.spent() == {f"patient-{slot:03d}": Cost(2.0) for slot in range(NUM_USERS)}
+    assert deployed(app, content(query(step=2)), node_config).error.code == Refusal.EXHAUSTED
+
+
+def test_a_simulation_may_take_its_runs_seed(node_config):
+    def answered(seed, run_config):
+        app, _ = app_of(people(), up, seed=seed)
+        return send(app, content(), InProcessGrid(app, 1, run_config))
+
+    assert answered("run", {"seed": 3}).content == answered(3, {}).content
+    assert answered("run", {"seed": 3}).content != answered(4, {}).content
+    assert answered("run", {}).error.code == Refusal.MISCONFIGURED
+    app, _ = app_of(people(), up, seed="run")
+    assert deployed(app, content(), node_config).has_content()
+
+
 def test_an_operator_decides(ledger, node_config):
     nameless, trained = app_of(replace(people(), ids=None), up)
     assert deployed(nameless, content(), node_config).error.code == Refusal.MISCONFIGURED
