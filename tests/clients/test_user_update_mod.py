@@ -84,7 +84,7 @@ def up(message):
 
 
 def slots_in(reply):
-    return report_in(reply)["slots"].tolist()
+    return sorted(report_in(reply)["slots"].tolist())
 
 
 # ------------------------------------------------------- whatever one user's training does
@@ -101,10 +101,10 @@ def test_a_user_reports_whatever_its_training_does_and_the_others_report_the_sam
         app, _ = app_of(users, seed=3)
         reply = send(app, content(query(randomizer=mechanism)))
         arrays = report_in(reply)  # which allows nothing else in the reply
-        assert arrays["slots"].tolist() == [0, 1, 2]
+        assert sorted(arrays["slots"].tolist()) == [0, 1, 2]
         assert mechanism.well_formed(arrays["reports"], 3), NAMES[number]
-        others.add(np.delete(arrays["reports"], 2, axis=0).tobytes())
-        own.add(arrays["reports"][2].tobytes())
+        others.add(arrays["reports"][arrays["slots"] != 2].tobytes())
+        own.add(arrays["reports"][arrays["slots"] == 2].tobytes())
         config = tuple(sorted(reply.content["config"].items()))
         forms.add((config, tuple((n, a.shape, a.dtype.str) for n, a in sorted(arrays.items()))))
         source = Counting(node.SystemRandom())
@@ -476,7 +476,7 @@ def test_each_user_pays_from_its_own_account_and_who_has_spent_is_left_out(ledge
     some = asked_part(keys, 2)
     first = deployed(app, content(some), node_config)
     spent = slots_in(first)
-    assert spent == keys.addressed(1, 0, some.high).tolist() and len(spent) == 2
+    assert spent == sorted(keys.addressed(1, 0, some.high).tolist()) and len(spent) == 2
     assert ledger.spent() == {f"patient-{slot:03d}": Cost(2.0) for slot in spent}
     # A restarted node, the same query: the same bytes, and nobody trains.
     restarted, again = app_of(people(), up)
@@ -485,10 +485,10 @@ def test_each_user_pays_from_its_own_account_and_who_has_spent_is_left_out(ledge
     # Another query, to all: the others answer, and pay.
     everyone = deployed(restarted, content(query(step=2)), node_config)
     left = sorted(set(range(NUM_USERS)) - set(spent))
-    assert slots_in(everyone) == left == again
+    assert slots_in(everyone) == left == sorted(again)
     assert ledger.spent() == {f"patient-{slot:03d}": Cost(2.0) for slot in range(NUM_USERS)}
     assert deployed(restarted, content(query(step=3)), node_config).error.code == 102
-    assert again == left
+    assert len(again) == len(left)
     # The same accounts as those of the node's statistics.
     asked = Query(Gradient(np.zeros(2)), SubsetHypercube(1.0, 2), 1, 0, HASH_END, 1)
     statistics = LdpClientApp(lambda context: people())
