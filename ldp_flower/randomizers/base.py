@@ -244,11 +244,17 @@ class Randomizer(ABC):
         return self._summarize(reports, _coins(len(reports), coins))
 
     def _summarize(self, reports: Reports, coins: Words) -> Summary:
-        # Rounded so far below the noise that their sums are exact: in whatever order, and on
-        # however many nodes, users are added up, the mean is the same to the last bit.
-        step = math.ldexp(_SUMMED_STEP, math.frexp(self.bound)[1])
-        values = np.rint(self._debias(reports, coins) / step) * step
+        values = self._addable(self._debias(reports, coins))
         return Summary(len(values), values.sum(axis=0), np.einsum("ij,ij->j", values, values))
+
+    def _addable(self, values: Floats) -> Floats:
+        """Round debiased reports, far below their noise, so that their sums are exact.
+
+        In whatever order, and on however many nodes, users are added up, the mean is then
+        the same to the last bit.
+        """
+        step = math.ldexp(_SUMMED_STEP, math.frexp(self.bound)[1])
+        return np.asarray(np.rint(values / step) * step)
 
     def estimate(self, summary: Summary) -> Estimate:
         """Return the mean of the users' values from a summary of their reports."""
