@@ -2,12 +2,22 @@
 
 ``app`` holds the Flower handlers, ``respond`` the path from a query to a report,
 ``statistics`` what may be asked about a user; ``update_mod`` makes an app's training
-private; ``terms`` and ``node`` are what both share: the rules of a node, and answers
-that are paid once.
+private, ``user_update_mod`` that of several users behind a node; ``terms`` and ``node`` are
+what all share: the rules of a node, and answers that are paid once.
 """
 
 from .app import LdpClientApp, attach
+from .one_user import OneUser, user_of
 from .refusal import Refusal
 from .update_mod import LdpUpdateMod
+from .user_update_mod import LdpUserUpdateMod
 
-__all__ = ["LdpClientApp", "LdpUpdateMod", "Refusal", "attach"]
+__all__ = [
+    "LdpClientApp",
+    "LdpUpdateMod",
+    "LdpUserUpdateMod",
+    "OneUser",
+    "Refusal",
+    "attach",
+    "user_of",
+]

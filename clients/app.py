@@ -1,29 +1,19 @@
 """LdpClientApp: the Flower ClientApp that answers queries, and nothing else."""
 
-from collections.abc import Callable
-
-import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.keys import NodeKeys
-from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query
 from ldp_flower.guarantee.questions import forms_with
-from ldp_flower.guarantee.user_source import UserSource
-from ldp_flower.guarantee.users import Users
 
-from .compute import UsersNode
-from .node import operators_ledger
+from .compute import LoadUsers, UsersNode, check_loader
 from .own_statistics import OwnStatistics, checked
 from .received import Received
 from .refusal import Refusal
 from .reply import reply_with
 from .respond import respond
-from .terms import Seed, Terms, called, check_own
-
-LoadUsers = Callable[[Context], UserSource]
+from .terms import Seed, Terms, check_own
 
 
 def attach(
@@ -137,11 +127,7 @@ class _Client:
         seed: Seed,
         statistics: OwnStatistics | None,
     ) -> None:
-        if not callable(load_users):
-            raise ValueError(
-                "Expected load_users to be a function of the node's Context that returns Users, "
-                f"got {type(load_users).__name__}."
-            )
+        check_loader(load_users)
         check_own(policy, seed)
         self._load_users = load_users
         self._policy = policy
@@ -172,30 +158,4 @@ class _Client:
 
     def _open(self, received: Received, context: Context) -> UsersNode:
         terms = Terms.of(received, context, self._policy, self._seed)
-        # Before data are looked at: what is wrong with a ledger shows at once.
-        ledger = None if terms.simulated else operators_ledger(received, terms.policy)
-        users = called(self._load_users, context)
-        if isinstance(users, type) or not isinstance(users, UserSource):
-            raise TypeError(
-                f"Expected load_users to return Users, got {type(users).__name__}; "
-                "see Users.from_rows."
-            )
-        keys = _keys(received, users)
-        accounts = np.arange(len(users)) if ledger is None else _accounts(users)
-        paying = ledger or StateLedger(received.state, len(users))
-        return UsersNode(terms, keys, paying, accounts, received.run_id, users, self._statistics)
-
-
-def _keys(received: Received, users: UserSource) -> NodeKeys:
-    if received.simulated and users.first is not None:
-        return NodeKeys(0, users.first, len(users))
-    return NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
-
-
-def _accounts(users: UserSource) -> Accounts:
-    """Return the names that an operator's ledger knows users by."""
-    # Only those of Users are checked to be distinct names.
-    if not isinstance(users, Users) or users.ids is None:
-        raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
-    texts(users.ids)
-    return users.ids.copy()
+        return UsersNode.of(received, context, terms, self._load_users, self._statistics)

@@ -3,19 +3,26 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from flwr.app import Context
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.keys import Slots
+from ldp_flower.guarantee.keys import NodeKeys, Slots
+from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 
-from .node import Node
+from .node import Node, operators_ledger
 from .own_statistics import NONE, OwnStatistics, of_each
+from .received import Received
+from .refusal import Refusal
 from .statistics import compute, public_block
+from .terms import Terms, called
+
+LoadUsers = Callable[[Context], UserSource]
 
 # Users are taken in runs of this many. Their number is public; their rows are not,
 # and must not decide in which order reports are added up.
@@ -37,9 +44,66 @@ class UsersNode(Node):
     users: UserSource
     own: OwnStatistics = field(default_factory=lambda: NONE)
 
+    @classmethod
+    def of(
+        cls,
+        received: Received,
+        context: Context,
+        terms: Terms,
+        load_users: LoadUsers,
+        own: OwnStatistics = NONE,
+    ) -> Self:
+        """Return the node whose users ``load_users``, the app's function, loads.
+
+        Raises
+        ------
+        Refusal
+            If the operator has set no ledger, or it keeps one and the users have no ids.
+        LedgerError
+            If the ledger cannot be used.
+        TypeError
+            If what is loaded are no users.
+        """
+        # Before data are looked at: what is wrong with a ledger shows at once.
+        ledger = None if terms.simulated else operators_ledger(received, terms.policy)
+        users = called(load_users, context)
+        if isinstance(users, type) or not isinstance(users, UserSource):
+            raise TypeError(
+                f"Expected load_users to return Users, got {type(users).__name__}; "
+                "see Users.from_rows."
+            )
+        keys = _keys(received, users)
+        accounts = np.arange(len(users)) if ledger is None else _accounts(users)
+        paying = ledger or StateLedger(received.state, len(users))
+        return cls(terms, keys, paying, accounts, received.run_id, users, own)
+
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
+
+
+def check_loader(load_users: object) -> None:
+    """Raise ValueError unless an app was constructed with a function that loads users."""
+    if not callable(load_users):
+        raise ValueError(
+            "Expected load_users to be a function of the node's Context that returns Users, "
+            f"got {type(load_users).__name__}."
+        )
+
+
+def _keys(received: Received, users: UserSource) -> NodeKeys:
+    if received.simulated and users.first is not None:
+        return NodeKeys(0, users.first, len(users))
+    return NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
+
+
+def _accounts(users: UserSource) -> Accounts:
+    """Return the names that an operator's ledger knows users by."""
+    # Only those of Users are checked to be distinct names.
+    if not isinstance(users, Users) or users.ids is None:
+        raise Refusal(Refusal.MISCONFIGURED, "The users have no ids to keep a ledger of.")
+    texts(users.ids)
+    return users.ids.copy()
 
 
 def values_of(

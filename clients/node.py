@@ -10,7 +10,7 @@ from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Entry, Ledger, SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
-from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom
+from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words
 
 from .received import Received
 from .refusal import Refusal
@@ -82,6 +82,14 @@ class Node:
         if self.terms.seed is None:
             return SystemRandom()
         return KeyedRandom(self.keys.private_states(self.terms.seed, step, slots))
+
+    def training_seeds(self, step: int, slots: Slots) -> Words:
+        """Return seeds of 32 bits for users' training, which have no part in their noise."""
+        if self.terms.seed is None:
+            words = SystemRandom().words((len(slots), 1))[:, 0]
+        else:
+            words = self.keys.training_states(self.terms.seed, step, slots)
+        return words >> np.uint64(32)
 
     def answer_once(
         self, query: Query, randomised: Callable[[Slots], Report], *about: object

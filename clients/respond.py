@@ -1,12 +1,16 @@
 """From a query to a report: check, compute, randomise, commit. The reply comes after."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.randomizers import RecordMechanism, Summary
 
 from .compute import CHUNK, UsersNode, public_of, values_of
+from .node import Floats, Node
 from .refusal import Refusal
 from .silos import of_silos
 from .statistics import knows
@@ -29,7 +33,7 @@ def respond(node: UsersNode, query: Query) -> Report:
     by_record = isinstance(query.randomizer, RecordMechanism)
     if by_record and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
-    reports = of_silos if by_record else _randomised
+    reports = of_silos if by_record else _of_users
     return node.answer_once(query, lambda slots: reports(node, query, slots))
 
 
@@ -48,15 +52,49 @@ def _check(node: UsersNode, query: Query) -> None:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")
 
 
-def _randomised(node: UsersNode, query: Query, slots: NDArray[np.int64]) -> Report:
+def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
+    """Return what users report, with what the question needs of their public data."""
+
+    def public(some: Slots) -> NDArray[np.float32]:
+        block = public_of(node.take, some, query, node.users.num_features)
+        return np.zeros_like(block) if node.terms.rehearsal else block
+
+    def values(some: Slots) -> Floats:
+        return values_of(node.take, some, query, node.own)
+
+    with_public = query.question.features_public
+    return randomised(node, query, slots, values, public if with_public else None)
+
+
+def randomised(
+    node: Node,
+    query: Query,
+    slots: Slots,
+    values: Callable[[Slots], Floats],
+    public: Callable[[Slots], NDArray[np.float32]] | None = None,
+    at_once: int = CHUNK,
+) -> Report:
     """Return single reports, or their sums where those are shorter: post-processing.
 
-    With single reports goes what the question needs of the users' public data.
+    Parameters
+    ----------
+    node : Node
+        Whose noise it is.
+    query : Query
+        The query, which has been checked.
+    slots : ndarray of int64, shape (users,)
+        Who answers.
+    values : callable
+        Function from slots to these users' values, shape (users, width).
+    public : callable, optional
+        Function from slots to these users' public data, if they are asked for.
+    at_once : int (default: 1024)
+        How many users are taken at a time.
     """
     randomizer = query.randomizer
     # A public block tells rows apart, so reports that go with it are not added up.
     summarised = (
-        not query.question.features_public
+        public is None
         and randomizer.summable
         and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
@@ -65,20 +103,21 @@ def _randomised(node: UsersNode, query: Query, slots: NDArray[np.int64]) -> Repo
     slots, coins = slots[order], coins[order]
     parts, blocks = [], []
     summary = Summary.empty(randomizer.size if summarised else 0)
-    for start in range(0, len(slots), CHUNK):
-        chunk = slots[start : start + CHUNK]
-        coin = coins[start : start + CHUNK]
-        values = node.shown(values_of(node.take, chunk, query, node.own))
-        randomness = node.private_randomness(query.step, chunk)
-        reports = randomizer.randomize(values, randomness, coin)
-        if summarised:
-            summary += randomizer.summarize(reports, coin)
-        else:
-            parts.append(reports)
-        if query.question.features_public:
-            block = public_of(node.take, chunk, query, node.users.num_features)
-            blocks.append(np.zeros_like(block) if node.terms.rehearsal else block)
+    for start in range(0, len(slots), at_once):
+        chunk = slots[start : start + at_once]
+        coin = coins[start : start + at_once]
+        shown = node.shown(values(chunk))
+        # The app's code may have made NumPy raise where data are small, or huge.
+        with np.errstate(all="ignore"):
+            randomness = node.private_randomness(query.step, chunk)
+            reports = randomizer.randomize(shown, randomness, coin)
+            if summarised:
+                summary += randomizer.summarize(reports, coin)
+            else:
+                parts.append(reports)
+        if public is not None:
+            blocks.append(public(chunk))
     if summarised:
         return Report.of_summary(summary)
-    public = np.concatenate(blocks) if blocks else None
-    return Report.of_reports(slots, np.concatenate(parts), public)
+    block = np.concatenate(blocks) if blocks else None
+    return Report.of_reports(slots, np.concatenate(parts), block)

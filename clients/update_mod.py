@@ -1,7 +1,9 @@
 """LdpUpdateMod: a Flower mod that makes any app's training update a randomised report."""
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.app import Context, Message, MessageType, MetricRecord, RecordDict
@@ -16,13 +18,55 @@ from ldp_flower.guarantee.training import PUBLIC, digest, taken_apart
 from ldp_flower.randomizers.ball import directions
 
 from .app_form import objection
+from .compute import CHUNK
 from .node import Node, operators_ledger
 from .received import Received, with_own_metadata
 from .refusal import Refusal
 from .reply import reply_with
+from .respond import randomised
 from .terms import Seed, Terms, check_own
 
 CallNext = Callable[[Message, Context], Message]
+Failed = Callable[[str], None]
+
+_ENTRIES = 1 << 23  # of users' updates, held in memory at a time
+
+
+@dataclass(frozen=True)
+class Training:
+    """What an app is asked to train, in which setting.
+
+    Attributes
+    ----------
+    received : Received
+        The message and its node, in copies that training does not see.
+    context : Context
+        Flower's own.
+    call_next : callable
+        The app's training.
+    content : RecordDict
+        The app's records.
+    name : str
+        Which of them is the model.
+    sent : dict of str to ndarray
+        The model's parameters.
+    public : dict of str to number
+        Metrics that leave as they are.
+    """
+
+    received: Received
+    context: Context
+    call_next: CallNext
+    content: RecordDict
+    name: str
+    sent: Parameters
+    public: dict[str, int | float] = field(default_factory=dict)
+
+
+def log_failure(text: str) -> None:
+    """Tell the operator what went wrong with training, and by which exception, if by one."""
+    raised = sys.exc_info()[0] is not None
+    logging.getLogger(__name__).error(text, exc_info=raised)
 
 
 class LdpUpdateMod:
@@ -60,10 +104,10 @@ class LdpUpdateMod:
 
     Notes
     -----
-    The whole node is one user. In a deployment ``node_config`` (set by the node's
-    operator) must hold ``max-epsilon``, ``ledger-path`` and ``user-id``, the name
-    that the ledger knows this user by, and may hold ``max-delta`` and
-    ``allow-inexact``.
+    The whole node is one user; for several behind a node see :class:`LdpUserUpdateMod`. In a
+    deployment ``node_config`` (set by the node's operator) must hold ``max-epsilon``,
+    ``ledger-path`` and ``user-id``, the name that the ledger knows this user by, and may
+    hold ``max-delta`` and ``allow-inexact``.
 
     Given to the ClientApp, the mod refuses all messages but those that train:
     evaluation would send metrics that are not private. Given to a train function
@@ -137,21 +181,31 @@ class LdpUpdateMod:
         except MessageError as error:
             raise Refusal.malformed(error) from error
         node.terms.check(query.randomizer)
-        public: dict[str, int | float] = {}
+        training = Training(received, context, call_next, content, name, sent)
 
-        def randomised(slots: Slots) -> Report:
-            # The app's own from here on; what its training wrote into it is not read again.
-            inner = with_own_metadata(received.message)
-            inner.content = content
-            reply = _reply(inner, context, call_next)
-            if not node.terms.rehearsal:
-                public.update(_metrics(reply, self._public(received)))
-            return _report(node, query, question, _update(reply, name, sent), slots)
+        def values(slots: Slots) -> Floats:
+            updates = self._updates(node, query.step, slots, training)
+            with np.errstate(all="ignore"):
+                return np.stack([_value(update, question) for update in updates])
 
-        answer = node.answer_once(query, randomised, kind, digest(content)).to_record_dict()
-        if public:
-            answer[PUBLIC] = MetricRecord({**public})
+        def report(slots: Slots) -> Report:
+            at_once = max(1, min(CHUNK, _ENTRIES // query.randomizer.width))
+            return randomised(node, query, slots, values, at_once=at_once)
+
+        answer = node.answer_once(query, report, kind, digest(content)).to_record_dict()
+        if training.public:
+            answer[PUBLIC] = MetricRecord({**training.public})
         return answer
+
+    def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:
+        """Return the update of the one user, shape (1, parameters)."""
+        # The app's own from here on; what its training wrote into it is not read again.
+        inner = with_own_metadata(training.received.message)
+        inner.content = training.content
+        reply = reply_of(inner, training.context, training.call_next)
+        if not node.terms.rehearsal:
+            training.public.update(_metrics(reply, self._public(training.received)))
+        return update_of(reply, training.name, training.sent)[None]
 
     def _public(self, received: Received) -> frozenset[str]:
         """Return the names of metrics that may leave as they are."""
@@ -209,7 +263,9 @@ def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameter
     return question, sent
 
 
-def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDict | None:
+def reply_of(
+    message: Message, context: Context, call_next: CallNext, failed: Failed = log_failure
+) -> RecordDict | None:
     """Return what training replies, if anything; what goes wrong with it stays on this side."""
     try:
         content = call_next(message, context).content
@@ -219,7 +275,7 @@ def _reply(message: Message, context: Context, call_next: CallNext) -> RecordDic
     except KeyboardInterrupt:  # is the operator's
         raise
     except BaseException:
-        logging.getLogger(__name__).exception("Training failed; the node reports a centre.")
+        failed("Training failed; the user reports a centre.")
         return None
 
 
@@ -238,12 +294,13 @@ def _metrics(reply: RecordDict | None, public: frozenset[str]) -> dict[str, int 
         return {}
 
 
-def _update(reply: RecordDict | None, name: str, sent: Parameters) -> Floats:
+def update_of(
+    reply: RecordDict | None, name: str, sent: Parameters, failed: Failed = log_failure
+) -> Floats:
     """Return the update that training made; 0 if it returned no model of this form."""
     before = flattened(sent)
     if reply is None:
         return np.zeros_like(before)
-    logger = logging.getLogger(__name__)
     try:
         records = reply.array_records
         record = records[name] if name in records else next(iter(records.values()))
@@ -254,10 +311,10 @@ def _update(reply: RecordDict | None, name: str, sent: Parameters) -> Floats:
         with np.errstate(all="ignore"):
             update = flattened(returned) - before
     except Exception:
-        logger.exception("Training returned no update of this model; the node reports a centre.")
+        failed("Training returned no update of this model; the user reports a centre.")
         return np.zeros_like(before)
     if not np.isfinite(update).all():
-        logger.warning("The update is not finite; the node reports a centre.")
+        failed("The update is not finite; the user reports a centre.")
     return update
 
 
@@ -269,14 +326,3 @@ def _value(update: Floats, question: UpdateQuestion) -> Floats:
     if isinstance(question, ClippedUpdate):
         return np.asarray(unit[0] * np.minimum(length[0], question.radius))
     return np.asarray(unit[0])
-
-
-def _report(
-    node: Node, query: Query, question: UpdateQuestion, update: Floats, slots: Slots
-) -> Report:
-    coins = node.keys.coins(query.salt, query.step, slots)
-    randomness = node.private_randomness(query.step, slots)
-    # Whole: training may have made NumPy raise where data are small, or huge.
-    with np.errstate(all="ignore"):
-        shown = node.shown(_value(update, question)[None])
-        return Report.of_reports(slots, query.randomizer.randomize(shown, randomness, coins))

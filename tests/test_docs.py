@@ -13,6 +13,7 @@ import pytest
 from flwr.app import ArrayRecord, Message, RecordDict
 
 from ldp_flower import InProcessGrid, Users, randomizers
+from ldp_flower.strategies import LdpFedAvg
 from ldp_flower.strategies.models.trained import Trained
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -70,6 +71,24 @@ def test_the_example_of_a_head():
         trained = Trained.of(names["initial_arrays"], trainable)
         assert trained.names == ["2.bias", "2.weight"] and len(trained.start) == 1026
     assert len(Trained.of(names["initial_arrays"], None).start) == 34306
+
+
+def test_the_example_with_several_users_behind_one_node(tmp_path):
+    section = (DOCS / "model-updates.md").read_text().split("## Several users behind one node")[1]
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", section, re.DOTALL)[1], names)
+    patients = np.arange(300)
+    rng = np.random.default_rng(0)
+    groups = np.repeat(patients, 5)
+    x = rng.standard_normal((len(groups), 2)) / 2
+    np.savez(tmp_path / "x.npz", x=x, y=x[:, 0] > 0, patient=groups, patients=patients)
+    grid = InProcessGrid(names["app"], 1)
+    grid.contexts[1].node_config["data-path"] = str(tmp_path / "x.npz")
+    start = ArrayRecord([np.zeros(2)])
+    result = LdpFedAvg(epsilon=4.0).start(grid, start, num_nodes=1, num_rounds=10)
+    assert result.num_reports == result.num_users == 300
+    (weights,) = result.arrays.to_numpy_ndarrays()
+    assert weights[0] > 2 * abs(weights[1])
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -19,7 +19,7 @@ Slots = NDArray[np.int64]
 #: Hashes lie in [0, HASH_END); 63 bits, so that bounds fit Flower's integers.
 HASH_END = 1 << 63
 
-_COHORT, _COIN, _PRIVATE = 1, 2, 3
+_COHORT, _COIN, _PRIVATE, _TRAINING = 1, 2, 3, 4
 _RUN = 1 << 15  # users that are hashed at a time
 
 
@@ -73,3 +73,7 @@ class NodeKeys:
     def private_states(self, seed: int, step: int, slots: Slots) -> Words:
         """Return the states of the users' private streams; simulation only."""
         return self._derive(seed, _PRIVATE, step, slots)
+
+    def training_states(self, seed: int, step: int, slots: Slots) -> Words:
+        """Return what the users' training draws from, beside their private streams."""
+        return self._derive(seed, _TRAINING, step, slots)

@@ -16,6 +16,7 @@ Reports = NDArray[np.generic]
 
 _BLOCK_ENTRIES = 1 << 18  # elements of reports drawn at a time, so that they stay in the cache
 _DEBIASED_ENTRIES = 1 << 22  # elements of debiased reports in memory at a time
+_SUMMED_STEP = 2.0**-31  # of the power of two above the bound: sums of four million are exact
 
 
 def _coins(num_users: int, coins: Words | None) -> Words:
@@ -263,8 +264,17 @@ class Randomizer(ABC):
         return summary
 
     def _summarize(self, reports: Reports, coins: Words) -> Summary:
-        values = self._debias(reports, coins)
+        values = self._addable(self._debias(reports, coins))
         return Summary(len(values), values.sum(axis=0), np.einsum("ij,ij->j", values, values))
+
+    def _addable(self, values: Floats) -> Floats:
+        """Round debiased reports, far below their noise, so that their sums are exact.
+
+        In whatever order, and on however many nodes, users are added up, the mean is then
+        the same to the last bit.
+        """
+        step = math.ldexp(_SUMMED_STEP, math.frexp(self.bound)[1])
+        return np.asarray(np.rint(values / step) * step)
 
     def estimate(self, summary: Summary) -> Estimate:
         """Return the mean of the users' values from a summary of their reports."""

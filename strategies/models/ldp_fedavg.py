@@ -1,4 +1,4 @@
-"""LdpFedAvg: federated averaging of any model from one randomised update per node."""
+"""LdpFedAvg: federated averaging of any model from one randomised update per user."""
 
 import logging
 import math
@@ -29,10 +29,11 @@ logger = logging.getLogger("flwr")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LdpFedAvg(FedAvgArguments):
-    """Federated averaging in which every node reports its update privately, once.
+    """Federated averaging in which every user reports its update privately, once.
 
-    Nodes are cut into disjoint cohorts. Every round sends the model to one cohort,
-    whose apps train it and whose mods (:class:`ldp_flower.clients.LdpUpdateMod`) report
+    A user is a node (:class:`ldp_flower.clients.LdpUpdateMod`) or one of several behind a node
+    (:class:`ldp_flower.clients.LdpUserUpdateMod`). Users are cut into disjoint cohorts. Every
+    round sends the model to one cohort, whose apps train it and whose mods report
     their updates through a local randomizer; the mean of the debiased reports, times
     a step length, is added to the model. Messages and records are those of Flower's
     ``FedAvg``, so that an app needs no change but the mod.
@@ -92,9 +93,9 @@ class LdpFedAvg(FedAvgArguments):
 
     Guarantee
     ---------
-    1. Protected: all data of a node, against any other data (the node is the user),
-       at pure ``epsilon``.
-    2. Every node answers ``answers_per_user`` queries, of epsilon / answers_per_user
+    1. Protected: all data of a user, against any other data, at pure ``epsilon``. With
+       ``LdpUpdateMod`` that is the whole node.
+    2. Every user answers ``answers_per_user`` queries, of epsilon / answers_per_user
        each, rounded so that their sum is at most ``epsilon`` (basic composition);
        cohorts are disjoint and cut by public hashes.
     3. No matter what the strategy sends, the clients' mods and ledgers enforce this
@@ -111,8 +112,6 @@ class LdpFedAvg(FedAvgArguments):
         "0.44 at epsilon 1, 2, 4",
         page="model-updates",
     )
-
-    protects = "node"
 
     model: Literal["linear", "net"] = "linear"
     clip: float | None = None

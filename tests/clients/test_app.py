@@ -243,7 +243,7 @@ def test_nothing_private_is_computed_for_a_refused_query(monkeypatch):
 
     from ldp_flower.clients import respond
 
-    monkeypatch.setattr(respond, "_randomised", explode)
+    monkeypatch.setattr(respond, "_of_users", explode)
     app = app_of(records([1, 1, 1], 1.0, 5), policy=PrivacyPolicy(2.0))
     assert ask(app, query(randomizer=SubsetHypercube(2.1, DIM))).error.code == 101
     assert ask(app, query(question=AsSent("rows"))).error.code == 100

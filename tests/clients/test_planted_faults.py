@@ -226,7 +226,7 @@ def test_shared_noise_is_found_in_every_kind_of_answer(change, question, monkeyp
 # ------------------------------------------------------------------ who answers, and the form
 
 
-def rewritten(monkeypatch, rewrite, where=respond, name="_randomised"):
+def rewritten(monkeypatch, rewrite, where=respond, name="_of_users"):
     """Rewrite the report about users, knowing them."""
     honest = getattr(where, name)
 

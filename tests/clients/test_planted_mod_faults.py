@@ -101,14 +101,14 @@ def plant_error_reply(monkeypatch):
     """Training that fails is told."""
     monkeypatch.setattr(
         update_mod,
-        "_reply",
+        "reply_of",
         lambda message, context, call_next: call_next(message, context).content,
     )
 
 
 def plant_no_report_of_nothing(monkeypatch):
     """An update that is nothing is not reported."""
-    honest = update_mod._update
+    honest = update_mod.update_of
 
     def update(reply, name, sent):
         found = honest(reply, name, sent)
@@ -116,7 +116,7 @@ def plant_no_report_of_nothing(monkeypatch):
             raise update_mod.Refusal(update_mod.Refusal.FAILED, "No update.")
         return found
 
-    monkeypatch.setattr(update_mod, "_update", update)
+    monkeypatch.setattr(update_mod, "update_of", update)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ class BallCodebook(OneChoice, OfVector):
     def _summarize(self, reports: Reports, coins: Words) -> Summary:
         total, squares = np.zeros(self.dim), np.zeros(self.dim)
         for _, words in self._chosen(reports, coins):
-            words = words[:, : self.dim]
-            total += words.sum(axis=0)
-            squares += np.einsum("ij,ij->j", words, words)
-        return Summary(len(reports), total * self.bound, squares * self.bound**2)
+            values = self._addable(words[:, : self.dim] * self.bound)
+            total += values.sum(axis=0)
+            squares += np.einsum("ij,ij->j", values, values)
+        return Summary(len(reports), total, squares)

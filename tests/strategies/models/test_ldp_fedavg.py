@@ -101,7 +101,7 @@ def test_a_model_is_learnt_from_one_report_per_node(arguments, loss):
     weights, rounds = result.arrays.to_numpy_ndarrays()
     assert rounds == 3 and rounds.dtype == np.int64 and rounds.shape == ()
     assert result.privacy.epsilon == 4.0 and result.privacy.delta == 0
-    assert str(result.privacy) == "epsilon = 4 per node"
+    assert str(result.privacy) == "epsilon = 4 per user"
     assert result.privacy.exact == (arguments.get("mechanism") != "privunit")
     assert result.num_reports == result.num_users == 600
     if "sparsity" in arguments:
