@@ -2,12 +2,14 @@
 
 ``app`` holds the Flower handlers, ``respond`` the path from a query to a report,
 ``statistics`` what may be asked about a user; ``update_mod`` makes an app's training
-private; ``terms`` and ``node`` are what both share: the rules of a node, and answers
-that are paid once.
+private, ``private_training`` single records in it; ``terms`` and ``node`` are what all
+share: the rules of a node, and answers that are paid once.
 """
 
 from .app import LdpClientApp, attach
+from .private_training.record_mod import RecordDpSgdMod
+from .private_training.training import dp_sgd
 from .refusal import Refusal
 from .update_mod import LdpUpdateMod
 
-__all__ = ["LdpClientApp", "LdpUpdateMod", "Refusal", "attach"]
+__all__ = ["LdpClientApp", "LdpUpdateMod", "RecordDpSgdMod", "Refusal", "attach", "dp_sgd"]
