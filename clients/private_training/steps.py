@@ -44,7 +44,6 @@ def train(
     count = training.num_records or max(present, 1)
     present = 0 if training.blind else min(present, count)
     gradients = Gradients(model, loss, dataset, parameters)
-    gradients.try_out()
     plan = training.plan
     private = DPOptimizer(
         optimizer,
@@ -55,6 +54,7 @@ def train(
     chunk = max(1, _LARGEST_CHUNK // sum(p.numel() for p in parameters.values()))
     kept = _copies(parameters)
     with _random_state_of_its_own(training.randomness):
+        gradients.try_out()
         for _ in range(plan.steps):
             uniforms = training.randomness.uniforms((1, count))[0, :present]
             drawn = np.flatnonzero(uniforms < plan.sampling_rate)
@@ -112,16 +112,20 @@ def _parameters(
         trained[name] = parameter
     if not trained:
         raise ValueError("Expected an optimizer of parameters with requires_grad, got none.")
+    # Some, as Adagrad, have a state from the beginning, after 0 steps.
+    if any(state and state.get("step", 1) != 0 for state in optimizer.state.values()):
+        raise ValueError(
+            "Expected a new optimizer, got one that has taken steps: what it remembers of them "
+            "is not private."
+        )
     return trained
 
 
 def _length(dataset: Any) -> int:
-    try:
-        return len(dataset)
-    except TypeError as error:
-        raise ValueError(
-            f"Expected a dataset with a length, got {type(dataset).__name__}."
-        ) from error
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        kind = type(dataset).__name__
+        raise ValueError(f"Expected a dataset with a length and items, not batches, got {kind}.")
+    return len(dataset)
 
 
 def _copies(parameters: Parameters) -> Tensors:

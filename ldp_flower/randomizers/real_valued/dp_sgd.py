@@ -82,6 +82,11 @@ def dp_sgd_epsilon(
     return float(one.self_compose(steps).get_epsilon_for_delta(delta))
 
 
+def _grid(epsilon: float, steps: int) -> float:
+    """Return a grid that adds next to nothing to such an epsilon: more steps add more."""
+    return max(_GRID * epsilon, _FINEST_GRID) * min(1.0, math.sqrt(1000 / steps))
+
+
 @cache
 def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int) -> float:
     """Return the smallest noise multiplier at which the steps cost (epsilon, delta), rounded up.
@@ -89,8 +94,7 @@ def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int)
     Parameters as those of :func:`dp_sgd_epsilon`, of which this is the inverse; neighbours
     differ in what one record is.
     """
-    # What rounding adds grows with the number of steps.
-    grid = max(_GRID * epsilon, _FINEST_GRID) * min(1.0, math.sqrt(1000 / steps))
+    grid = _grid(epsilon, steps)
 
     def excess(log_noise: float) -> float:
         noise = math.exp(log_noise)
@@ -173,10 +177,6 @@ class DpSgdPlan:
     @property
     def epsilon_of_presence(self) -> float:
         """Epsilon for whether a record is there at all, which Opacus and others state."""
-        return dp_sgd_epsilon(
-            self.noise_multiplier,
-            self.sampling_rate,
-            self.num_rounds * self.steps,
-            self.delta,
-            "add or remove",
-        )
+        steps, noise = self.num_rounds * self.steps, self.noise_multiplier
+        grid = _grid(self.epsilon, steps)
+        return dp_sgd_epsilon(noise, self.sampling_rate, steps, self.delta, "add or remove", grid)
