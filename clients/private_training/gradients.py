@@ -41,12 +41,11 @@ class Gradients:
         self._dataset = dataset
         self._start = {name: p.detach().clone() for name, p in parameters.items()}
         trained = {id(parameter) for parameter in parameters.values()}
-        self._frozen = {
-            name: parameter.detach().clone()
-            for name, parameter in model.named_parameters()
-            if id(parameter) not in trained
+        self._rest = {
+            name: tensor.detach().clone()
+            for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+            if id(tensor) not in trained
         }
-        self._buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         self._device = next(iter(parameters.values())).device
         self._told: set[str] = set()
 
@@ -102,9 +101,8 @@ class Gradients:
             ) from error
 
     def _value(self, kept: Tensors, record: Any) -> torch.Tensor:
-        # Buffers are fresh for each record: a module may write into them.
-        buffers = {name: buffer.clone() for name, buffer in self._buffers.items()}
-        state = {f"model.{name}": t for name, t in (self._frozen | buffers | kept).items()}
+        # Copies: modules write into their buffers, and the app's code may into anything.
+        state = {f"model.{name}": tensor.clone() for name, tensor in (self._rest | kept).items()}
         value = functional_call(self._whole, state, (record,))
         assert isinstance(value, torch.Tensor)
         return value

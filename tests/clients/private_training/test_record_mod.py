@@ -91,8 +91,8 @@ def outside_in_the_loss(message):
     def meddling(given, record):
         if not called:
             with torch.no_grad():
-                model[1].weight += ROWS.mean()
-                model[0].weight += ROWS.mean()
+                model[1].weight.add_(ROWS.mean())
+                model[0].weight.add_(ROWS.mean())
             called.append(True)
         return loss(given, record)
 
@@ -287,15 +287,20 @@ def test_the_server_may_call_its_model_as_it_likes():
 
 
 def test_any_of_flowers_strategies_averages_and_the_model_learns():
-    """Four silos at a large epsilon, where the labels' direction is found for sure."""
+    """Four silos, and labels by what the frozen layer shows: 0.99 and 0.88 on this seed."""
     torch.manual_seed(1)
-    silos = torch.randn(4, 300, 4)
+    silos = torch.randn(4, 500, 4)
+    with torch.no_grad():
+        labels = (net()[0](silos)[..., 0] > 0).long()
+
+    @torch.no_grad()
+    def right(model):
+        return (model(silos).argmax(-1) == labels).float().mean()
 
     def train(message, context):
-        rows = silos[context.node_config["partition-id"]]
-        model = net()
-        optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.1)
-        dp_sgd(model, optimizer, TensorDataset(rows, (rows[:, 0] > 0).long()), loss)
+        mine, model = context.node_config["partition-id"], net()
+        optimizer = torch.optim.SGD(model[1].parameters(), lr=5.0)
+        dp_sgd(model, optimizer, TensorDataset(silos[mine], labels[mine]), loss)
         return replied(message)
 
     mod = RecordDpSgdMod(8.0, 1e-5, num_rounds=6, seed=0)
@@ -310,10 +315,7 @@ def test_any_of_flowers_strategies_averages_and_the_model_learns():
         result = strategy.start(InProcessGrid(app, 4), initial, num_rounds=6)
         model = net()
         model.load_state_dict(result.arrays.to_torch_state_dict(), strict=False)
-        rows = silos.reshape(-1, 4)
-        with torch.no_grad():
-            right = (model(rows).argmax(1) == (rows[:, 0] > 0)).float().mean()
-        assert right > 0.9
+        assert right(model) > 0.8 and right(net()) < 0.7
 
 
 def test_seeded_training_depends_on_seed_node_and_message_alone():
