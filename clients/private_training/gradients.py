@@ -71,7 +71,9 @@ class Gradients:
         except BaseException:
             self._tell("Records cannot be taken together, and are one by one, which is slower.")
             each = self._apart(kept, drawn)
-        finite = torch.stack([g.flatten(1).isfinite().all(1) for g in each.values()]).all(0)
+        finite = torch.stack([g.reshape(len(g), -1).isfinite().all(1) for g in each.values()]).all(
+            0
+        )
         if not finite.all():
             self._tell("Gradients of some records are not finite and count as 0.", trace=False)
         # Not by a product: NaN times 0 is NaN.

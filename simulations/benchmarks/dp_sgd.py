@@ -52,7 +52,7 @@ def loss(model: torch.nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
 
 
 def area(rows: torch.Tensor, labels: torch.Tensor, model: str, epsilon: float, seed: int) -> float:
-    """Return the AUC on a fifth of the rows, of a model that the silos have trained on the others."""
+    """Return the AUC on a fifth of the rows of what the silos have trained on the others."""
     order = np.random.default_rng(seed).permutation(len(rows))
     training = len(rows) * 4 // 5
     held_out = order[training:]

@@ -86,6 +86,21 @@ def test_steps_are_those_of_a_naive_loop(noiseless, monkeypatch, clip, count):
     close(found, naive(net(), records, plan, count or 40))
 
 
+def test_a_parameter_without_dimensions_is_one_too(noiseless):
+    class Tempered(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.temperature = net(), torch.nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, rows):
+            return self.layers(rows) / self.temperature
+
+    task = training(Tempered())
+    found = trained(task, Tempered(), RECORDS)
+    close(found, naive(Tempered(), RECORDS, task.plan, 40))
+    assert found["temperature"].shape == () and found["temperature"] != 2.0
+
+
 def test_records_of_words_are_taken_one_by_one(noiseless):
     """An LSTM is nothing that vmap knows, and strings are no tensors."""
 
