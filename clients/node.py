@@ -113,7 +113,6 @@ class Node:
         Refusal
             If the query addresses nobody, or no addressed user can afford it.
         """
-        cost, policy = Cost.of(query.randomizer, query.salt), self.terms.policy
         slots = self.keys.addressed(query.salt, query.low, query.high)
         if not len(slots):
             raise Refusal(Refusal.MALFORMED, "The query addresses no user of this node.")
@@ -121,6 +120,39 @@ class Node:
         # Slots, which are the accounts of a simulation, follow from the keys and the query.
         names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
+        cost = Cost.of(query.randomizer, query.salt)
+        return self.paid_once(slots, cost, digest, query.summary, randomised)
+
+    def paid_once(
+        self,
+        slots: Slots,
+        cost: Cost,
+        digest: str,
+        summary: tuple[str, str],
+        randomised: Callable[[Slots], Report],
+    ) -> Report:
+        """Answer for the users in ``slots`` who can afford it what has the digest.
+
+        Parameters
+        ----------
+        slots : ndarray of int, shape (users,)
+            Who is asked.
+        cost : Cost
+            What it costs each.
+        digest : str
+            What identifies the question.
+        summary : tuple of str
+            What is asked and how it is randomised, for the operator's books.
+        randomised : callable
+            As that of :meth:`answer_once`.
+
+        Raises
+        ------
+        Refusal
+            If no user in ``slots`` can afford it.
+        """
+        policy = self.terms.policy
+        accounts = self.accounts[slots]
         while True:
             able = slots[self.ledger.affordable(accounts, cost, policy)]
             # Looked up second: if another process's answer to this very query took the last
@@ -138,7 +170,7 @@ class Node:
             report = randomised(able)
             if self.terms.rehearsal:
                 return report
-            entry = Entry(digest, report.to_bytes(), self.run_id, *query.summary)
+            entry = Entry(digest, report.to_bytes(), self.run_id, *summary)
             if self.ledger.commit(entry, self.accounts[able], cost, policy):
                 return report
             # Another process answered, or spent a user's budget, since we looked.

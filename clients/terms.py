@@ -86,9 +86,14 @@ class Terms:
 
     def check(self, randomizer: Randomizer) -> None:
         """Raise Refusal if the policy does not allow one report of this mechanism."""
-        if (objection := self.policy.objection(randomizer)) is not None:
-            text = "The operator's policy does not allow this mechanism."
-            raise Refusal(Refusal.FORBIDDEN, text, f"{type(randomizer).__name__}: {objection}.")
+        forbid(type(randomizer).__name__, self.policy.objection(randomizer))
+
+
+def forbid(mechanism: str, objection: str | None) -> None:
+    """Raise Refusal if a policy has an objection to a mechanism; which one, the log says."""
+    if objection is not None:
+        text = "The operator's policy does not allow this mechanism."
+        raise Refusal(Refusal.FORBIDDEN, text, f"{mechanism}: {objection}.")
 
 
 def called(function: Callable[[Context], T], context: Context) -> T:

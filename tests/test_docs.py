@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import ArrayRecord, Message, RecordDict
 
 from ldp_flower import InProcessGrid, Users, randomizers
@@ -89,6 +90,25 @@ def test_the_example_with_several_users_behind_one_node(tmp_path):
     assert result.num_reports == result.num_users == 300
     (weights,) = result.arrays.to_numpy_ndarrays()
     assert weights[0] > 2 * abs(weights[1])
+
+
+def test_the_record_dp_sgd_example():
+    """Labels are by the first of four features, which has a weight of many deviations then."""
+    text = (DOCS / "record-dp-sgd.md").read_text()
+    assert len(text.split()) < 500
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    rows = torch.randn(4, 1000, 4, generator=torch.Generator().manual_seed(0))
+    labels = (rows[..., 0] > 0).long()
+
+    def load_dataset(context):
+        silo = context.node_config["partition-id"]
+        return torch.utils.data.TensorDataset(rows[silo], labels[silo])
+
+    names = {"Net": lambda: torch.nn.Linear(4, 2), "load_dataset": load_dataset}
+    exec(example, names)
+    result = names["main"](InProcessGrid(names["app"], 4))
+    weight = result.arrays.to_torch_state_dict()["weight"]
+    assert weight.diff(dim=0)[0].argmax() == 0
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -209,10 +209,27 @@ class PrivacyPolicy:
 
         In terms of an operator's keys, for the operator.
         """
+        by_record = isinstance(randomizer, RecordMechanism)
         cost = Cost.of(randomizer)
-        by_record, each = isinstance(randomizer, RecordMechanism), cost.epsilon / cost.steps
+        return self.objection_to(cost, randomizer.width, by_record, randomizer.exact)
+
+    def objection_to(self, cost: Cost, width: int, by_record: bool, exact: bool) -> str | None:
+        """Return what the policy has against an answer of this cost, or None.
+
+        Parameters
+        ----------
+        cost : Cost
+            What it costs, or the plan that it is part of.
+        width : int
+            Number of coordinates of a value.
+        by_record : bool
+            Whether it protects single records only.
+        exact : bool
+            Whether its guarantee has no floating-point caveat.
+        """
+        each = cost.epsilon / cost.steps
         rules = (
-            (randomizer.exact or self.allow_inexact, "it is inexact, and allow-inexact is false"),
+            (exact or self.allow_inexact, "it is inexact, and allow-inexact is false"),
             (self.unit == "record" or not by_record, "it protects records, and unit is user"),
             (self.min_epsilon <= each, f"epsilon {each} is below min-epsilon {self.min_epsilon}"),
             (
@@ -220,8 +237,8 @@ class PrivacyPolicy:
                 f"epsilon {cost.epsilon} is above max-epsilon {self.max_epsilon}",
             ),
             (
-                randomizer.width <= self.max_width,
-                f"its {randomizer.width} coordinates are more than max-width {self.max_width}",
+                width <= self.max_width,
+                f"its {width} coordinates are more than max-width {self.max_width}",
             ),
             (
                 cost.delta <= self.max_delta,

@@ -1,0 +1,218 @@
+"""RecordDpSgdMod: a Flower mod that lets nothing leave but a model trained by DP-SGD."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from copy import copy
+from importlib.util import find_spec
+
+import numpy as np
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    Context,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+
+from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
+from ldp_flower.guarantee.keys import Slots
+from ldp_flower.guarantee.messages import MessageError, Report
+from ldp_flower.guarantee.parameters import flattened
+from ldp_flower.guarantee.training import RIDER, digest
+from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
+
+from ..received import Received, with_own_metadata
+from ..refusal import Refusal
+from ..terms import Seed, forbid
+from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model
+from .training import Training, current
+
+_NAME = "RecordDpSgd"  # in the operator's books, where what protects records begins with Record
+_MODEL, _METRIC = "model:", "metric:"  # of what is kept of a reply
+NUM_EXAMPLES = "num-examples"
+
+
+class RecordDpSgdMod(LdpUpdateMod):
+    """A Flower mod for silos: the model that leaves a node was trained by DP-SGD.
+
+    Each single record of the node is protected, in all rounds together. The app's train
+    function calls :func:`dp_sgd` in place of its loop over batches, with any model, loss
+    and optimiser of PyTorch::
+
+        app = ClientApp(mods=[RecordDpSgdMod(epsilon=1.0, delta=1e-5, num_rounds=20)])
+
+    The server runs any strategy of Flower's that averages what ``train`` returns.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of a record, for all rounds together.
+    delta : float
+        Privacy parameter of a record, for all rounds together.
+    num_rounds : int
+        Number of rounds, all of which are paid for in the first. Further ones are refused.
+    steps : int (default: 10)
+        Number of steps of the optimiser in a round.
+    sampling_rate : float (default: 0.05)
+        Probability of a record to be drawn for a step; of N records a batch has this
+        times N, on average.
+    max_grad_norm : float (default: 1.0)
+        Length that the gradient of a record's loss is shortened to.
+    policy, seed, public_metrics
+        As those of :class:`LdpUpdateMod`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not as it should be.
+    ImportError
+        If PyTorch, Opacus or dp-accounting is not installed (the extra ``torch``).
+
+    Attributes
+    ----------
+    plan : DpSgdPlan
+        What is spent, with the noise that it takes.
+
+    Notes
+    -----
+    In a deployment ``node_config`` (set by the node's operator) must hold ``max-epsilon``,
+    ``max-delta``, ``ledger-path``, ``unit="record"``, ``num-records`` (public),
+    ``allow-inexact=true`` and ``user-id``, the silo's name on the ledger; ``max-width`` where
+    the model has more than 1,048,576 parameters. With ``rehearsal`` nobody's record is drawn.
+
+    Per-record gradients are PyTorch's, clipped and summed by Opacus; noise and who is drawn
+    come from the operating system's generator, which Opacus's ``secure_mode`` has no other
+    equal for, and noisy sums are put on a grid. Source: Abadi et al. (2016).
+
+    Guarantee
+    ---------
+    1. Protected: a record's values against any other values of that record, absent ones
+       included, at (``epsilon``, ``delta``) for all rounds together, against the server and
+       everyone who sees the replies; in real arithmetic. Of the first record, the shapes
+       and types of what the data set returns are public, and ``num-records`` is.
+    2. Noise is calibrated by privacy loss distributions for records that are replaced.
+       Opacus states what is lost where records are added or removed, about half as much
+       (:attr:`DpSgdPlan.epsilon_of_presence`).
+    3. What leaves are the parameters that :func:`dp_sgd` trained, from those that the server
+       sent, whatever the train function does with its model or returns. All other arrays are
+       the server's own. An app that did not call it, or raised before it was done, leaves an
+       error of fixed text. Metrics that app and operator declare public leave beside it and
+       are not protected at all; ``num-examples`` is the declared number of records.
+    4. Each record's gradient is computed from the record and parameters alone, is 0 where
+       that fails or is not finite, and is shortened before it is added up. The number of
+       steps, and the number that sums are divided by, do not depend on data.
+    5. The whole plan's (``epsilon``, ``delta``) is on the ledger before the first reply of a
+       run leaves, and the reply itself. The plan gives ``num_rounds`` replies. Another run,
+       or a plan with any other number in it, is paid anew, within ``max_epsilon`` and
+       ``max_delta``, or refused before it trains.
+    6. The same message (model and the app's other records) in the same run gets the same
+       bytes and trains nothing.
+    7. The mod never raises. Given to the ClientApp, it refuses all but train messages:
+       evaluation would send numbers that are not private.
+    8. Not covered: an app whose ``loss``, model or data set remembers records from one call
+       to the next, whose optimiser's settings come from data, or that sends things by
+       itself: vet it. How long training takes, as ``reply-after`` has it; a person with
+       several records.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        num_rounds: int,
+        steps: int = 10,
+        sampling_rate: float = 0.05,
+        max_grad_norm: float = 1.0,
+        policy: PrivacyPolicy | None = None,
+        seed: Seed = None,
+        public_metrics: Sequence[str] = (),
+    ) -> None:
+        super().__init__(policy, seed, public_metrics)
+        self.plan = DpSgdPlan(epsilon, delta, num_rounds, steps, sampling_rate, max_grad_norm)
+        if missing := [n for n in ("torch", "opacus", "dp_accounting") if find_spec(n) is None]:
+            raise ImportError(
+                f'RecordDpSgdMod needs {", ".join(missing)}: pip install "ldp-flower[torch]"'
+            )
+
+    def _answer(self, received: Received, context: Context, call_next: CallNext) -> RecordDict:
+        kind = received.message.metadata.message_type
+        if kind.partition(".")[0] != MessageType.TRAIN:
+            raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
+        content = received.message.content
+        try:
+            if RIDER in content:
+                raise MessageError("This client trains for Flower's own strategies.")
+            name, sent = _model(content)
+            if not len(flat := flattened(sent)) or not np.isfinite(flat).all():
+                raise MessageError("Expected a model of finite parameters.")
+        except MessageError as error:
+            raise Refusal.malformed(error) from error
+        node = self._open(received, context)
+        plan = self.plan
+        cost = Cost(plan.epsilon, plan.delta, f"{received.run_id} {plan.name}", plan.num_rounds)
+        forbid(_NAME, node.terms.policy.objection_to(cost, len(flat), True, False))
+        # Copies: records are the app's own from here on, which may write into them.
+        model = {key: copy(array) for key, array in content.array_records[name].items()}
+        asked = digest(content)
+
+        def trained(slots: Slots) -> Report:
+            inner = with_own_metadata(received.message)
+            randomness = node.private_randomness(int(asked[:15], 16), slots)
+            arrays = {key: array.numpy() for key, array in model.items()}
+            policy = node.terms.policy
+            training = Training(plan, arrays, policy.num_records, randomness, node.terms.rehearsal)
+            reply = _run(training, inner, context, call_next)
+            if training.trained is None:
+                raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
+            return _report(training, _metrics(reply, self._public(received)))
+
+        whole = json.dumps([kind, node.run_id, node.accounts.tolist(), plan.name, asked])
+        slots = np.zeros(1, np.int64)
+        identity = hashlib.sha256(whole.encode()).hexdigest()
+        return _reply(node.paid_once(slots, cost, identity, (kind, _NAME), trained), name, model)
+
+
+def _run(
+    training: Training, message: Message, context: Context, call_next: CallNext
+) -> RecordDict | None:
+    """Let the app train; return what it replies, if anything. What it raises stays here."""
+    token = current.set(training)
+    try:
+        content = call_next(message, context).content
+        return content if isinstance(content, RecordDict) else None
+    except KeyboardInterrupt:  # is the operator's
+        raise
+    except BaseException:
+        logging.getLogger(__name__).exception("The train function failed.")
+        return None
+    finally:
+        current.reset(token)
+
+
+def _report(training: Training, public: dict[str, int | float]) -> Report:
+    """Return what is kept of a reply: what was trained, and metrics that are public."""
+    assert training.trained is not None
+    metrics = {NUM_EXAMPLES: training.count} | public
+    return Report(
+        {f"{_MODEL}{key}": array for key, array in training.trained.items()}
+        | {f"{_METRIC}{key}": np.array(value) for key, value in metrics.items()}
+    )
+
+
+def _reply(report: Report, name: str, model: dict[str, Array]) -> RecordDict:
+    """Return the reply as Flower's strategies expect it: all arrays, and metrics."""
+    found = report.arrays
+    arrays = {
+        key: Array(found[f"{_MODEL}{key}"]) if f"{_MODEL}{key}" in found else array
+        for key, array in model.items()
+    }
+    metrics = {
+        key.removeprefix(_METRIC): value.item()
+        for key, value in found.items()
+        if key.startswith(_METRIC)
+    }
+    return RecordDict({name: ArrayRecord(arrays), "metrics": MetricRecord(metrics)})
