@@ -84,6 +84,7 @@ class Sweep(Generic[T]):
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
         """Run tasks, append each row to the file as soon as it is known, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        _mend(path)
         columns = next((list(row) for row in rows_of(path)), None)
         with path.open("a", newline="") as file:
             for task, row in self._rows(tasks, processes):
@@ -120,11 +121,18 @@ class Sweep(Generic[T]):
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file, none if there is no such file."""
+    """Return the whole rows of a CSV file, none if there is no such file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(line for line in file if line.endswith("\n")))
+
+
+def _mend(path: Path) -> None:
+    """Cut off a last line that was being written when its writer was killed."""
+    if path.exists():
+        content = path.read_bytes()
+        path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
 @dataclass(frozen=True)
