@@ -327,7 +327,7 @@ DOCUMENTED = {"ldp_flower"} | {
             "schema",
             "simulation",
         ),
-        *("strategies", "sweep", "validation"),
+        *("simulation", "strategies", "sweep", "validation"),
     )
 }
 

@@ -29,6 +29,8 @@ class App:
         Names of the two records in a message.
     run_config : dict
         The run's configuration, as clients see it.
+    strategy : str
+        Name of the strategy that the app itself uses.
     """
 
     client_app: ClientApp
@@ -38,3 +40,4 @@ class App:
     arrays_key: str = "arrays"
     config_key: str = "config"
     run_config: RunConfig = field(default_factory=dict)
+    strategy: str = "FedAvg"

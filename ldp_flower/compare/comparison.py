@@ -79,7 +79,7 @@ class Plan:
 class Job:
     """A method's run on an app, at a seed."""
 
-    def __init__(self, app: App, plan: Plan, seed: int, clip: float) -> None:
+    def __init__(self, app: App, plan: Plan, seed: int, clip: Callable[[int], float]) -> None:
         self.app, self.plan, self.seed, self.clip = app, plan, seed, clip
         self.initial = flattened(parameters_of(app.initial_arrays))
         self.nodes = AppNodes(app, plan.num_nodes)
@@ -92,7 +92,7 @@ class Job:
             self.nodes,
             self.initial,
             plan.rounds_of_flower,
-            lambda noise: self.clip,
+            lambda noise: self.clip(self.seed),
             plan.delta,
             everybody,
             self.seed,
@@ -204,19 +204,20 @@ class Runner:
         self._clip = lru_cache(maxsize=1)(self._measured_clip)
 
     def check(self) -> None:
-        """Train one node and judge the initial model; raise CannotCompareError if that fails."""
+        """Train some nodes and judge the initial model; raise CannotCompareError if that fails."""
         app = self._load(0)
         if not len(flattened(parameters_of(app.initial_arrays))):
             raise CannotCompareError(
                 "Expected initial_arrays with at least one array of floats, got none."
             )
         AppNodes(app, self._plan.num_nodes).check()
+        self._clip(0)
         self._judged(app, app.initial_arrays, 0)
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
         """Return the row of a cell."""
         app = self._load(cell.seed)
-        job = Job(app, self._plan, cell.seed, self._clip(cell.seed))
+        job = Job(app, self._plan, cell.seed, self._clip)
         started = time.perf_counter()
         outcome = METHODS[cell.method][0](job, cell.epsilon)
         seconds = time.perf_counter() - started
@@ -262,7 +263,12 @@ class Runner:
     def _judged(self, app: App, arrays: ArrayRecord, number: int) -> tuple[str, float]:
         found: MetricRecord | None
         if app.evaluate_fn is not None:
-            found = app.evaluate_fn(number, arrays)
+            try:
+                found = app.evaluate_fn(number, arrays)
+            except Exception as error:
+                raise CannotCompareError(
+                    f"evaluate_fn failed: {type(error).__name__}: {error}"
+                ) from error
         else:
             found = AppNodes(app, self._plan.num_nodes).evaluated(arrays, number, _JUDGES)
         numbers = {k: v for k, v in (found or {}).items() if isinstance(v, int | float)}
@@ -310,6 +316,8 @@ def run_comparison(
 ) -> Comparison:
     """Run what the file lacks, and return all; see :func:`compare`."""
     check_integer("seeds", seeds, 1)
+    if not len(epsilons):
+        raise ValueError("Expected epsilons to hold at least one, got none.")
     for epsilon in epsilons:
         check_positive("epsilon", epsilon)
         plan.strategy(epsilon=epsilon)  # refuses what it cannot do before anything runs

@@ -65,6 +65,8 @@ class AppNodes:
         self.num_nodes = num_nodes
         self.grid = InProcessGrid(app.client_app, num_nodes, app.run_config)
         self.failures = 0
+        wanted = parameters_of(app.initial_arrays)
+        self._shapes = {name: array.shape for name, array in wanted.items()}
 
     def updates(self, model: Floats, nodes: Indices, number: int) -> Iterator[Floats]:
         """Yield the nodes' updates, one at a time."""
@@ -85,7 +87,7 @@ class AppNodes:
 
     def _update(self, reply: Message | None, before: Floats) -> Floats:
         try:
-            return update_of(reply, self._app.initial_arrays, before)
+            return update_of(reply, self._shapes, before)
         except CannotCompareError:
             self.failures += 1
             return np.zeros_like(before)
@@ -94,7 +96,7 @@ class AppNodes:
         """Train one node, and raise CannotCompareError if that gives no update."""
         before = flattened(parameters_of(self._app.initial_arrays))
         reply = self.ask(self._app.initial_arrays, 0, 1, MessageType.TRAIN)
-        update_of(reply, self._app.initial_arrays, before)
+        update_of(reply, self._shapes, before)
 
     def evaluated(self, model: ArrayRecord, number: int, most: int) -> MetricRecord:
         """Return the mean of what the app's own evaluate function measures on its nodes.
@@ -125,7 +127,7 @@ class AppNodes:
         return MetricRecord({name: value / weights for name, value in total.items()})
 
 
-def update_of(reply: Message | None, initial: ArrayRecord, before: Floats) -> Floats:
+def update_of(reply: Message | None, shapes: dict[str, tuple[int, ...]], before: Floats) -> Floats:
     """Return the update in a reply; raise CannotCompareError if there is none."""
     if reply is None:
         raise CannotCompareError("Expected a reply to a training message, got none.")
@@ -135,21 +137,18 @@ def update_of(reply: Message | None, initial: ArrayRecord, before: Floats) -> Fl
             "function for messages of type train (@app.train()), and without LdpUpdateMod or "
             "other mods for privacy: the comparison adds them."
         )
-    wanted = parameters_of(initial)
     records = list(reply.content.array_records.values())
     try:
         (record,) = records
-        returned = {name: record[name].numpy() for name in wanted}
+        returned = {name: record[name].numpy() for name in shapes}
     except (KeyError, ValueError):
         raise CannotCompareError(
-            f"Expected a reply with one ArrayRecord that holds {list(wanted)}, got "
+            f"Expected a reply with one ArrayRecord that holds {list(shapes)}, got "
             f"{[list(record) for record in records]}."
         ) from None
     for name, array in returned.items():
-        if array.shape != wanted[name].shape:
-            raise CannotCompareError(
-                f"Expected {name} of shape {wanted[name].shape}, got {array.shape}."
-            )
+        if array.shape != shapes[name]:
+            raise CannotCompareError(f"Expected {name} of shape {shapes[name]}, got {array.shape}.")
     update = flattened(returned) - before
     if not np.isfinite(update).all():
         raise CannotCompareError("Expected an update of finite numbers.")

@@ -219,7 +219,8 @@ class Comparison:
         axes.set_ylabel(self.metric)
         axes.set_title(f"{self.name}, {self.num_nodes:,} nodes", loc="left", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
+        if axes.get_legend_handles_labels()[1]:  # not all were refused
+            axes.legend(frameon=False, fontsize=8)
         return figure
 
     def write(self, folder: str | Path) -> list[Path]:
