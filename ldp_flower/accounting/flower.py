@@ -173,10 +173,10 @@ class _EqualWeights(Strategy):
             )
             return None, None
         for reply in arrived:
-            for record in reply.content.metric_records.values():
-                record[self._strategy.weighted_by_key] = 1
-            for name, record in reply.content.array_records.items():
-                if not all(np.isfinite(array.numpy()).all() for array in record.values()):
+            for metrics in reply.content.metric_records.values():
+                metrics[self._strategy.weighted_by_key] = 1
+            for name, arrays in reply.content.array_records.items():
+                if not all(np.isfinite(array.numpy()).all() for array in arrays.values()):
                     reply.content[name] = self._sent
         found: tuple[ArrayRecord | None, MetricRecord | None] = self._strategy.aggregate_train(
             server_round, arrived

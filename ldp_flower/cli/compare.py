@@ -229,16 +229,16 @@ def _loader(
     from ..compare.capture import captured
 
     components = project["tool"]["flwr"]["app"].get("components", {})
-    apps = [
+    client_app, server_app = (
         _object(components.get(name, ""), f"[tool.flwr.app.components] {name}")
         for name in ("clientapp", "serverapp")
-    ]
+    )
     judge = _object(evaluate, "evaluate") if evaluate else None
 
     @cache
     def at(seed: int | None) -> "App":
         told = settings if seed is None else {**settings, "seed": seed}
-        app = captured(*apps, plan.num_nodes, told)
+        app = captured(client_app, server_app, plan.num_nodes, told)
         return app if judge is None else replace(app, evaluate_fn=judge)
 
     return lambda seed: at(seed if seeded else None)
