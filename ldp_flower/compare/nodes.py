@@ -41,7 +41,7 @@ class Nodes(Protocol):
         Yields
         ------
         ndarray, shape (some nodes, dim)
-            Their updates in the order of ``nodes``, as many at a time as is convenient.
+            Their updates in any order, as many at a time as is convenient.
         """
 
 
