@@ -238,7 +238,7 @@ class Runner:
             "bytes_per_node": outcome.bytes_per_node,
             "failures": job.nodes.failures,
             "seconds": round(seconds, 3),
-            "notes": " ".join(outcome.notes.split()),
+            "notes": " ".join(f"{outcome.notes} {job.nodes.reason}".split()),
         }
 
     def _measured_clip(self, seed: int) -> float:

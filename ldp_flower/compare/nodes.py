@@ -58,13 +58,15 @@ class AppNodes:
         The nodes, with contexts that they keep from round to round.
     failures : int
         Number of trainings that failed.
+    reason : str
+        Why the first of them did.
     """
 
     def __init__(self, app: App, num_nodes: int) -> None:
         self._app = app
         self.num_nodes = num_nodes
         self.grid = InProcessGrid(app.client_app, num_nodes, app.run_config)
-        self.failures = 0
+        self.failures, self.reason = 0, ""
         wanted = parameters_of(app.initial_arrays)
         self._shapes = {name: array.shape for name, array in wanted.items()}
 
@@ -88,8 +90,9 @@ class AppNodes:
     def _update(self, reply: Message | None, before: Floats) -> Floats:
         try:
             return update_of(reply, self._shapes, before)
-        except CannotCompareError:
+        except CannotCompareError as error:
             self.failures += 1
+            self.reason = self.reason or str(error)
             return np.zeros_like(before)
 
     def check(self) -> None:

@@ -47,7 +47,7 @@ class Line:
     scores : tuple of float
         The metric at each seed; not a number where the method refused.
     notes : str
-        Of the first seed.
+        Of the first seed that has some.
     """
 
     method: str
@@ -118,7 +118,7 @@ class Comparison:
                 max(int(cell["failures"]) for cell in cells),
                 float(np.median([float(cell["seconds"]) for cell in cells])),
                 tuple(float(cell["score"]) for cell in cells),
-                cells[0]["notes"],
+                next((cell["notes"] for cell in cells if cell["notes"]), ""),
             )
             for (method, epsilon), cells in groups.items()
         ]
@@ -142,10 +142,10 @@ class Comparison:
         found = []
         for line in self.lines:
             what = line.method + (f" at {line.epsilon:g}" if math.isfinite(line.epsilon) else "")
-            if line.notes:
-                found.append(f"{what}: {line.notes}")
             if line.failures:
-                found.append(f"{what}: {line.failures} trainings failed and counted as 0.")
+                what += f": {line.failures} trainings of a run failed and counted as 0"
+            if line.failures or line.notes:
+                found.append(f"{what}: {line.notes}")
         return found
 
     @property
