@@ -85,7 +85,7 @@ class Sweep(Generic[T]):
         """Run tasks, append each row to the file as soon as it is known, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
         _mend(path)
-        columns = next((list(row) for row in rows_of(path)), None)
+        columns = _header(path)
         with path.open("a", newline="") as file:
             for task, row in self._rows(tasks, processes):
                 if columns is None:
@@ -128,11 +128,20 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(line for line in file if line.endswith("\n")))
 
 
+def _header(path: Path) -> list[str] | None:
+    """Return the columns of a CSV file, None if it has none yet."""
+    if not path.exists():
+        return None
+    with path.open(newline="") as file:
+        return next(csv.reader(file), None)
+
+
 def _mend(path: Path) -> None:
     """Cut off a last line that was being written when its writer was killed."""
     if path.exists():
         content = path.read_bytes()
-        path.write_bytes(content[: content.rfind(b"\n") + 1])
+        if not content.endswith(b"\n"):
+            path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
 @dataclass(frozen=True)
