@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -71,9 +71,14 @@ class Plan:
         """Return what a method's result depends on."""
         if method == "LdpFedAvg":
             chosen = self.strategy(epsilon=epsilon)
-            own = {field.name: repr(getattr(chosen, field.name)) for field in fields(chosen)}
+            own = {field.name: _told(getattr(chosen, field.name)) for field in fields(chosen)}
             return {"rounds": self.rounds, **own}
         return {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
+
+
+def _told(value: object) -> str:
+    """Return a text of a setting that is the same in every process."""
+    return str(getattr(value, "__qualname__", None) or repr(value))
 
 
 class Job:
@@ -129,21 +134,22 @@ def _local_dp(nominal: bool) -> Callable[[Job, float], Outcome]:
 def _dp_sgd(job: Job, epsilon: float) -> Outcome:
     assert job.plan.dp_sgd is not None
     training, delta = job.training(everybody=True), job.plan.delta
-    job.app = _with(job.app, job.plan.dp_sgd(epsilon, delta, training.answers))
+    job.app = replace(job.app, client_app=job.plan.dp_sgd(epsilon, delta, training.answers))
     job.nodes = AppNodes(job.app, job.plan.num_nodes)
     training = job.training(everybody=True)
     model, _ = methods.fedavg(training)
     return job.outcome(training, (model, Guarantee("record", "nobody", epsilon, delta)))
 
 
-def _with(app: App, client_app: ClientApp) -> App:
-    return App(**{**vars(app), "client_app": client_app})
-
-
 def _ldp_fedavg(job: Job, epsilon: float) -> Outcome:
     app = job.app
-    return methods.ldp_fedavg(
+    strategy = replace(
         job.plan.strategy(epsilon=epsilon),
+        arrayrecord_key=app.arrays_key,
+        configrecord_key=app.config_key,
+    )
+    return methods.ldp_fedavg(
+        strategy,
         app.client_app,
         app.initial_arrays,
         job.plan.num_nodes,

@@ -64,7 +64,7 @@ def test_a_line_that_was_half_written_is_run_again(tmp_path, kept):
     path = tmp_path / "runs.csv"
     whole = sweep(area, GRID, seeds=1, path=path)
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[: kept]) + lines[kept][:4])
+    path.write_bytes(b"".join(lines[:kept]) + lines[kept][:4])
     assert len(rows_of(path)) == max(0, kept - 1)
     assert sorted(map(str, sweep(area, GRID, seeds=1, path=path))) == sorted(map(str, whole))
     assert len(path.read_bytes().splitlines()) == 5

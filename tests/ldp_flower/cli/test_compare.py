@@ -7,7 +7,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from flwr.app import RecordDict
+from flwr.clientapp import ClientApp
 from typer.testing import CliRunner
+
+from ldp_flower.compare import METHODS
+from ldp_flower.compare.capture import captured
+from ldp_flower.compare.comparison import Job, Plan
+from ldp_flower.compare.nodes import AppNodes
 
 application = import_module("ldp_flower.cli.app").app
 TINY = Path(__file__).parents[1] / "compare" / "tiny_model.py"
@@ -112,16 +119,10 @@ def test_an_apps_folder_is_compared_and_the_same_command_goes_on(quick):
 
 
 def test_what_main_gives_to_start_is_what_nodes_are_sent(quick):
-    from flwr.app import RecordDict
-    from flwr.clientapp import ClientApp
-
     sys.path.insert(0, str(quick.parent))
     server = (quick / "server_app.py").read_text()
     server = server.replace("FedAvg(", "FedProx(proximal_mu=0.3, arrayrecord_key='model', ")
     (quick / "server_app.py").write_text(server)
-    from ldp_flower.compare.capture import captured
-    from ldp_flower.compare.nodes import AppNodes
-
     seen = []
     client_app = ClientApp()
 
@@ -140,6 +141,10 @@ def test_what_main_gives_to_start_is_what_nodes_are_sent(quick):
     assert isinstance(content, RecordDict)
     assert dict(content["config"]) == {"lr": 0.25, "proximal-mu": 0.3, "server-round": 1}
     assert list(content.array_records) == ["model"]
+    METHODS["LdpFedAvg"][0](Job(app, Plan(120, rounds=1), 0, lambda seed: 1.0), 4.0)
+    assert len(seen) == 1 + 120
+    assert dict(seen[-1]["config"]) == dict(content["config"])
+    assert list(seen[-1].array_records) == ["model"]
 
 
 def without_evaluation(server):
