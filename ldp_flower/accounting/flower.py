@@ -65,7 +65,8 @@ def dp_fedavg(
     wrapper presupposes and does not see to is done here: all nodes weigh the same,
     whatever ``num-examples`` says; an update that is not finite counts as 0; a round with
     another number of replies changes nothing; arrays of integers or without dimensions,
-    which Flower would neither clip nor noise, are refused. An update of exactly 0
+    which Flower would neither clip nor noise, are refused, and so are more rounds than the
+    noise is for. An update of exactly 0
     ends Flower's aggregation with ``ZeroDivisionError``.
 
     Guarantee
@@ -95,7 +96,7 @@ def dp_fedavg(
         if clients_clip
         else DifferentialPrivacyServerSideFixedClipping
     )
-    return wrapper(_EqualWeights(strategy, num_nodes), noise, clip, num_nodes)
+    return wrapper(_EqualWeights(strategy, num_nodes, rounds), noise, clip, num_nodes)
 
 
 def local_dp_multiplier(epsilon: float, delta: float) -> float:
@@ -139,14 +140,19 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
 class _EqualWeights(Strategy):
     """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
 
-    def __init__(self, strategy: FedAvg, num_nodes: int) -> None:
+    def __init__(self, strategy: FedAvg, num_nodes: int, rounds: int) -> None:
         self._strategy = strategy
-        self._num_nodes = num_nodes
+        self._num_nodes, self._rounds = num_nodes, rounds
         self._sent = ArrayRecord()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
+        if server_round > self._rounds:
+            raise ValueError(
+                f"Expected at most {self._rounds} rounds, which the noise is for, got round "
+                f"{server_round}: start with num_rounds={self._rounds}."
+            )
         for name, array in arrays.items():
             if not array.shape or np.dtype(array.dtype).kind != "f":
                 raise ValueError(

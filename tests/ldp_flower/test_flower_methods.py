@@ -98,6 +98,11 @@ def test_what_flower_would_not_noise_is_refused(other):
         trained(made(), lambda node: TINY, initial=ArrayRecord([np.zeros(DIM), other]))
 
 
+def test_more_rounds_than_the_noise_is_for_are_refused():
+    with pytest.raises(ValueError, match="Expected at most 1 rounds.*got round 2"):
+        trained(made(rounds=1), lambda node: TINY)
+
+
 def test_a_zero_update_ends_flowers_run():
     """Should it be mended, the notes of dp_fedavg need not say so."""
     with pytest.raises(ZeroDivisionError):
