@@ -99,7 +99,7 @@ def test_what_flower_would_not_noise_is_refused(other):
 
 
 def test_more_rounds_than_the_noise_is_for_are_refused():
-    with pytest.raises(ValueError, match="Expected at most 1 rounds.*got round 2"):
+    with pytest.raises(ValueError, match=r"Expected at most 1 rounds.*got round 2"):
         trained(made(rounds=1), lambda node: TINY)
 
 
