@@ -17,7 +17,7 @@ from .run import Scalar, declared_config, override
 
 if TYPE_CHECKING:
     from ..compare.app import App
-    from ..compare.comparison import Plan
+    from ..compare.jobs import Plan
 
 _INTERRUPTED = 130
 _NODES = 100
@@ -111,7 +111,8 @@ def compare(
     kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
     writes table.md and compare.png.
     """
-    from ..compare.comparison import Plan, chosen_methods, run_comparison
+    from ..compare.comparison import chosen_methods, run_comparison
+    from ..compare.jobs import Plan
     from ..compare.nodes import CannotCompareError
 
     app_path = app_path.expanduser().resolve()

@@ -1,6 +1,7 @@
 """Compare one's own app under FedAvg, DP-FedAvg, LocalDpMod, DP-SGD and LdpFedAvg."""
 
-from .comparison import METHODS, compare
+from .comparison import compare
+from .jobs import METHODS
 from .nodes import CannotCompareError
 from .report import Comparison
 

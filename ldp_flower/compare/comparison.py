@@ -1,299 +1,25 @@
-"""One app under all methods: which cells there are, how one is filled, and what is kept."""
+"""One app under all methods: which cells there are, and which of them are to be run."""
 
 import hashlib
 import json
 import math
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 
-from ..guarantee.parameters import flattened, parameters_of, with_parameters
+from ..guarantee.parameters import flattened, parameters_of
 from ..strategies import LdpFedAvg
 from ..sweep import Sweep, rows_of
-from ..validation import check_choice, check_integer, check_optional, check_positive
-from . import methods
+from ..validation import check_choice, check_integer, check_positive
 from .app import App, Evaluate, RunConfig
-from .methods import Guarantee, Outcome, Training
-from .nodes import AppNodes, CannotCompareError, Floats
+from .jobs import METHODS, MakeDpSgd, Plan
+from .methods import quiet
 from .report import Comparison
-
-#: Makes the app of DP-SGD from epsilon, delta and the number of rounds that a node trains in.
-MakeDpSgd = Callable[[float, float, int], ClientApp]
-
-_ROUNDS = 20
-_MEASURED = 50  # nodes whose updates say how long updates are
-_JUDGES = 500  # nodes that evaluate, if the server does not
-_KEY = ("settings", "method", "epsilon", "seed")
-_COLUMNS = (
-    *_KEY,
-    *("metric", "score", "true_epsilon", "delta", "unit", "trusted", "rounds"),
-    *("bytes_per_node", "failures", "seconds", "notes"),
-)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All settings of a comparison but the app; arguments of :func:`compare`."""
-
-    num_nodes: int
-    rounds: int | None = None
-    delta: float = 1e-5
-    clip: float | None = None
-    strategy: Callable[..., LdpFedAvg] = LdpFedAvg
-    dp_sgd: MakeDpSgd | None = None
-    metric: str | None = None
-
-    def __post_init__(self) -> None:
-        check_integer("num_nodes", self.num_nodes, 1)
-        if self.rounds is not None:
-            check_integer("rounds", self.rounds, 1)
-        check_optional(self, "clip")
-        if not 0 < self.delta < 1 / self.num_nodes:
-            raise ValueError(
-                f"Expected 0 < delta < 1 / num_nodes = {1 / self.num_nodes:g}, got {self.delta}."
-            )
-
-    @property
-    def rounds_of_flower(self) -> int:
-        """Number of rounds of all methods but LdpFedAvg, which has a rule."""
-        return min(self.rounds or _ROUNDS, self.num_nodes)
-
-    def settings(self, method: str, epsilon: float) -> dict[str, Any]:
-        """Return what a method's result depends on."""
-        if method == "LdpFedAvg":
-            chosen = self.strategy(epsilon=epsilon)
-            own = {field.name: _told(getattr(chosen, field.name)) for field in fields(chosen)}
-            return {"rounds": self.rounds, **own}
-        return {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
-
-
-def _told(value: object) -> str:
-    """Return a text of a setting that is the same in every process."""
-    return str(getattr(value, "__qualname__", None) or repr(value))
-
-
-class Job:
-    """A method's run on an app, at a seed."""
-
-    def __init__(self, app: App, plan: Plan, seed: int, clip: Callable[[int], float]) -> None:
-        self.app, self.plan, self.seed, self.clip = app, plan, seed, clip
-        self.initial = flattened(parameters_of(app.initial_arrays))
-        self.nodes = AppNodes(app, plan.num_nodes)
-        self.size = sum(array.nbytes for array in parameters_of(app.initial_arrays).values())
-
-    def training(self, everybody: bool) -> Training:
-        """Return the training as Flower's methods see it."""
-        plan = self.plan
-        return Training(
-            self.nodes,
-            self.initial,
-            plan.rounds_of_flower,
-            lambda noise: self.clip(self.seed),
-            plan.delta,
-            everybody,
-            self.seed,
-        )
-
-    def outcome(self, training: Training, trained: methods.Trained) -> Outcome:
-        """Return what one of Flower's methods made of it: a node sends the whole model."""
-        model, guarantee = trained
-        return Outcome(model, guarantee, training.rounds, self.size * training.answers)
-
-
-def _untrained(job: Job, epsilon: float) -> Outcome:
-    return Outcome(job.initial, Guarantee(trusted="nobody", epsilon=0.0), 0, 0)
-
-
-def _fedavg(job: Job, epsilon: float) -> Outcome:
-    training = job.training(everybody=True)
-    return job.outcome(training, methods.fedavg(training))
-
-
-def _dp_fedavg(job: Job, epsilon: float) -> Outcome:
-    training = job.training(everybody=True)
-    return job.outcome(training, methods.dp_fedavg(training, epsilon))
-
-
-def _local_dp(nominal: bool) -> Callable[[Job, float], Outcome]:
-    def run(job: Job, epsilon: float) -> Outcome:
-        training = job.training(everybody=False)
-        return job.outcome(training, methods.local_dp(training, epsilon, nominal))
-
-    return run
-
-
-def _dp_sgd(job: Job, epsilon: float) -> Outcome:
-    assert job.plan.dp_sgd is not None
-    training, delta = job.training(everybody=True), job.plan.delta
-    job.app = replace(job.app, client_app=job.plan.dp_sgd(epsilon, delta, training.answers))
-    job.nodes = AppNodes(job.app, job.plan.num_nodes)
-    training = job.training(everybody=True)
-    model, _ = methods.fedavg(training)
-    return job.outcome(training, (model, Guarantee("record", "nobody", epsilon, delta)))
-
-
-def _ldp_fedavg(job: Job, epsilon: float) -> Outcome:
-    app = job.app
-    strategy = replace(
-        job.plan.strategy(epsilon=epsilon),
-        arrayrecord_key=app.arrays_key,
-        configrecord_key=app.config_key,
-    )
-    return methods.ldp_fedavg(
-        strategy,
-        app.client_app,
-        app.initial_arrays,
-        job.plan.num_nodes,
-        num_rounds=job.plan.rounds or 0,
-        train_config=app.train_config,
-        run_config=app.run_config,
-        seed=job.seed,
-    )
-
-
-#: What is run, by name, and whether it has an epsilon.
-METHODS: dict[str, tuple[Callable[[Job, float], Outcome], bool]] = {
-    "untrained": (_untrained, False),
-    "FedAvg": (_fedavg, False),
-    "DP-FedAvg": (_dp_fedavg, True),
-    "LocalDpMod, nominal": (_local_dp(nominal=True), True),
-    "LocalDpMod, calibrated": (_local_dp(nominal=False), True),
-    "DP-SGD": (_dp_sgd, True),
-    "LdpFedAvg": (_ldp_fedavg, True),
-}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A method at an epsilon and a seed; ``settings`` is the digest of all else."""
-
-    settings: str
-    method: str
-    epsilon: float
-    seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells its row in the file."""
-        return self.settings, self.method, f"{self.epsilon:g}", str(self.seed)
-
-    @property
-    def label(self) -> str:
-        """What to show while it runs."""
-        epsilon = f", epsilon {self.epsilon:g}" if math.isfinite(self.epsilon) else ""
-        return f"{self.method}{epsilon}, seed {self.seed}"
-
-
-class Runner:
-    """Fills cells.
-
-    Parameters
-    ----------
-    load : callable
-        Returns the app at a seed.
-    plan : Plan
-        How it is compared.
-    """
-
-    def __init__(self, load: Callable[[int], App], plan: Plan) -> None:
-        self._plan = plan
-        self._load = lru_cache(maxsize=1)(load)
-        self._clip = lru_cache(maxsize=1)(self._measured_clip)
-
-    def check(self) -> None:
-        """Train some nodes and judge the initial model; raise CannotCompareError if that fails."""
-        app = self._load(0)
-        if not len(flattened(parameters_of(app.initial_arrays))):
-            raise CannotCompareError(
-                "Expected initial_arrays with at least one array of floats, got none."
-            )
-        AppNodes(app, self._plan.num_nodes).check()
-        self._clip(0)
-        self._judged(app, app.initial_arrays, 0)
-
-    def __call__(self, cell: Cell) -> dict[str, Any]:
-        """Return the row of a cell."""
-        app = self._load(cell.seed)
-        job = Job(app, self._plan, cell.seed, self._clip)
-        started = time.perf_counter()
-        outcome = METHODS[cell.method][0](job, cell.epsilon)
-        seconds = time.perf_counter() - started
-        metric, score = self._plan.metric or "", math.nan
-        if outcome.model is not None:
-            arrays = with_parameters(app.initial_arrays, outcome.model)
-            metric, score = self._judged(app, arrays, outcome.rounds)
-        promised = outcome.guarantee
-        return {
-            **dict(zip(_KEY, cell.key, strict=True)),
-            "metric": metric,
-            "score": score,
-            "true_epsilon": promised.epsilon,
-            "delta": promised.delta,
-            "unit": promised.unit,
-            "trusted": promised.trusted,
-            "rounds": outcome.rounds,
-            "bytes_per_node": outcome.bytes_per_node,
-            "failures": job.nodes.failures,
-            "seconds": round(seconds, 3),
-            "notes": " ".join(f"{outcome.notes} {job.nodes.reason}".split()),
-        }
-
-    def _measured_clip(self, seed: int) -> float:
-        """Return the clip: the median length of updates of the initial model, unless one is given.
-
-        Nobody paid for it, and it helps the methods that need a clip.
-        """
-        if self._plan.clip is not None:
-            return self._plan.clip
-        app = self._load(seed)
-        nodes = np.arange(min(_MEASURED, self._plan.num_nodes))
-        initial: Floats = flattened(parameters_of(app.initial_arrays))
-        found = methods.lengths(AppNodes(app, self._plan.num_nodes).updates(initial, nodes, 1))
-        clip = float(np.median(found))
-        if not clip > 0:
-            raise CannotCompareError(
-                "Expected training that changes the model, got updates of length 0 from half of "
-                "the nodes: nothing to clip by. Set clip, or look at the train function."
-            )
-        return clip
-
-    def _judged(self, app: App, arrays: ArrayRecord, number: int) -> tuple[str, float]:
-        found: MetricRecord | None
-        if app.evaluate_fn is not None:
-            try:
-                found = app.evaluate_fn(number, arrays)
-            except Exception as error:
-                raise CannotCompareError(
-                    f"evaluate_fn failed: {type(error).__name__}: {error}"
-                ) from error
-        else:
-            found = AppNodes(app, self._plan.num_nodes).evaluated(arrays, number, _JUDGES)
-        numbers = {k: v for k, v in (found or {}).items() if isinstance(v, int | float)}
-        if not numbers:
-            raise CannotCompareError(
-                "Expected metrics of a model, from evaluate_fn or from the app's own function for "
-                "messages of type evaluate, got none: pass evaluate_fn=, or "
-                "--evaluate MODULE:FUNCTION, with the arguments of Flower's evaluate_fn."
-            )
-        name = self._plan.metric or _main_metric(numbers)
-        if name not in numbers:
-            raise CannotCompareError(f"Expected metric in {sorted(numbers)}, got {name!r}.")
-        return name, float(numbers[name])
-
-
-def _main_metric(names: Iterable[str]) -> str:
-    """Return the first metric that is not a loss, or else the first."""
-    found = list(names)
-    return next((name for name in found if "loss" not in name.lower()), found[0])
+from .runner import COLUMNS, KEY, Cell, Runner
 
 
 def chosen_methods(given: Sequence[str] | None, plan: Plan) -> list[str]:
@@ -349,12 +75,12 @@ def run_comparison(
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(path) if path is not None else Path(scratch) / "cells.csv"
         runner = Runner(load, plan)
-        sweep = Sweep(_KEY, _COLUMNS, runner)
+        sweep = Sweep(KEY, COLUMNS, runner)
         if sweep.missing(cells, file):
             runner.check()
-            with methods.quiet():
+            with quiet():
                 sweep(cells, file, 1)
-        kept = {tuple(row[column] for column in _KEY): row for row in rows_of(file)}
+        kept = {tuple(row[column] for column in KEY): row for row in rows_of(file)}
     return Comparison(name, plan.num_nodes, [kept[each.key] for each in cells])
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ldp_flower.compare import METHODS
 from ldp_flower.compare.capture import captured
-from ldp_flower.compare.comparison import Job, Plan
+from ldp_flower.compare.jobs import Job, Plan
 from ldp_flower.compare.nodes import AppNodes
 
 application = import_module("ldp_flower.cli.app").app
