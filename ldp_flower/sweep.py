@@ -84,7 +84,8 @@ class Sweep(Generic[T]):
     def run_all(self, tasks: list[T], path: Path, processes: int) -> Iterator[T]:
         """Run tasks, append each row to the file as soon as it is known, and yield the task."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        columns = next((list(row) for row in rows_of(path)), None)
+        _mend(path)
+        columns = _header(path)
         with path.open("a", newline="") as file:
             for task, row in self._rows(tasks, processes):
                 if columns is None:
@@ -120,11 +121,27 @@ class Sweep(Generic[T]):
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file, none if there is no such file."""
+    """Return the whole rows of a CSV file, none if there is no such file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(line for line in file if line.endswith("\n")))
+
+
+def _header(path: Path) -> list[str] | None:
+    """Return the columns of a CSV file, None if it has none yet."""
+    if not path.exists():
+        return None
+    with path.open(newline="") as file:
+        return next(csv.reader(file), None)
+
+
+def _mend(path: Path) -> None:
+    """Cut off a last line that was being written when its writer was killed."""
+    if path.exists():
+        content = path.read_bytes()
+        if not content.endswith(b"\n"):
+            path.write_bytes(content[: content.rfind(b"\n") + 1])
 
 
 @dataclass(frozen=True)

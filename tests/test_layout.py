@@ -16,9 +16,10 @@ from ldp_flower.strategies import LdpStrategy
 
 ROOT = Path(__file__).parents[1]
 HALVES = {"clients": "ldp_flower.clients", "strategies": "ldp_flower.strategies"}
-# Where the two halves may meet: whoever runs both, and the audit, which attacks the
+# Where the two halves may meet: whoever runs both, alone or beside other methods, and
+# the audit, which attacks the
 # whole client with the queries that a strategy sends.
-MEETING_PLACES = ("simulation", "audit", "cli")
+MEETING_PLACES = ("simulation", "audit", "compare", "cli")
 
 
 def modules(folder):
@@ -155,7 +156,8 @@ MAY_IMPORT = {
     "strategies": of_strategies(*SHARED, *FAMILIES),
     "simulation": BOTH_SIDES | {"clients", "strategies"},
     "audit": SERVER | {"clients", "strategies", "simulation"},
-    "cli": SERVER | {"clients", "strategies", "simulation", "audit"},
+    "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},
+    "cli": SERVER | {"clients", "strategies", "simulation", "audit", "compare"},
     "ldp_flower": {"guarantee", "schema", "simulation", "values"},
 }
 
@@ -213,7 +215,7 @@ def test_every_room_imports_those_below_it_only():
             assert room_of(other) in allowed, f"{name} imports {other}"
 
 
-def test_the_plan_has_no_circle_and_lets_the_halves_meet_in_three_rooms():
+def test_the_plan_has_no_circle_and_lets_the_halves_meet_in_four_rooms():
     TopologicalSorter(MAY_IMPORT).prepare()
     meeting = {room for room, others in MAY_IMPORT.items() if {"clients", "strategies"} <= others}
     assert meeting == set(MEETING_PLACES)
@@ -318,8 +320,17 @@ def test_an_app_imports_nothing_of_the_repository_but_itself(app):
 DOCUMENTED = {"ldp_flower"} | {
     f"ldp_flower.{name}"
     for name in (
-        *("accounting", "clients", "iht", "randomizers", "randomness", "schema", "simulation"),
-        *("strategies", "sweep", "validation"),
+        *(
+            "accounting",
+            "clients",
+            "compare",
+            "iht",
+            "randomizers",
+            "randomness",
+            "schema",
+            "simulation",
+        ),
+        *("simulation", "strategies", "sweep", "validation"),
     )
 }
 

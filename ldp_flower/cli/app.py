@@ -17,6 +17,7 @@ from rich.text import Text
 from ..randomizers import RandomizedResponse
 from ..validation import check_positive
 from .audit import NamesProtocols, audit
+from .compare import TakesSeveral, compare
 from .console import FAILED, USAGE, console, fail
 from .ledger import ledger
 from .processes import TimeIsUp, ended_by_signals
@@ -218,6 +219,7 @@ class _Screen:
         console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
 
 
+app.command(cls=TakesSeveral)(compare)
 app.command()(protocols)
 app.command(cls=NamesProtocols)(audit)
 

@@ -56,3 +56,15 @@ def test_bad_arguments_and_files_of_other_grids(tmp_path):
         sweep(area, GRID, seeds=0, path=path)
     with pytest.raises(ValueError, match="processes"):
         sweep(area, GRID, seeds=1, path=path, processes=0)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_a_line_that_was_half_written_is_run_again(tmp_path, kept):
+    """A writer that is killed leaves whole lines and a part of one, also of the first."""
+    path = tmp_path / "runs.csv"
+    whole = sweep(area, GRID, seeds=1, path=path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:kept]) + lines[kept][:4])
+    assert len(rows_of(path)) == max(0, kept - 1)
+    assert sorted(map(str, sweep(area, GRID, seeds=1, path=path))) == sorted(map(str, whole))
+    assert len(path.read_bytes().splitlines()) == 5

@@ -19,6 +19,7 @@ WITHOUT_RUNS = {
     "benchmarks.png",
     "collect-once-real.png",
     "collect-once.png",
+    "compare-app.png",  # of docs/figures/compare-app.csv
     "flights.png",
     "grouped-data.png",
     "knowledge-transfer.png",

@@ -3,23 +3,26 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ldp_flower.clients import LdpUpdateMod
-from ldp_flower.strategies import LdpFedAvg, TooFewReports
+import numpy as np
+from flwr.app import ArrayRecord
 
-from ...baselines import flower_dp
-from ...baselines.calibration import DELTA, Guarantee
-from ...baselines.flower_dp import Federation, Trained
+from ldp_flower.accounting import gaussian_noise_multiplier
+from ldp_flower.compare import methods
+from ldp_flower.compare.methods import Guarantee, Trained, Training
+from ldp_flower.compare.nodes import Nodes
+from ldp_flower.strategies import LdpFedAvg
+
+from ...baselines.adaptive_clip import dp_fedavg_adaptive
 from ...baselines.local_model import mean_score
-from .problems import LOCAL_STEPS, Problem
+from .learners import DpSgd
+from .problems import LOCAL_STEPS, Descent, Problem
 
-if TYPE_CHECKING:
-    from .learners import Arrays
-
+DELTA = 1e-5  # of all methods that are not pure: below one over the number of users
 #: Up to so many users DP-FedAvg asks everybody in every round, as it should; above, each
 #: once, which costs it little there and saves nineteen rounds of simulation in twenty.
 _EVERYBODY = 5_000
+_GRADIENT_CLIP = 1.0  # DP-SGD's: the longest of a logistic loss and rows of length 1
 _ONE_ROW_CLIP = 0.5  # of users with one row, whose normalised update would lose how sure it is
 
 
@@ -58,43 +61,40 @@ class Method:
         return not self.problems or problem in self.problems
 
 
-def _federation(problem: Problem, seed: int, everybody: bool) -> Federation:
-    return Federation(
-        problem.train,
-        problem.learner.initial(),
-        problem.num_users,
-        problem.rounds,
+def _training(problem: Problem, seed: int, everybody: bool, nodes: Nodes | None = None) -> Training:
+    rounds = problem.rounds
+    reports = problem.num_users // (1 if everybody else rounds)
+    return Training(
+        nodes or Descent(problem),
+        np.concatenate([array.ravel() for array in problem.learner.initial()], dtype=np.float64),
+        rounds,
+        lambda noise: problem.clip(noise, rounds, reports),
+        DELTA,
         everybody,
-        problem.path,
         seed,
     )
 
 
-def _judged(problem: Problem, federation: Federation, trained: Trained) -> Outcome:
+def _judged(problem: Problem, training: Training, trained: Trained) -> Outcome:
     model, guarantee = trained
-    size = sum(array.nbytes for array in federation.initial) * federation.answers
-    return Outcome(problem.score(model), guarantee, federation.rounds, size)
+    size = sum(array.nbytes for array in problem.learner.initial()) * training.answers
+    score = problem.score(problem.shaped(model))
+    return Outcome(score, guarantee, training.rounds, size)
 
 
 def ldp_fedavg(problem: Problem, epsilon: float, seed: int) -> Outcome:
     """LdpFedAvg and LdpUpdateMod with their defaults, one report a user."""
-    federation = _federation(problem, seed, everybody=False)
     strategy = LdpFedAvg(
         epsilon=epsilon,
         model="net" if problem.is_net else "linear",
         clip=_ONE_ROW_CLIP if problem.records == 1 else None,
         path_length=problem.path,
     )
-    promised = Guarantee("user", "nobody", epsilon)
-    mod = LdpUpdateMod(seed=seed)
-    try:
-        result = federation.start(strategy, [mod], num_nodes=problem.num_users, seed=seed)
-    except TooFewReports:  # q above 2, told before anybody is asked
-        return Outcome(math.nan, promised, problem.rounds, 0)
-    size = max(step.report_bytes for step in result.steps)
-    assert result.privacy is not None and result.privacy.epsilon <= epsilon
-    score = problem.score(result.arrays.to_numpy_ndarrays())
-    return Outcome(score, promised, len(result.steps) - 1, size)
+    initial = ArrayRecord(problem.learner.initial())
+    with methods.quiet():
+        found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
+    score = math.nan if found.model is None else problem.score(problem.shaped(found.model))
+    return Outcome(score, found.guarantee, found.rounds or problem.rounds, found.bytes_per_node)
 
 
 def protocol(name: str, *problems: str) -> Method:
@@ -110,60 +110,41 @@ def protocol(name: str, *problems: str) -> Method:
     return Method(run, problems=problems)
 
 
-def _central(train: Callable[[Federation, float], Trained]) -> Method:
+def _central(train: Callable[[Training, float], Trained]) -> Method:
     def run(problem: Problem, epsilon: float, seed: int) -> Outcome:
-        federation = _federation(problem, seed, problem.num_users <= _EVERYBODY)
-        return _judged(problem, federation, train(federation, epsilon))
+        training = _training(problem, seed, problem.num_users <= _EVERYBODY)
+        return _judged(problem, training, train(training, epsilon))
 
     return Method(run)
 
 
 def _local(nominal: bool) -> Method:
     def run(problem: Problem, epsilon: float, seed: int) -> Outcome:
-        federation = _federation(problem, seed, everybody=False)
-        return _judged(problem, federation, flower_dp.local_dp(federation, epsilon, nominal))
+        training = _training(problem, seed, everybody=False)
+        return _judged(problem, training, methods.local_dp(training, epsilon, nominal))
 
     return Method(run)
 
 
 def dp_sgd(problem: Problem, epsilon: float, seed: int) -> Outcome:
-    """DP-SGD by Opacus in every client, which takes part once; protects records."""
-    from ...baselines import dp_sgd as opacus
+    """DP-SGD in every client, which takes part once; protects records.
 
-    learner = problem.learner
+    Its rate is that at which the noise of a logit is about 1, or that of the other methods.
+    """
+    noise = gaussian_noise_multiplier(epsilon, DELTA, LOCAL_STEPS)
     cohort = problem.num_users // problem.rounds
-    rate = opacus.rate(epsilon, LOCAL_STEPS, problem.rounds, cohort, problem.records, learner.rate)
-
-    def train(user: int, model: "Arrays") -> "Arrays":
-        x, y = problem.rows(user)
-        return opacus.train(
-            learner.module(model),
-            learner.loss(),
-            x,
-            y,
-            epsilon=epsilon,
-            steps=LOCAL_STEPS,
-            learning_rate=rate,
-            seed=seed * problem.num_users + user,
-        )
-
-    federation = Federation(
-        train,
-        learner.initial(),
-        problem.num_users,
-        problem.rounds,
-        everybody=False,
-        seed=seed,
-    )
-    model, _ = flower_dp.fedavg(federation)
-    guarantee = Guarantee("record", "nobody", epsilon, DELTA)
-    return _judged(problem, federation, (model, guarantee))
+    of_a_step = _GRADIENT_CLIP * noise / (problem.records * math.sqrt(cohort))
+    rate = min(problem.learner.rate, 1 / (of_a_step * math.sqrt(LOCAL_STEPS * problem.rounds)))
+    private = DpSgd(_GRADIENT_CLIP, noise, rate, np.random.default_rng(seed))
+    training = _training(problem, seed, everybody=False, nodes=Descent(problem, private))
+    model, _ = methods.fedavg(training)
+    return _judged(problem, training, (model, Guarantee("record", "nobody", epsilon, DELTA)))
 
 
 def no_privacy(problem: Problem, epsilon: float, seed: int) -> Outcome:
     """FedAvg as it is; every update is seen."""
-    federation = _federation(problem, seed, problem.num_users <= _EVERYBODY)
-    return _judged(problem, federation, flower_dp.fedavg(federation))
+    training = _training(problem, seed, problem.num_users <= _EVERYBODY)
+    return _judged(problem, training, methods.fedavg(training))
 
 
 def alone(problem: Problem, epsilon: float, seed: int) -> Outcome:
@@ -181,11 +162,8 @@ METHODS: dict[str, Method] = {
     "LocalDpMod, calibrated": _local(nominal=False),
     "LocalDpMod, nominal": _local(nominal=True),
     "DP-SGD in clients": Method(dp_sgd),
-    "DP-FedAvg": _central(flower_dp.dp_fedavg),
-    "DP-FedAvg, clients clip": _central(
-        lambda federation, epsilon: flower_dp.dp_fedavg(federation, epsilon, clients_clip=True)
-    ),
-    "DP-FedAvg, adaptive": _central(flower_dp.dp_fedavg_adaptive),
+    "DP-FedAvg": _central(methods.dp_fedavg),
+    "DP-FedAvg, adaptive": _central(dp_fedavg_adaptive),
     "FedAvg": Method(no_privacy, private=False),
     "local model": Method(alone, private=False),
 }

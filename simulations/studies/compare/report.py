@@ -20,7 +20,6 @@ _STYLES = {  # colour, marker, line
     "LocalDpMod, nominal": ("#e08e5b", "s", ":"),
     "DP-SGD in clients": (figures.PURPLE, "^", "--"),
     "DP-FedAvg": (figures.BLUE, "D", "-"),
-    "DP-FedAvg, clients clip": (figures.BLUE, "d", ":"),
     "DP-FedAvg, adaptive": (figures.GREY, "v", "--"),
     "FedAvg": (figures.INK, "", "--"),
     "local model": (figures.GREY, "", ":"),

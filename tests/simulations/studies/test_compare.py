@@ -40,37 +40,15 @@ def test_the_local_model_is_trained_on_ones_own_rows(folder):
     assert outcome.bytes_per_user == 0 and 0.5 < outcome.score < 0.8
 
 
-@pytest.mark.parametrize("kind", ["logistic", "softmax", "squares"])
-def test_linear_models_train_as_in_pytorch(kind):
-    torch = pytest.importorskip("torch")
-    from simulations.studies.compare.learners import Linear
-
-    rng = np.random.default_rng(0)
-    learner = Linear(5, 3 if kind == "softmax" else 1, kind, rate=0.5)
-    x = rng.standard_normal((8, 5))
-    y = rng.integers(0, learner.classes + (kind == "logistic"), 8)
-    y = y.astype(float) if kind == "squares" else y
-    (trained,) = learner.train(learner.initial(), x, y, 3)
-    module, loss = learner.module(learner.initial()), learner.loss()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss(module(torch.from_numpy(x.astype(np.float32))), torch.from_numpy(y)).backward()
-        optimizer.step()
-    (expected,) = [parameter.detach().numpy() for parameter in module.parameters()]
-    np.testing.assert_allclose(trained, expected, atol=1e-5)
-
-
 def test_the_command_compares_and_goes_on_where_it_stopped(folder, tmp_path, capsys):
-    """The whole pipeline on 160 users, with every method that needs no PyTorch."""
+    """The whole pipeline on 160 users, with every method."""
     from simulations.studies.compare.__main__ import main
     from simulations.studies.compare.methods import METHODS
 
-    methods = [name for name in METHODS if name != "DP-SGD in clients"]
     arguments = ["--problems", "a9a, 10 rows a user", "--epsilons", "4", "--data", str(folder)]
     arguments += ["--output", str(tmp_path), "--methods"]
     main([*arguments, "FedAvg"])
-    main([*arguments, *methods])
+    main([*arguments, *METHODS])
     rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
     scores = {row["method"]: float(row["score"]) for row in rows}
     assert len(rows) == len(scores) == 8

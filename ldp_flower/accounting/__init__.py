@@ -1,0 +1,44 @@
+"""Accounting: what several reports of one user cost together, for people who read results.
+
+Everywhere the neighbouring relation is that of the local model: one user's data against
+any other data of that user ("replace one"). :mod:`~ldp_flower.accounting.composition`
+adds up, :mod:`~ldp_flower.accounting.calibration` says what noise an epsilon needs, and
+:mod:`~ldp_flower.accounting.flower` builds Flower's own methods with it.
+"""
+
+from .calibration import gaussian_noise_multiplier, noise_multiplier_epsilon
+from .composition import (
+    Event,
+    GaussianEvent,
+    RandomizedResponseEvent,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    shuffled_epsilon,
+    total_epsilon,
+    total_mu,
+    total_over_cohorts,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from .flower import dp_fedavg, local_dp_mod, local_dp_multiplier
+
+__all__ = [
+    "Event",
+    "GaussianEvent",
+    "RandomizedResponseEvent",
+    "dp_fedavg",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_noise_multiplier",
+    "local_dp_mod",
+    "local_dp_multiplier",
+    "noise_multiplier_epsilon",
+    "shuffled_epsilon",
+    "total_epsilon",
+    "total_mu",
+    "total_over_cohorts",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]

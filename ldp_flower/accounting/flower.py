@@ -1,0 +1,207 @@
+"""Flower's own private methods, with the noise that an epsilon truly needs."""
+
+import logging
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Strategy,
+)
+
+from ..validation import check_fraction, check_integer, check_positive
+from .calibration import gaussian_noise_multiplier
+
+logger = logging.getLogger("flwr")
+
+
+def dp_fedavg(
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    clip: float,
+    num_nodes: int,
+    *,
+    clients_clip: bool = False,
+    strategy: FedAvg | None = None,
+) -> DifferentialPrivacyServerSideFixedClipping | DifferentialPrivacyClientSideFixedClipping:
+    """Return Flower's wrapper for DP-FedAvg, with the noise that the whole run needs.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What a node is guaranteed for all rounds together.
+    rounds : int
+        Number of rounds that every node takes part in.
+    clip : float
+        Longest update; longer ones are shortened.
+    num_nodes : int
+        Number of nodes in every round.
+    clients_clip : bool (default: False)
+        Whether the clients clip; their app then needs Flower's ``fixedclipping_mod``.
+    strategy : FedAvg, optional
+        What is wrapped. By default it asks all of ``num_nodes`` nodes for training, in
+        every round, and none for evaluation.
+
+    Returns
+    -------
+    Strategy
+        To be started with ``num_rounds=rounds``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the strategy does not average as FedAvg does.
+
+    Notes
+    -----
+    Source: McMahan, Ramage, Talwar & Zhang (ICLR 2018), as Flower implements it. What its
+    wrapper presupposes and does not see to is done here: all nodes weigh the same,
+    whatever ``num-examples`` says; an update that is not finite counts as 0; a round with
+    another number of replies changes nothing; arrays of integers or without dimensions,
+    which Flower would neither clip nor noise, are refused, and so are more rounds than the
+    noise is for. An update of exactly 0
+    ends Flower's aggregation with ``ZeroDivisionError``.
+
+    Guarantee
+    ---------
+    1. Protected: all data of a node, against any other data of that node, at (epsilon,
+       delta) for all rounds, against everyone who sees the models that the server sends out.
+    2. The server is trusted: it sees every update, and adds the noise. Flower draws it from
+       NumPy's global generator, in floating-point numbers.
+    3. Every node is charged for every round; who takes part is not secret. Metrics are
+       outside the guarantee.
+    """
+    check_integer("rounds", rounds, 1)
+    check_positive("clip", clip)
+    check_integer("num_nodes", num_nodes, 1)
+    noise = gaussian_noise_multiplier(epsilon, delta, rounds)
+    if strategy is None:
+        strategy = FedAvg(
+            fraction_evaluate=0.0, min_train_nodes=num_nodes, min_available_nodes=num_nodes
+        )
+    if type(strategy).aggregate_train is not FedAvg.aggregate_train:
+        raise ValueError(
+            "Expected a strategy that averages as FedAvg does, got "
+            f"{type(strategy).__name__}: its sensitivity is not known."
+        )
+    wrapper = (
+        DifferentialPrivacyClientSideFixedClipping
+        if clients_clip
+        else DifferentialPrivacyServerSideFixedClipping
+    )
+    return wrapper(_EqualWeights(strategy, num_nodes, rounds), noise, clip, num_nodes)
+
+
+def local_dp_multiplier(epsilon: float, delta: float) -> float:
+    """Return the noise over the clip that Flower's mod adds if the clip is its sensitivity."""
+    check_positive("epsilon", epsilon)
+    check_fraction("delta", delta)
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) -> LocalDpMod:
+    """Return Flower's ``LocalDpMod`` with the noise that its answers truly need.
+
+    The mod's own formula is not valid above epsilon 1, and takes the clip for the distance
+    of two clipped updates, which is twice as large; its argument ``sensitivity`` makes up
+    for both here. The mod keeps no account: more than ``answers`` replies cost more.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What a node is guaranteed for all its answers together.
+    clip : float
+        Longest update; longer ones are shortened.
+    answers : int (default: 1)
+        Number of rounds that a node answers in.
+
+    Returns
+    -------
+    LocalDpMod
+        For ``@app.train(mods=[...])``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+    check_positive("clip", clip)
+    noise = gaussian_noise_multiplier(epsilon, delta, answers)
+    return LocalDpMod(clip, clip * noise / local_dp_multiplier(epsilon, delta), epsilon, delta)
+
+
+class _EqualWeights(Strategy):
+    """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
+
+    def __init__(self, strategy: FedAvg, num_nodes: int, rounds: int) -> None:
+        self._strategy = strategy
+        self._num_nodes, self._rounds = num_nodes, rounds
+        self._sent = ArrayRecord()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        if server_round > self._rounds:
+            raise ValueError(
+                f"Expected at most {self._rounds} rounds, which the noise is for, got round "
+                f"{server_round}: start with num_rounds={self._rounds}."
+            )
+        for name, array in arrays.items():
+            if not array.shape or np.dtype(array.dtype).kind != "f":
+                raise ValueError(
+                    f"Expected arrays of floats with dimensions, got {name!r} of type "
+                    f"{array.dtype} and shape {tuple(array.shape)}: Flower would neither clip "
+                    "nor noise it."
+                )
+        self._sent = arrays
+        messages: Iterable[Message] = self._strategy.configure_train(
+            server_round, arrays, config, grid
+        )
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        arrived = list(replies)
+        if len(arrived) != self._num_nodes:
+            logger.warning(
+                "Round %d is left out: its noise is for %d nodes, and %d answered.",
+                server_round,
+                self._num_nodes,
+                len(arrived),
+            )
+            return None, None
+        for reply in arrived:
+            for metrics in reply.content.metric_records.values():
+                metrics[self._strategy.weighted_by_key] = 1
+            for name, arrays in reply.content.array_records.items():
+                if not all(np.isfinite(array.numpy()).all() for array in arrays.values()):
+                    reply.content[name] = self._sent
+        found: tuple[ArrayRecord | None, MetricRecord | None] = self._strategy.aggregate_train(
+            server_round, arrived
+        )
+        return found
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        messages: Iterable[Message] = self._strategy.configure_evaluate(
+            server_round, arrays, config, grid
+        )
+        return messages
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        found: MetricRecord | None = self._strategy.aggregate_evaluate(server_round, replies)
+        return found
+
+    def summary(self) -> None:
+        self._strategy.summary()

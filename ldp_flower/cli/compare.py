@@ -1,0 +1,255 @@
+"""The command ``ldp-flower compare``."""
+
+import hashlib
+import importlib
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from .console import FAILED, USAGE, console, fail
+from .run import Scalar, declared_config, override
+
+if TYPE_CHECKING:
+    from ..compare.app import App
+    from ..compare.jobs import Plan
+
+_INTERRUPTED = 130
+_NODES = 100
+
+
+class TakesSeveral(TyperCommand):
+    """A command whose option ``--epsilons`` takes all numbers that follow it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each number, as click knows it."""
+        spread: list[str] = []
+        several = False
+        for arg in args:
+            if arg == "--epsilons":
+                several = True
+            elif several and _is_number(arg):
+                spread += ["--epsilons", arg]
+            else:
+                several = False
+                spread.append(arg)
+        return list(super().parse_args(ctx, spread))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def compare(
+    app_path: Annotated[Path, typer.Argument(metavar="APP", help="Directory of the Flower app.")],
+    epsilons: Annotated[
+        list[float] | None,
+        typer.Option(help="Privacy parameters, as in --epsilons 1 2 4.", show_default="1 2 4"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 5,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of nodes.", show_default=f"the app's, or {_NODES}"),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds of all methods.", show_default="20; LdpFedAvg: its rule"),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Of methods that are not pure.")] = 1e-5,
+    clip: Annotated[
+        float | None,
+        typer.Option(help="Longest update of Flower's methods.", show_default="the median length"),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("-m", "--method", help="One of the methods; may be repeated."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric to show.", show_default="first that is no loss")
+    ] = None,
+    evaluate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Judges models, as Flower's evaluate_fn.",
+            show_default="the app's",
+        ),
+    ] = None,
+    dp_sgd: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Makes the ClientApp with DP-SGD from epsilon, delta and rounds.",
+        ),
+    ] = None,
+    ldp: Annotated[
+        list[str] | None,
+        typer.Option("-l", "--ldp", metavar="KEY=VALUE", help="An argument of LdpFedAvg."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Directory for results.", show_default="results/compare/APP"),
+    ] = None,
+) -> None:
+    """Compare the app in directory APP under FedAvg, DP-FedAvg, LocalDpMod and LdpFedAvg.
+
+    The app's own main is run up to its strategy's start, which says model, settings and
+    evaluation; then every method trains the same ClientApp, in this process. Finished cells are
+    kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
+    writes table.md and compare.png.
+    """
+    from ..compare.comparison import chosen_methods, run_comparison
+    from ..compare.jobs import Plan
+    from ..compare.nodes import CannotCompareError
+
+    app_path = app_path.expanduser().resolve()
+    where = (output or Path("results", "compare", app_path.name)).expanduser().resolve()
+    cells = where / "cells.csv"
+    asked = epsilons or [1.0, 2.0, 4.0]
+    try:
+        declared = declared_config(app_path)
+        project = tomllib.loads((app_path / "pyproject.toml").read_text("utf-8"))
+        settings = _settings(declared, config or [])
+        num_nodes = nodes or _declared_nodes(project) or _NODES
+        settings |= {key: num_nodes for key in ("num-nodes",) if key in declared}
+        sys.path.insert(0, str(app_path))
+        make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
+        strategy = _strategy(ldp or [])
+        plan = Plan(num_nodes, rounds, delta, clip, strategy, make, metric)
+        names = chosen_methods(method or None, plan)
+        load = _loader(project, plan, settings, "seed" in declared, evaluate)
+        console.print(
+            f"{app_path.name}: {num_nodes} nodes, {len(names)} methods, "
+            f"{len(asked)} epsilons, {seeds} seeds. Finished cells are kept in {cells}"
+        )
+        found = run_comparison(
+            load,
+            plan,
+            name=app_path.name,
+            fingerprint=_fingerprint(app_path, settings, evaluate, dp_sgd),
+            epsilons=asked,
+            seeds=seeds,
+            chosen=names,
+            path=cells,
+        )
+    except CannotCompareError as error:
+        fail(str(error), FAILED)
+    except (ValueError, TypeError) as error:
+        fail(str(error), USAGE)
+    except KeyboardInterrupt:
+        fail(
+            f"Interrupted. What is finished is in {cells}; the same command goes on.", _INTERRUPTED
+        )
+    console.print(found)
+    if (strategy_name := load(0).strategy) != "FedAvg":
+        console.print(
+            f"The app itself uses {strategy_name}; here all methods average as FedAvg does.",
+            style="yellow",
+        )
+    try:
+        written = found.write(where)
+    except ImportError as error:
+        fail(str(error), FAILED)
+    console.print(f"Wrote {', '.join(map(str, written))}", style="green")
+
+
+def _settings(declared: dict[str, Scalar], texts: list[str]) -> dict[str, Scalar]:
+    """Return the app's configuration with what was asked for."""
+    settings = dict(declared)
+    for key, value in map(_pair, texts):
+        settings[key] = override(declared, key, value)
+    return settings
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise ValueError(f"Expected KEY=VALUE, got {text!r}.")
+    return key, value
+
+
+def _declared_nodes(project: dict[str, Any]) -> int | None:
+    """Return the number of nodes that older apps declare for Flower's simulation."""
+    federations = project["tool"]["flwr"].get("federations", {})
+    default = federations.get(str(federations.get("default")), {})
+    found = default.get("options", {}).get("num-supernodes")
+    return found if isinstance(found, int) else None
+
+
+def _strategy(texts: list[str]) -> Callable[..., Any]:
+    """Return LdpFedAvg with these arguments, its epsilon to be given."""
+    from functools import partial
+
+    from ..strategies import LdpFedAvg
+
+    options: dict[str, Any] = {}
+    for key, value in map(_pair, texts):
+        try:
+            options[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            options[key] = value
+    return partial(LdpFedAvg, **options)
+
+
+def _object(reference: str, what: str) -> Any:
+    """Return what a reference ``module:name`` means in the app's folder."""
+    module, colon, name = reference.partition(":")
+    if not colon:
+        raise ValueError(f"Expected {what} as MODULE:NAME, got {reference!r}.")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # whatever the app's modules do
+        kind = type(error).__name__
+        raise ValueError(f"{what} {reference!r} cannot be imported: {kind}: {error}") from error
+
+
+def _loader(
+    project: dict[str, Any],
+    plan: "Plan",
+    settings: dict[str, Scalar],
+    seeded: bool,
+    evaluate: str | None,
+) -> Callable[[int], "App"]:
+    """Return what captures the app at a seed, which it is told if it has such a setting."""
+    from dataclasses import replace
+    from functools import cache
+
+    from ..compare.capture import captured
+
+    components = project["tool"]["flwr"]["app"].get("components", {})
+    client_app, server_app = (
+        _object(components.get(name, ""), f"[tool.flwr.app.components] {name}")
+        for name in ("clientapp", "serverapp")
+    )
+    judge = _object(evaluate, "evaluate") if evaluate else None
+
+    @cache
+    def at(seed: int | None) -> "App":
+        told = settings if seed is None else {**settings, "seed": seed}
+        app = captured(client_app, server_app, plan.num_nodes, told)
+        return app if judge is None else replace(app, evaluate_fn=judge)
+
+    return lambda seed: at(seed if seeded else None)
+
+
+def _fingerprint(app: Path, *told: object) -> str:
+    """Return a digest of an app's code and what it is told."""
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for path in sorted([*app.rglob("*.py"), app / "pyproject.toml"]):
+        name = path.relative_to(app)
+        if not any(part.startswith(".") for part in name.parts):  # environments
+            digest.update(name.as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()

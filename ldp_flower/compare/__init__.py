@@ -1,0 +1,8 @@
+"""Compare one's own app under FedAvg, DP-FedAvg, LocalDpMod, DP-SGD and LdpFedAvg."""
+
+from .comparison import compare
+from .jobs import METHODS
+from .nodes import CannotCompareError
+from .report import Comparison
+
+__all__ = ["METHODS", "CannotCompareError", "Comparison", "compare"]

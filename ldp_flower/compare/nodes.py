@@ -1,0 +1,158 @@
+"""Nodes that train one model, as the methods of a comparison see them: model in, updates out."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from ..guarantee.parameters import flattened, parameters_of, with_parameters
+from ..simulation.grid import InProcessGrid
+from .app import App
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class CannotCompareError(ValueError):
+    """An app that cannot be compared; the text says what to change."""
+
+
+class Nodes(Protocol):
+    """Whoever trains: the nodes of an app, or of a study that has a faster way."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+
+    def updates(self, model: Floats, nodes: Indices, number: int) -> Iterator[Floats]:
+        """Yield what the training of these nodes adds to a model.
+
+        Parameters
+        ----------
+        model : ndarray, shape (dim,)
+            All parameters.
+        nodes : ndarray of int
+            Who trains, numbers from 0.
+        number : int
+            Number of the round, from 1.
+
+        Yields
+        ------
+        ndarray, shape (some nodes, dim)
+            Their updates in any order, as many at a time as is convenient.
+        """
+
+
+class AppNodes:
+    """The nodes of an app, each asked by a message of its own, in process.
+
+    All arrays of floats are one vector here, as for :class:`~..clients.LdpUpdateMod`: those
+    without dimensions are parameters like others, and counters stay the server's. A
+    training that fails, or returns no numbers, counts as the update 0.
+
+    Attributes
+    ----------
+    grid : InProcessGrid
+        The nodes, with contexts that they keep from round to round.
+    failures : int
+        Number of trainings that failed.
+    reason : str
+        Why the first of them did.
+    """
+
+    def __init__(self, app: App, num_nodes: int) -> None:
+        self._app = app
+        self.num_nodes = num_nodes
+        self.grid = InProcessGrid(app.client_app, num_nodes, app.run_config)
+        self.failures, self.reason = 0, ""
+        wanted = parameters_of(app.initial_arrays)
+        self._shapes = {name: array.shape for name, array in wanted.items()}
+
+    def updates(self, model: Floats, nodes: Indices, number: int) -> Iterator[Floats]:
+        """Yield the nodes' updates, one at a time."""
+        sent = with_parameters(self._app.initial_arrays, model)
+        # As they arrive, in the arrays' own precision: who returns them has done nothing.
+        before = flattened(parameters_of(sent))
+        for node in nodes:
+            reply = self.ask(sent, int(node), number, MessageType.TRAIN)
+            yield self._update(reply, before)[None]
+
+    def ask(self, model: ArrayRecord, node: int, number: int, kind: str) -> Message | None:
+        """Send the model to a node as Flower's FedAvg would, and return its reply, if any."""
+        app = self._app
+        config = ConfigRecord({**app.train_config, "server-round": number})
+        content = RecordDict({app.arrays_key: model, app.config_key: config})
+        replies = self.grid.send_and_receive([Message(content, node + 1, kind)])
+        return next(iter(replies), None)
+
+    def _update(self, reply: Message | None, before: Floats) -> Floats:
+        try:
+            return update_of(reply, self._shapes, before)
+        except CannotCompareError as error:
+            self.failures += 1
+            self.reason = self.reason or str(error)
+            return np.zeros_like(before)
+
+    def check(self) -> None:
+        """Train one node, and raise CannotCompareError if that gives no update."""
+        before = flattened(parameters_of(self._app.initial_arrays))
+        reply = self.ask(self._app.initial_arrays, 0, 1, MessageType.TRAIN)
+        update_of(reply, self._shapes, before)
+
+    def evaluated(self, model: ArrayRecord, number: int, most: int) -> MetricRecord:
+        """Return the mean of what the app's own evaluate function measures on its nodes.
+
+        Nodes count by ``num-examples``, where they tell it.
+
+        Parameters
+        ----------
+        model : ArrayRecord
+            What is evaluated.
+        number : int
+            Number of the round.
+        most : int
+            Number of nodes to ask, the first ones.
+        """
+        total, weights = dict[str, float](), 0.0
+        for node in range(min(most, self.num_nodes)):
+            reply = self.ask(model, node, number, MessageType.EVALUATE)
+            if reply is None or reply.has_error():
+                continue
+            for record in reply.content.metric_records.values():
+                weight = record.get("num-examples", 1)
+                assert isinstance(weight, int | float)
+                weights += weight
+                for name, value in record.items():
+                    if name != "num-examples" and isinstance(value, int | float):
+                        total[name] = total.get(name, 0.0) + weight * value
+        return MetricRecord({name: value / weights for name, value in total.items()})
+
+
+def update_of(reply: Message | None, shapes: dict[str, tuple[int, ...]], before: Floats) -> Floats:
+    """Return the update in a reply; raise CannotCompareError if there is none."""
+    if reply is None:
+        raise CannotCompareError("Expected a reply to a training message, got none.")
+    if reply.has_error():
+        raise CannotCompareError(
+            f"Training failed on a node: {reply.error.reason} Expected a ClientApp with a "
+            "function for messages of type train (@app.train()), and without LdpUpdateMod or "
+            "other mods for privacy: the comparison adds them."
+        )
+    records = list(reply.content.array_records.values())
+    try:
+        (record,) = records
+        returned = {name: record[name].numpy() for name in shapes}
+    except (KeyError, ValueError):
+        raise CannotCompareError(
+            f"Expected a reply with one ArrayRecord that holds {list(shapes)}, got "
+            f"{[list(record) for record in records]}."
+        ) from None
+    for name, array in returned.items():
+        if array.shape != shapes[name]:
+            raise CannotCompareError(f"Expected {name} of shape {shapes[name]}, got {array.shape}.")
+    update = flattened(returned) - before
+    if not np.isfinite(update).all():
+        raise CannotCompareError("Expected an update of finite numbers.")
+    return update

@@ -1,0 +1,251 @@
+"""What a comparison found: its table, and its figure."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_HEAD = ("method", "epsilon", "true epsilon", "trusted", "protects")
+_STYLES = {  # colour, marker
+    "LdpFedAvg": ("#0b7a75", "o"),
+    "LocalDpMod, calibrated": ("#b0532c", "s"),
+    "LocalDpMod, nominal": ("#e08e5b", "x"),
+    "DP-SGD": ("#7b5ea7", "^"),
+    "DP-FedAvg": ("#4c78a8", "D"),
+    "FedAvg": ("#22313f", "--"),
+    "untrained": ("#8a8f98", ":"),
+}
+# The same sum and the same noise, so the same model: only what the server sees differs.
+_CLIENTS_CLIP = {"DP-FedAvg": "DP-FedAvg, clients clip"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method at an epsilon, over all seeds.
+
+    Attributes
+    ----------
+    method : str
+        Its name.
+    epsilon : float
+        What it was asked for; infinite without one.
+    true_epsilon, delta : float
+        What it costs.
+    trusted, unit : str
+        Who has to be honest, and whose data are protected.
+    rounds, bytes_per_node, failures : int
+        Rounds, what a node sends in all, and trainings that failed, the most of any seed.
+    seconds : float
+        Median time of a run.
+    scores : tuple of float
+        The metric at each seed; not a number where the method refused.
+    notes : str
+        Of the first seed that has some.
+    """
+
+    method: str
+    epsilon: float
+    true_epsilon: float
+    delta: float
+    trusted: str
+    unit: str
+    rounds: int
+    bytes_per_node: int
+    failures: int
+    seconds: float
+    scores: tuple[float, ...]
+    notes: str
+
+    @property
+    def mean(self) -> float:
+        """Mean of the metric over seeds."""
+        return float(np.mean(self.scores))
+
+    @property
+    def std_error(self) -> float:
+        """Standard error of the mean over seeds; NaN at one seed."""
+        if len(self.scores) < 2:
+            return math.nan
+        return float(np.std(self.scores, ddof=1) / math.sqrt(len(self.scores)))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The cells of a comparison.
+
+    Attributes
+    ----------
+    name : str
+        What the app is called.
+    num_nodes : int
+        Number of nodes.
+    cells : list of dict of str to str
+        A row for each method, epsilon and seed, as its file has them.
+    """
+
+    name: str
+    num_nodes: int
+    cells: list[dict[str, str]]
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        return next((cell["metric"] for cell in self.cells if cell["metric"]), "score")
+
+    @property
+    def lines(self) -> list[Line]:
+        """A line for each method at each epsilon, in the order of the cells."""
+        groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+        for cell in self.cells:
+            groups.setdefault((cell["method"], cell["epsilon"]), []).append(cell)
+        return [
+            Line(
+                method,
+                float(epsilon),
+                max(float(cell["true_epsilon"]) for cell in cells),
+                float(cells[0]["delta"]),
+                cells[0]["trusted"],
+                cells[0]["unit"],
+                max(int(cell["rounds"]) for cell in cells),
+                max(int(cell["bytes_per_node"]) for cell in cells),
+                max(int(cell["failures"]) for cell in cells),
+                float(np.median([float(cell["seconds"]) for cell in cells])),
+                tuple(float(cell["score"]) for cell in cells),
+                next((cell["notes"] for cell in cells if cell["notes"]), ""),
+            )
+            for (method, epsilon), cells in groups.items()
+        ]
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """Names of the table's columns."""
+        return (*_HEAD, self.metric, "rounds", "bytes a node", "seconds")
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield the table's rows."""
+        for line in self.lines:
+            row = _row(line)
+            yield row
+            if line.method in _CLIENTS_CLIP:
+                yield (_CLIENTS_CLIP[line.method], *row[1:])
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know of single methods."""
+        found = []
+        for line in self.lines:
+            what = line.method + (f" at {line.epsilon:g}" if math.isfinite(line.epsilon) else "")
+            if line.failures:
+                what += f": {line.failures} trainings of a run failed and counted as 0"
+            if line.failures or line.notes:
+                found.append(f"{what}: {line.notes}")
+        return found
+
+    @property
+    def explanation(self) -> str:
+        """What the numbers are."""
+        seeds = max(len(line.scores) for line in self.lines)
+        return (
+            f"{self.name}, {self.num_nodes:,} nodes; {self.metric}: mean (standard error) over "
+            f"{seeds} seed{'s' * (seeds > 1)}. The true epsilon is for the whole run, by one "
+            "definition for all: neighbours differ in one unit's data, replaced; no "
+            "amplification by sampling. Clipping by server or clients gives the same model: "
+            "they differ in whether the server sees updates before they are clipped."
+        )
+
+    def markdown(self) -> str:
+        """Return the table as Markdown, with its explanation and notes."""
+        rule = ["---"] * len(_HEAD) + ["--:"] * (len(self.head) - len(_HEAD))
+        rows = [self.head, rule, *self.rows()]
+        table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        return "\n".join([table, self.explanation, *(f"\n* {note}" for note in self.notes)]) + "\n"
+
+    _repr_markdown_ = markdown  # what notebooks show
+
+    def __rich__(self) -> Table:
+        """Return the table for a terminal."""
+        table = Table(caption="\n".join([self.explanation, *self.notes]), caption_justify="left")
+        for number, name in enumerate(self.head):
+            table.add_column(name, justify="left" if number < len(_HEAD) else "right")
+        for row in self.rows():
+            table.add_row(*row)
+        return table
+
+    def figure(self) -> "Figure":
+        """Draw the metric against the true epsilon, with standard errors.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError(
+                'The figure needs matplotlib: pip install "ldp-flower[sim]"'
+            ) from error
+
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        axes = figure.subplots()
+        for method, (colour, style) in _STYLES.items():
+            lines = [line for line in self.lines if line.method == method]
+            lines = [line for line in lines if not math.isnan(line.mean)]
+            if not lines:
+                continue
+            if not math.isfinite(lines[0].epsilon):
+                axes.axhline(lines[0].mean, color=colour, ls=style, lw=1, label=method)
+                continue
+            axes.errorbar(
+                [line.true_epsilon for line in lines],
+                [line.mean for line in lines],
+                [0 if math.isnan(line.std_error) else line.std_error for line in lines],
+                color=colour,
+                marker=style,
+                lw=1.2,
+                capsize=2,
+                label=method,
+            )
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_xlabel("true epsilon")
+        axes.set_ylabel(self.metric)
+        axes.set_title(f"{self.name}, {self.num_nodes:,} nodes", loc="left", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        if axes.get_legend_handles_labels()[1]:  # not all were refused
+            axes.legend(frameon=False, fontsize=8)
+        return figure
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write ``table.md`` and ``compare.png`` to a folder, and return their paths."""
+        table, picture = Path(folder) / "table.md", Path(folder) / "compare.png"
+        table.write_text(self.markdown(), "utf-8")
+        self.figure().savefig(picture, dpi=110)
+        return [table, picture]
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    asked = f"{line.epsilon:g}" if math.isfinite(line.epsilon) else ""
+    true, protects = "none", "nothing"
+    if line.unit != "nothing":
+        true = f"{line.true_epsilon:.3g}" + (f", delta {line.delta:g}" if line.delta else "")
+        protects = f"{'node' if line.unit == 'user' else line.unit}, " + (
+            "(eps, delta)" if line.delta else "pure"
+        )
+    trusted = "" if line.method == "untrained" else line.trusted
+    if math.isnan(line.mean):
+        score = "refused"
+    else:
+        error = "" if math.isnan(line.std_error) else f" ({line.std_error:.3f})"
+        score = f"{line.mean:.3f}{error}"
+    return (
+        *(line.method, asked, true, trusted, protects, score),
+        *(str(line.rounds), f"{line.bytes_per_node:,}", f"{line.seconds:.1f}"),
+    )

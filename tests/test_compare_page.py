@@ -1,0 +1,59 @@
+"""The page on comparing one's own app: its table and figure are of the cells that are kept."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from ldp_flower import compare as package
+from ldp_flower.compare import Comparison
+
+DOCS = Path(__file__).parents[1] / "docs"
+CELLS = DOCS / "figures" / "compare-app.csv"
+PAGE = (DOCS / "compare.md").read_text("utf-8")
+(BLOCK,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def kept():
+    with CELLS.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_table_is_of_the_kept_cells():
+    found = Comparison("app", 1_000, kept())
+    for row in (found.head, *found.rows()):
+        assert f"| {' | '.join(row)} |\n" in PAGE, row
+    assert found.explanation in PAGE
+    words = re.sub(r"```.*?```|^\| .*?$", "", PAGE, flags=re.DOTALL | re.MULTILINE).split()
+    assert len(words) < 500
+
+
+def test_the_figure_is_of_the_kept_cells(tmp_path):
+    """Drawn again, it is the same picture: letters may differ a little between machines."""
+    _, picture = Comparison("app", 1_000, kept()).write(tmp_path)
+    with Image.open(picture) as new, Image.open(DOCS / "compare-app.png") as old:
+        assert new.size == old.size
+        pairs = zip(new.convert("L").tobytes(), old.convert("L").tobytes(), strict=True)
+        assert sum(abs(a - b) > 64 for a, b in pairs) < 0.01 * new.size[0] * new.size[1]
+
+
+def test_the_example_fills_a_cell_as_it_was_filled(tmp_path, monkeypatch):
+    """Two cells whose methods are simple arithmetic, at one of five seeds."""
+    monkeypatch.chdir(tmp_path)
+    whole = package.compare
+
+    def quick(*arguments, **options):
+        methods = ["untrained", "LocalDpMod, calibrated"]
+        return whole(*arguments, **options | {"seeds": 1, "epsilons": [4.0], "methods": methods})
+
+    monkeypatch.setattr(package, "compare", quick)
+    names = {}
+    exec(BLOCK, names)
+    scores = {(row["method"], row["epsilon"], row["seed"]): row["score"] for row in kept()}
+    cells = names["found"].cells
+    assert len(cells) == 2
+    for cell in cells:
+        key = cell["method"], cell["epsilon"], cell["seed"]
+        assert float(cell["score"]) == pytest.approx(float(scores[key]), abs=1e-6)
