@@ -97,9 +97,7 @@ def class_errors(
     truth = sparse(d, norm, rng)
     x = FEATURES[features](rng, (n * m, d))
     y = (rng.uniform(size=len(x)) < 1 / (1 + np.exp(-x @ truth))).astype(float)
-    strategy = SparseRegression(
-        d, epsilon=epsilon, samples_per_user=m, link="logistic"
-    )
+    strategy = SparseRegression(d, epsilon=epsilon, samples_per_user=m, link="logistic")
     result = simulate(strategy, Users(x, y, m * np.arange(n + 1)), seed=seed)
     places = np.flatnonzero(truth)
     oracle = LogisticRegression(C=np.inf, fit_intercept=False).fit(x[:, places], y)

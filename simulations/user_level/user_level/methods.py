@@ -182,12 +182,9 @@ def zero(population: Population) -> Estimate:
 
 
 METHODS: dict[str, Method] = {
-    # PrivUnit instead of Codebook: as precise within 1 % or 2 %, and faster.
     "SparseRegression": Method(USER_LEVEL, of_users(SparseRegression)),
     "two-round": Method(USER_LEVEL, of_users(TwoRoundRegression, sparsity=SPARSITY)),
-    "multi-round": Method(
-        USER_LEVEL, of_users(MultiRoundRegression, sparsity=SPARSITY)
-    ),
+    "multi-round": Method(USER_LEVEL, of_users(MultiRoundRegression, sparsity=SPARSITY)),
     "LDP-IHT, per record": Method("record-level LDP", ldp_iht),
     "local Lasso": Method("none", local_lasso),
     "LDPPROX": Method("user-level LDP, delta n^-1.1", ldpprox),

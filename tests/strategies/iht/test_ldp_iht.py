@@ -173,9 +173,7 @@ def test_without_a_sparsity_sparse_coefficients_are_found_all_the_same():
 
 def test_noise_that_cannot_be_beaten_is_said():
     x, y, user, _ = several_records(0, num_users=300)
-    strategy = LdpIht(
-        30, sparsity=2, epsilon=0.25, samples_per_user=20, min_reports=10
-    )
+    strategy = LdpIht(30, sparsity=2, epsilon=0.25, samples_per_user=20, min_reports=10)
     # At most 3 looks at a false-alarm probability of 5 % each: 12 or more alarms in 20
     # runs happen by chance with probability 1e-5, and fewer than 3 are expected.
     results = [simulate(strategy, Users.from_rows(x, y * 0, user), seed=s) for s in range(20)]

@@ -32,7 +32,7 @@ def sparse_users(num_users=400, rows=100, dim=64, seed=0, sparsity=4, size=0.3):
 
 def strategy(kind, dim=64, **arguments):
     defaults = {"epsilon": 8.0, "samples_per_user": 100, "sparsity": 4, "selector": "marginal"}
-    return kind(dim, **defaults | {"exact": False} | arguments)
+    return kind(dim, **defaults | arguments)
 
 
 @each_strategy
@@ -229,9 +229,7 @@ def test_the_same_without_the_fault_passes(part, monkeypatch):
 @each_strategy
 def test_the_papers_queries_pass_the_audit(kind):
     users, _ = sparse_users(200, 100, 4, sparsity=2)
-    chosen = strategy(
-        kind, 4, method="paper", sparsity=2, epsilon=4.0, target_scale=1.2
-    )
+    chosen = strategy(kind, 4, method="paper", sparsity=2, epsilon=4.0, target_scale=1.2)
     queries = {query.statistic: query for query in recorded_queries(chosen, users)}
     assert len(queries) >= 2 + (kind is TwoRoundRegression)
     for query in queries.values():
