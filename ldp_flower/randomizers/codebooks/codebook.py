@@ -98,7 +98,7 @@ class Codebook(BallCodebook):
         """Return the mechanism with a codebook for 256 of so many users, from this coin."""
         return replace(self, num_codebooks=max(1, -(-num_users // _SHARING)), coin=coin)
 
-    def order(self, coins: Words) -> NDArray[np.intp]:
+    def public_order(self, coins: Words) -> NDArray[np.intp]:
         """Return an order of users in which those who share a codebook stand together."""
         return np.argsort(self._groups(coins), kind="stable")
 
