@@ -99,8 +99,9 @@ def randomised(
         and (len(slots) * (randomizer.report_bytes + 4) > 16 * randomizer.size + 8)
     )
     coins = node.keys.coins(query.salt, query.step, slots)
-    order = randomizer.order(coins)  # public, as the slots are
-    slots, coins = slots[order], coins[order]
+    if len(slots) > CHUNK:  # those who share public randomness fall into the same chunk
+        order = randomizer.public_order(coins)  # public, as the slots are
+        slots, coins = slots[order], coins[order]
     parts, blocks = [], []
     summary = Summary.empty(randomizer.size if summarised else 0)
     for start in range(0, len(slots), at_once):

@@ -63,6 +63,10 @@ def _mixed(word: int) -> int:
     return word ^ word >> 31
 
 
+def _is_number(part: int | NDArray[np.integer[Any]]) -> bool:
+    return isinstance(part, int) or part.shape == (1,)
+
+
 def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     """Hash integers (or arrays of them, broadcast together) to 64-bit states.
 
@@ -76,10 +80,15 @@ def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     ndarray of uint64
         An array of the broadcast shape (at least one-dimensional).
     """
-    leading = 0  # what numbers before the first array come to, without the cost of arrays
-    numbers = next((i for i, part in enumerate(parts) if not isinstance(part, int)), len(parts))
-    for number in parts[:numbers]:
-        leading = _mixed(_mixed(leading + int(_GOLDEN)) ^ (int(number) & _MASK))
+    # What numbers before the first array come to, without the cost of arrays; one user's node
+    # has arrays of one number only.
+    leading = 0
+    numbers = next((i for i, part in enumerate(parts) if not _is_number(part)), len(parts))
+    for part in parts[:numbers]:
+        number = part if isinstance(part, int) else int(part[0])
+        leading = _mixed(_mixed(leading + int(_GOLDEN)) ^ (number & _MASK))
+    if numbers == len(parts):
+        return np.array([_mixed(leading + int(_GOLDEN))], np.uint64)
     state = np.array([leading], np.uint64)
     for part in parts[numbers:]:
         if isinstance(part, int):

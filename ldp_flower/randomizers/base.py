@@ -248,14 +248,14 @@ class Randomizer(ABC):
         """
         return self
 
-    def order(self, coins: Words) -> NDArray[np.intp]:
+    def public_order(self, coins: Words) -> NDArray[np.intp]:
         """Return an order of users in which those who share public randomness are together."""
         return np.arange(len(coins))
 
     def summarize(self, reports: Reports, coins: Words | None = None) -> Summary:
         """Add up debiased reports; post-processing, so it may happen on either side."""
         coins = _coins(len(reports), coins)
-        order = self.order(coins)
+        order = self.public_order(coins)
         step = max(1, _DEBIASED_ENTRIES // self.size)
         summary = Summary.empty(self.size)
         for start in range(0, len(reports), step):

@@ -30,7 +30,6 @@ OTHER = {
     "feature_variance": 0.5,
     "gradient_bound": 0.5,
     "link": "logistic",
-    "exact": False,
     "delta": 1e-3,
     "method": "paper",
     "covariance": 2 * np.eye(DIM),
@@ -208,18 +207,9 @@ MODES = [
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
-    ("LdpFedAvg", {"epsilon": 4.0}, None, {"mechanism": "privunit"}),
-    ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {"mechanism": "hypercube"}),
-    *(
-        ("LdpFedAvg", {"epsilon": 4.0, "mechanism": name}, None, {"mechanism": "codebook"})
-        for name in ("privunit", "hypercube")
-    ),
-    (
-        "LdpFedAvg",
-        {"epsilon": 4.0, "model": "net"},
-        None,
-        {"mechanism": "privunit", "model": "linear", "decay": False},
-    ),
+    ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
+    ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {}),
+    ("LdpFedAvg", {"epsilon": 4.0, "model": "net"}, None, {"model": "linear", "decay": False}),
 ]
 
 

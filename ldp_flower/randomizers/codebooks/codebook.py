@@ -105,7 +105,7 @@ class Codebook(BallCodebook):
         sharing = min(_SHARING, 8 * self._order)
         return replace(self, num_codebooks=max(1, -(-num_users // sharing)), coin=coin)
 
-    def order(self, coins: Words) -> NDArray[np.intp]:
+    def public_order(self, coins: Words) -> NDArray[np.intp]:
         """Return an order of users in which those who share a codebook stand together."""
         return np.argsort(self._groups(coins), kind="stable")
 

@@ -1,7 +1,6 @@
 """Measure SparseMean and SparseRegression for classes on synthetic data.
 
-They are the tables of docs/sparse-mean.md and docs/sparse-regression.md. Mechanisms are the
-fast, inexact ones, whose variance is that of the exact ones within 2 % up to epsilon 4.
+They are the tables of docs/sparse-mean.md and docs/sparse-regression.md.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """Measure the user-level mean and the two- and multi-round regressions on synthetic data.
 
-They are the tables of docs/user-level-mean.md and docs/paper-regressions.md. Mechanisms are
-the fast, inexact ones, whose variance is that of the exact ones within 2 % up to epsilon 4.
+They are the tables of docs/user-level-mean.md and docs/paper-regressions.md.
 """
 
 from collections.abc import Mapping

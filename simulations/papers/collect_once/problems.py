@@ -25,11 +25,6 @@ from ldp_flower.strategies.numerics.fista import fista
 Floats = NDArray[np.float64]
 
 
-def fast(method: str) -> dict[str, bool]:
-    """Return what makes reports of a method quick to compute, as the paper's always are."""
-    return {"exact": False} if method == "auto" else {}
-
-
 class Problem(ABC):
     """Data of a seed, and what is asked of them."""
 
@@ -52,8 +47,7 @@ class Problem(ABC):
         """Return the error of one run."""
 
     def _simulated(self, x: Floats, y: Floats, seed: int, **arguments: Any) -> Any:
-        strategy = self.strategy(**fast(arguments["method"]), **arguments)
-        return simulate(strategy, Users.from_rows(x, y), seed=seed)
+        return simulate(self.strategy(**arguments), Users.from_rows(x, y), seed=seed)
 
 
 @dataclass(frozen=True)

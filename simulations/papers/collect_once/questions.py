@@ -20,7 +20,6 @@ from ldp_flower import Users, simulate
 from ldp_flower.strategies import ConstrainedRegression, KernelRidgeRegression, SmoothGlm
 
 from ...flights.flights import data, design
-from .problems import fast
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +75,6 @@ def regression(aircraft: bool) -> Question:
             target_bound=2.0,
             l1_bound=2.0,
             method=method,
-            **fast(method),
         )
         return explained(simulate(strategy, users, seed=seed).predict(judged))
 
@@ -105,7 +103,7 @@ def kernel_fit(epsilon: float, seed: int, method: str, aircraft: bool) -> Any:
     groups = flights["tailnum"] if aircraft else None
     users = Users.from_rows(flights[["hour"]].to_numpy(), flights["delay"].to_numpy(), groups)
     strategy = KernelRidgeRegression(
-        1, epsilon=epsilon, length_scale=5.0, target_bound=_DELAY, method=method, **fast(method)
+        1, epsilon=epsilon, length_scale=5.0, target_bound=_DELAY, method=method
     )
     return simulate(strategy, users, seed=seed)
 
@@ -179,7 +177,6 @@ def logistic(adult: Path | None) -> Question:
             feature_bound=3.0,
             radius=2.5,
             method=method,
-            **fast(method),
         )
         return accuracy(simulate(strategy, users, seed=seed).decision_function(x[test]))
 

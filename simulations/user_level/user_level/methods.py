@@ -182,7 +182,6 @@ def zero(population: Population) -> Estimate:
 
 
 METHODS: dict[str, Method] = {
-    # PrivUnit instead of Codebook: as precise within 1 % or 2 %, and faster.
     "SparseRegression": Method(USER_LEVEL, of_users(SparseRegression)),
     "two-round": Method(USER_LEVEL, of_users(TwoRoundRegression, sparsity=SPARSITY)),
     "multi-round": Method(USER_LEVEL, of_users(MultiRoundRegression, sparsity=SPARSITY)),

@@ -34,7 +34,6 @@ def main(grid: Grid, context: Context) -> None:
         epsilon=setting.epsilon,
         samples_per_user=setting.samples_per_user,
         target_scale=DECLARED_SCALE if declared else None,
-        exact=bool(run["exact"]),
     )
     started = time.perf_counter()
     result = strategy.start(grid, num_nodes=int(run["num-nodes"]) or None, seed=seed)

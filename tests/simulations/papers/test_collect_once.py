@@ -10,15 +10,17 @@ pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
 def test_every_problem_is_easy_at_a_large_epsilon_and_errors_are_relative_to_zero():
+    """Any three of eight coefficients are the hardest: one seed in six exceeds .12 by chance."""
     from simulations.papers.collect_once.problems import PROBLEMS
 
     for name, problem in PROBLEMS.items():
         if name in ("mean", "regression-64"):  # the same classes, larger
             continue
-        easy, hard = (
-            problem.run(n, 0, epsilon=epsilon, method="auto")
-            for n, epsilon in ((20_000, 16.0), (100, 0.1))
+        users = 100_000 if name == "regression-anywhere" else 20_000
+        easy = np.median(
+            [problem.run(users, seed, epsilon=16.0, method="auto") for seed in range(3)]
         )
+        hard = problem.run(100, 0, epsilon=0.1, method="auto")
         assert easy < 0.12 and easy < hard, name
 
 

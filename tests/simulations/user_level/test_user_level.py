@@ -271,7 +271,6 @@ def test_the_app_in_process(nodes, tmp_path, capsys):
         "positions": "random",
         "scale": "bought",
         "seed": 1,
-        "exact": True,
         "num-nodes": nodes,
         "compare": nodes == 2,
         "output-dir": str(tmp_path),

@@ -8,7 +8,7 @@ from ldp_flower import GeneratedUsers, PrivacyPolicy, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.clients.statistics import compute
 from ldp_flower.guarantee.questions import Teacher
-from ldp_flower.randomizers import Codebook, LiftedPrivUnit
+from ldp_flower.randomizers import Codebook
 from ldp_flower.strategies import KnowledgeTransfer
 from ldp_flower.values.synthetic import synthetic_features
 
@@ -62,18 +62,16 @@ THETA = np.zeros(40)
 THETA[[3, 20, 31]] = 1.0, -0.8, 0.6
 
 
-@pytest.mark.parametrize("options", [{}, {"num_waves": 1}, {"num_answers": 30}, {"exact": False}])
+@pytest.mark.parametrize("options", [{}, {"num_waves": 1}, {"num_answers": 30}])
 def test_all_ways_find_the_coefficients(options):
     strategy = small(**options)
     users = silos(THETA, 400, 60)
-    exact = PrivacyPolicy(4.0, allow_inexact=True)
-    result = simulate(strategy, users, seed=0, policy=exact)
+    result = simulate(strategy, users, seed=0, policy=PrivacyPolicy(4.0))
     assert result.support.tolist() == [3, 20, 31]
     assert relative_error(result, THETA) < 0.25
-    assert result.privacy.exact == options.get("exact", True)
-    mechanism = "Codebook" if options.get("exact", True) else "LiftedPrivUnit"
+    assert result.privacy.exact
     waves = options.get("num_waves", 3)
-    assert [step.mechanism for step in result.steps[1:]] == waves * [mechanism]
+    assert [step.mechanism for step in result.steps[1:]] == waves * ["Codebook"]
     assert sum(step.reports for step in result.steps[1:]) == 400  # every silo once
 
 
@@ -150,7 +148,6 @@ def test_the_mechanism_of_answers_has_room_for_nearly_all():
     lengths = [np.linalg.norm(x @ (v / np.linalg.norm(v))) for v in rng.standard_normal((500, 40))]
     mechanism = small(num_answers=30).randomizer(1.0)
     assert np.mean(np.array(lengths) <= mechanism.radius) > 0.95
-    assert isinstance(small(exact=False).randomizer(1.0), LiftedPrivUnit)
 
 
 @pytest.mark.parametrize(

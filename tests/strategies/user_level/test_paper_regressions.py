@@ -32,7 +32,7 @@ def sparse_users(num_users=400, rows=100, dim=64, seed=0, sparsity=4, size=0.3):
 
 def strategy(kind, dim=64, **arguments):
     defaults = {"epsilon": 8.0, "samples_per_user": 100, "sparsity": 4, "selector": "marginal"}
-    return kind(dim, **defaults | {"exact": False} | arguments)
+    return kind(dim, **defaults | arguments)
 
 
 @each_strategy
@@ -108,12 +108,16 @@ def test_users_with_many_rows_need_no_vote(kind):
 
 @each_strategy
 def test_noise_is_said_to_be_noise(kind):
-    """No signal at all: four notes on selection, and hardly a coefficient beyond 2 sd."""
+    """No signal at all: a note on selection, and seldom a coefficient far beyond the noise.
+
+    One in eight runs exceeds 3 standard errors (of 60), six in ten runs once in 1,000 times.
+    """
     users, _ = sparse_users(300, 20, 64, size=0.0)
     chosen = strategy(kind, samples_per_user=20, epsilon=1.0, target_scale=1.0)
-    result = simulate(chosen, users, seed=3)
-    assert "the others are guesses" in result.notes[0]
-    assert np.linalg.norm(result.coef) <= 3 * np.linalg.norm(result.std_error)
+    results = [simulate(chosen, users, seed=seed) for seed in range(10)]
+    assert all("the others are guesses" in result.notes[0] for result in results)
+    far = [np.linalg.norm(run.coef) > 3 * np.linalg.norm(run.std_error) for run in results]
+    assert sum(far) <= 5
 
 
 @each_strategy
