@@ -16,9 +16,18 @@ from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from .model_result import FedAvgResult
-from .update_plan import MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
+from .signal import Signal
+from .steps import Walk
+from .update_plan import LONGEST_STEP, MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
 logger = logging.getLogger("flwr")
+
+_NO_SIGNAL = "No signal: the mean updates are no longer than noise alone makes them."
+_WHAT_TO_DO = (
+    "Does training work? A node where it fails, or leaves the model as it is, reports an update "
+    "of 0 and says so in its own log. If it does work, the updates of different nodes cancel, or "
+    "more nodes or a larger epsilon are needed."
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -198,36 +207,47 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             net if self.decay is None else self.decay,
         )
         notes = self._judged(plan, reporting)
+        fitted = self.path_length is None and self.learning_rate is None
+        walk = Walk(theta, plan.steps, LONGEST_STEP / reporting.radius, fitted)
+        signal = Signal(len(theta))
         cohorts = self.cohorts(plan.sizes)
-        direction, variance = np.zeros_like(theta), 0.0
-        for number, step in enumerate(plan.steps, 1):
+        direction = np.zeros_like(theta)
+        for number in range(1, len(plan.steps) + 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
             answer = yield Ask(
                 cohort,
                 reporting.question,
                 reporting.randomizer,
-                content=self._message(number),
+                content=self._message(number, with_parameters(initial, walk.position)),
             )
             update = reporting.read(answer, self._population.salt, number)
+            deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
+            chance = signal.add(update, deviation)
+            logger.info("\t└──> noise alone would be as long with probability %.2g", chance)
+            if signal.missing:  # before the other cohorts pay
+                walk.go_back()
+                self._trained = initial
+                break
             direction = self.momentum * direction + (1 - self.momentum) * update
-            theta = theta + step * direction
-            variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
+            walk.follow(update, deviation, direction)
+            estimate = walk.estimate
+            if self.sparsity and self.threshold == "each":
+                walk.position = keep_largest(walk.position, self.sparsity)
             if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
-                theta = keep_largest(theta, self.sparsity)
-            self._trained = with_parameters(initial, theta)
-        length = sum(plan.steps) * reporting.radius
+                estimate = keep_largest(estimate, self.sparsity)
+            self._trained = with_parameters(initial, estimate)
         return FedAvgResult(
             model=self._trained,
             noise_to_signal=plan.noise_to_signal,
-            path_length=length,
-            noise=math.sqrt(variance),
-            notes=notes,
+            path_length=sum(walk.steps) * reporting.radius,
+            noise=walk.noise,
+            notes=[*notes, *self._seen(signal, sum(plan.sizes[number:]))],
         )
 
-    def _message(self, number: int) -> RecordDict:
+    def _message(self, number: int, model: ArrayRecord) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
         config = ConfigRecord({**self._train_config, "server-round": number})
-        return RecordDict({self.arrayrecord_key: self._trained, self.configrecord_key: config})
+        return RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
 
     def _judged(self, plan: Plan, reporting: Reporting) -> list[str]:
         """Log the rule of thumb, warn or refuse; return notes for the result."""
@@ -246,5 +266,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         if ratio <= WARN_ABOVE:
             return []
         note = f"{text}: above {WARN_ABOVE}, expect a poor model; {wanted} users would be enough."
+        logger.warning("%s", note)
+        return [note]
+
+    def _seen(self, signal: Signal, not_asked: int) -> list[str]:
+        """Return a note unless the updates were more than noise, and log it."""
+        if signal.found:
+            return []
+        ended = f" The run has ended with the initial model; {not_asked} nodes were not asked."
+        note = f"{_NO_SIGNAL}{ended if signal.missing else ''} {_WHAT_TO_DO}"
         logger.warning("%s", note)
         return [note]
