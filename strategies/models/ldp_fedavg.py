@@ -22,11 +22,11 @@ from .update_plan import LONGEST_STEP, MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Pla
 
 logger = logging.getLogger("flwr")
 
-_NO_SIGNAL = "No signal: the mean updates are no longer than noise alone makes them."
+_NO_SIGNAL = "No signal: the mean updates cannot be told from the noise of their randomizer."
 _WHAT_TO_DO = (
-    "Does training work? A node where it fails, or leaves the model as it is, reports an update "
-    "of 0 and says so in its own log. If it does work, the updates of different nodes cancel, or "
-    "more nodes or a larger epsilon are needed."
+    "A node where training fails, or leaves the model as it is, reports an update of 0 and says "
+    "so in its own log. If training works, try the model on public data before it is used: more "
+    "nodes, fewer parameters or a larger epsilon may be needed."
 )
 
 
@@ -209,7 +209,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         notes = self._judged(plan, reporting)
         fitted = self.path_length is None and self.learning_rate is None
         walk = Walk(theta, plan.steps, LONGEST_STEP / reporting.radius, fitted)
-        signal = Signal(len(theta))
+        signal = Signal(len(theta), len(plan.steps))
         cohorts = self.cohorts(plan.sizes)
         direction = np.zeros_like(theta)
         for number in range(1, len(plan.steps) + 1):
@@ -224,7 +224,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
             chance = signal.add(update, deviation)
             logger.info("\t└──> noise alone would be as long with probability %.2g", chance)
-            if signal.missing:  # before the other cohorts pay
+            if ended := signal.missing(reporting.radius):  # before the other cohorts pay
                 walk.go_back()
                 self._trained = initial
                 break
@@ -241,7 +241,7 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
             noise_to_signal=plan.noise_to_signal,
             path_length=sum(walk.steps) * reporting.radius,
             noise=walk.noise,
-            notes=[*notes, *self._seen(signal, sum(plan.sizes[number:]))],
+            notes=[*notes, *self._seen(signal, sum(plan.sizes[number:]) if ended else 0)],
         )
 
     def _message(self, number: int, model: ArrayRecord) -> RecordDict:
@@ -269,11 +269,14 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         logger.warning("%s", note)
         return [note]
 
-    def _seen(self, signal: Signal, not_asked: int) -> list[str]:
+    def _seen(self, signal: Signal, spared: int) -> list[str]:
         """Return a note unless the updates were more than noise, and log it."""
         if signal.found:
             return []
-        ended = f" The run has ended with the initial model; {not_asked} nodes were not asked."
-        note = f"{_NO_SIGNAL}{ended if signal.missing else ''} {_WHAT_TO_DO}"
+        note = f"{_NO_SIGNAL} {_WHAT_TO_DO}"
+        if spared:
+            note += (
+                f" The run was ended: the model is the initial one, {spared} nodes have not paid."
+            )
         logger.warning("%s", note)
         return [note]

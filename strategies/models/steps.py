@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Chosen on nine apps and judged on eight others (docs/model-updates.md): half and twice of
-# each do about as well.
+# Chosen on nine apps and judged on eight others (docs/model-updates.md).
 _FIRST = 0.5  # share of the planned steps that a fitted walk begins with
-_RATE = 0.2  # by how much a standard deviation changes the logarithm of a step
+_TURN = 4.0  # by how much a standard deviation in every round changes the logarithm of a step
+_FEW_ROUNDS = 20  # with fewer, a round counts as if there were that many
 _SHORTER, _LONGER = -2.0, 1.0  # standard deviations that count at most
 _RECENT = 8.0  # the average weighs the t-th model with about t ** 8
 
@@ -49,9 +49,10 @@ class Walk:
 
     Notes
     -----
-    Step t is ``planned[t]`` times exp(0.2 times the sum of all z so far) / 2, where z is
-    the projection on the last step over its standard deviation, cut to [-2, 1]. The
-    average moves towards the position by 9 / (t + 8) of the way.
+    Step t is ``planned[t]`` times exp(r times the sum of all z so far) / 2, where z is the
+    projection on the last step over its standard deviation, cut to [-2, 1], and r = 0.2,
+    or 4 / T in more than 20 rounds. The average moves 9 / (t + 8) of the way towards the
+    position.
     """
 
     def __init__(
@@ -60,14 +61,15 @@ class Walk:
         self._start = start
         self._planned = planned
         self._longest = longest
+        self._rate = _TURN / max(_FEW_ROUNDS, len(planned))
         self._fitted = fitted
-        self._factor = _FIRST if fitted else 1.0
         self.go_back()
 
     def go_back(self) -> None:
         """Return to the start, as if no step had been taken."""
         self.position = self.estimate = self._start
         self.steps: list[float] = []
+        self._factor = _FIRST
         self._last: Floats | None = None  # direction of the last step
         self._added = np.zeros(0)  # by every step: the standard deviation of its noise
         self._kept = np.zeros(0)  # as much of it as is in the estimate
@@ -88,7 +90,7 @@ class Walk:
         if self._fitted:
             if self._last is not None:
                 found = float(update @ self._last) / deviation
-                self._factor *= math.exp(_RATE * min(max(found, _SHORTER), _LONGER))
+                self._factor *= math.exp(self._rate * min(max(found, _SHORTER), _LONGER))
             step = min(step * self._factor, self._longest)
             self._last = direction / np.linalg.norm(direction)
         self.steps.append(step)
