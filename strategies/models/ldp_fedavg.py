@@ -22,11 +22,11 @@ from .update_plan import LONGEST_STEP, MECHANISMS, REFUSE_ABOVE, WARN_ABOVE, Pla
 
 logger = logging.getLogger("flwr")
 
-_NO_SIGNAL = "No signal: the mean updates cannot be told from the noise of their randomizer."
+_NO_SIGNAL = "No signal seen: the mean updates cannot be told from the noise of their randomizer."
 _WHAT_TO_DO = (
     "A node where training fails, or leaves the model as it is, reports an update of 0 and says "
-    "so in its own log. If training works, try the model on public data before it is used: more "
-    "nodes, fewer parameters or a larger epsilon may be needed."
+    "so in its own log. If training works, try the model on public data before it is used; more "
+    "nodes, fewer parameters or a larger epsilon would show whether it has learnt anything."
 )
 
 
@@ -62,12 +62,13 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
         Reports of one node in different rounds, which share ``epsilon``. More than one
         costs accuracy.
     path_length : float, optional
-        Sum of the step lengths. By default 30 for a net, otherwise
-        min(100, sqrt(n / c)), for which the noise of a logit is about 1.
+        Sum of the step lengths, which are then taken as planned. By default they are
+        fitted to the app as it trains (see Notes).
     learning_rate : float, optional
-        The first step's multiple of the mean update, instead of a path length.
+        The first step's multiple of the mean update, instead of a path length; steps are
+        not fitted then either.
     decay : bool, optional
-        Whether steps decrease linearly to 0; by default for nets only.
+        Whether steps, fitted or not, decrease linearly to 0; by default for nets only.
     momentum : float (default: 0.0)
         Share of the previous direction in the next one, in [0, 1).
     sparsity : int, optional
@@ -88,6 +89,15 @@ class LdpFedAvg(LdpStrategy[FedAvgResult]):
     mechanism's noise (6.3, 1.6, 0.44, 0.13 at epsilon 1, 2, 4, 8). It is logged before
     anybody is asked, with a warning above 0.6; above 2 the run is refused. The noise
     grows with the path length and not with the number of rounds.
+
+    Fitted steps (:class:`.steps.Walk`) begin with half of a path of 30 for a net,
+    otherwise of min(100, sqrt(n / c)), for which the noise of a logit is about 1. They
+    shrink when a mean update points back along the last step, and grow when it points on;
+    the model is an average of the rounds', late ones above all.
+
+    The mean updates are tested against their known noise (:class:`.signal.Signal`). A run
+    without a signal is ended in its first half if a useful one would have been seen by
+    then; if none is seen in the whole run, the result's notes say so.
 
     Guarantee
     ---------

@@ -37,7 +37,7 @@ class Signal:
     ----------
     found : bool
         Whether any test of any round has shown a signal. Where there is none it stays
-        False with probability 0.996 (20 to 30 rounds, simulated).
+        False with probability 0.996 (30 rounds, simulated).
     """
 
     def __init__(self, dim: int, rounds: int) -> None:
@@ -89,7 +89,7 @@ class Signal:
 
         From the third round to half of them, as soon as a common update of a fifth of the
         longest would be missed with probability 1e-3 only. Of 450 simulated runs with a
-        signal (15 apps, epsilon 1, 2, 4) 2 were ended.
+        signal (15 apps, epsilon 1, 2, 4) none was ended.
 
         Parameters
         ----------

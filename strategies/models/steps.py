@@ -10,8 +10,6 @@ Floats = NDArray[np.float64]
 
 # Chosen on nine apps and judged on eight others (docs/model-updates.md).
 _FIRST = 0.5  # share of the planned steps that a fitted walk begins with
-_TURN = 4.0  # by how much a standard deviation in every round changes the logarithm of a step
-_FEW_ROUNDS = 20  # with fewer, a round counts as if there were that many
 _SHORTER, _LONGER = -2.0, 1.0  # standard deviations that count at most
 _RECENT = 8.0  # the average weighs the t-th model with about t ** 8
 
@@ -49,10 +47,9 @@ class Walk:
 
     Notes
     -----
-    Step t is ``planned[t]`` times exp(r times the sum of all z so far) / 2, where z is the
-    projection on the last step over its standard deviation, cut to [-2, 1], and r = 0.2,
-    or 4 / T in more than 20 rounds. The average moves 9 / (t + 8) of the way towards the
-    position.
+    Step t is ``planned[t]`` times exp(the sum of all z so far / sqrt(T)) / 2, where T is
+    the number of rounds and z the projection on the last step over its standard
+    deviation, cut to [-2, 1]. The average moves 9 / (t + 8) of the way towards the position.
     """
 
     def __init__(
@@ -61,7 +58,8 @@ class Walk:
         self._start = start
         self._planned = planned
         self._longest = longest
-        self._rate = _TURN / max(_FEW_ROUNDS, len(planned))
+        # So that noise alone changes the logarithm of a step by about 1 in a whole run.
+        self._rate = 1 / math.sqrt(max(1, len(planned)))
         self._fitted = fitted
         self.go_back()
 
