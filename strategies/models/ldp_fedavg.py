@@ -21,10 +21,19 @@ from ..runtime.exchange import Ask
 from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
 from .server_optimizer import ServerOptimizer
+from .signal import Signal
+from .steps import Walk
 from .trained import Trained, check_trainable
-from .update_plan import REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
+from .update_plan import LONGEST_STEP, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
 logger = logging.getLogger("flwr")
+
+_NO_SIGNAL = "No signal seen: the mean updates cannot be told from the noise of their randomizer."
+_WHAT_TO_DO = (
+    "A node where training fails, or leaves the model as it is, reports an update of 0 and says "
+    "so in its own log. If training works, try the model on public data before it is used; more "
+    "nodes, fewer parameters or a larger epsilon would show whether it has learnt anything."
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,12 +63,13 @@ class LdpFedAvg(FedAvgArguments):
         Size of a codebook; by default 256, a report of one byte, and 1,024, two bytes, if a
         report's epsilon is above 4.
     path_length : float, optional
-        Sum of the step lengths. By default 30 for a net, otherwise
-        min(100, sqrt(n / c)), for which the noise of a logit is about 1.
+        Sum of the step lengths, which are then taken as planned. By default they are
+        fitted to the app as it trains (see Notes).
     learning_rate : float, optional
-        The first step's multiple of the mean update, instead of a path length.
+        The first step's multiple of the mean update, instead of a path length; steps are
+        not fitted then either.
     decay : bool, optional
-        Whether steps decrease linearly to 0; by default for nets only.
+        Whether steps, fitted or not, decrease linearly to 0; by default for nets only.
     momentum : float (default: 0.0)
         Share of the previous direction in the next one, in [0, 1).
     optimizer : FedAdam, FedYogi, FedAdagrad or FedAvgM, optional
@@ -90,6 +100,15 @@ class LdpFedAvg(FedAvgArguments):
     mechanism's noise (6.3, 1.6, 0.44, 0.13 at epsilon 1, 2, 4, 8). It is logged before
     anybody is asked, with a warning above 0.6; above 2 the run is refused. The noise
     grows with the path length and not with the number of rounds.
+
+    Fitted steps (:class:`.steps.Walk`) begin with half of a path of 30 for a net,
+    otherwise of min(100, sqrt(n / c)), for which the noise of a logit is about 1. They
+    shrink when a mean update points back along the last step, and grow when it points on;
+    the model is an average of the rounds', late ones above all.
+
+    The mean updates are tested against their known noise (:class:`.signal.Signal`). A run
+    without a signal is ended in its first half if a useful one would have been seen by
+    then; if none is seen in the whole run, the result's notes say so.
 
     Guarantee
     ---------
@@ -219,37 +238,58 @@ class LdpFedAvg(FedAvgArguments):
         )
         notes = self._judged(plan, reporting)
         self._check_cohorts(plan.sizes)
+        moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
+        fitted = self.path_length is None and self.learning_rate is None and moved is None
+        planned = [1.0] * len(plan.steps) if moved else plan.steps
+        walk = Walk(theta, planned, LONGEST_STEP / reporting.radius, fitted)
+        signal = Signal(len(theta), len(plan.steps))
         cohorts = self.cohorts(plan.sizes)
-        optimizer = None if self.optimizer is None else ServerOptimizer.of(self.optimizer)
-        moved = optimizer and optimizer.steps()
-        direction, variance = np.zeros_like(theta), 0.0
-        for number, step in enumerate(plan.steps, 1):
+        direction = np.zeros_like(theta)
+        for number in range(1, len(plan.steps) + 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
             answer = yield Ask(
                 cohort,
                 question,
                 reporting.randomizer,
-                content=self._message(number),
+                content=self._message(
+                    number, with_parameters(initial, walk.position, trained.names)
+                ),
             )
-            direction = self.momentum * direction + (1 - self.momentum) * answer.mean
-            theta = moved(number, theta, answer.mean) if moved else theta + step * direction
-            variance += (step * reporting.radius) ** 2 * reporting.noise / answer.count
+            update = answer.mean
+            deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
+            chance = signal.add(update, deviation)
+            logger.info("\t└──> noise alone would be as long with probability %.2g", chance)
+            if ended := signal.missing(reporting.radius):  # before the other cohorts pay
+                walk.go_back()
+                self._model = initial
+                break
+            if moved:
+                direction = moved(number, walk.position, update) - walk.position
+            else:
+                direction = self.momentum * direction + (1 - self.momentum) * update
+            walk.follow(update, deviation, direction)
+            estimate = walk.estimate
+            if self.sparsity and self.threshold == "each":
+                walk.position = keep_largest(walk.position, self.sparsity)
             if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
-                theta = keep_largest(theta, self.sparsity)
-            self._model = with_parameters(initial, theta, trained.names)
-        length = sum(plan.steps) * reporting.radius
+                estimate = keep_largest(estimate, self.sparsity)
+            self._model = with_parameters(initial, estimate, trained.names)
         return FedAvgResult(
             model=self._model,
             noise_to_signal=plan.noise_to_signal,
-            path_length=math.nan if optimizer else length,
-            noise=math.nan if optimizer else math.sqrt(variance),
-            notes=[*trained.notes, *notes],
+            path_length=math.nan if moved else sum(walk.steps) * reporting.radius,
+            noise=math.nan if moved else walk.noise,
+            notes=[
+                *trained.notes,
+                *notes,
+                *self._seen(signal, sum(plan.sizes[number:]) if ended else 0),
+            ],
         )
 
-    def _message(self, number: int) -> RecordDict:
+    def _message(self, number: int, model: ArrayRecord) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
         config = ConfigRecord({**self._train_config, "server-round": number})
-        return RecordDict({self.arrayrecord_key: self._model, self.configrecord_key: config})
+        return RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
 
     def _judged(self, plan: Plan, reporting: Reporting) -> list[str]:
         """Log the rule of thumb, warn or refuse; return notes for the result."""
@@ -268,5 +308,17 @@ class LdpFedAvg(FedAvgArguments):
         if ratio <= WARN_ABOVE:
             return []
         note = f"{text}: above {WARN_ABOVE}, expect a poor model; {wanted} users would be enough."
+        logger.warning("%s", note)
+        return [note]
+
+    def _seen(self, signal: Signal, spared: int) -> list[str]:
+        """Return a note unless the updates were more than noise, and log it."""
+        if signal.found:
+            return []
+        note = f"{_NO_SIGNAL} {_WHAT_TO_DO}"
+        if spared:
+            note += (
+                f" The run was ended: the model is the initial one, {spared} nodes have not paid."
+            )
         logger.warning("%s", note)
         return [note]
