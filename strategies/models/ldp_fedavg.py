@@ -60,8 +60,7 @@ class LdpFedAvg(FedAvgArguments):
         normalised, which needs about 3 or more records a node; with one record a node
         take 0.5.
     num_codewords : int, optional
-        Size of a codebook; by default 256, a report of one byte, and 1,024, two bytes, if a
-        report's epsilon is above 4.
+        Size of a codebook, by default as of :func:`~ldp_flower.randomizers.ball_codebook`.
     path_length : float, optional
         Sum of the step lengths, which are then taken as planned. By default they are
         fitted to the app as it trains (see Notes).

@@ -44,9 +44,8 @@ class Reporting:
     ) -> "Reporting":
         """Return how to report updates of unit length, or of at most ``clip``."""
         question = NormalisedUpdate() if clip is None else ClippedUpdate(radius=clip)
-        words = num_codewords or (256 if epsilon <= 4 else 1024)
         radius = clip or 1.0
-        return cls(dim, question, radius, ball_codebook(epsilon, dim, radius, words))
+        return cls(dim, question, radius, ball_codebook(epsilon, dim, radius, num_codewords))
 
     @property
     def noise(self) -> float:

@@ -16,8 +16,8 @@ from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import FORMS, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
+from ldp_flower.randomizers.hadamard_matrix import padded
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.values.rotation import padded
 
 NAMES = [name for name, form in FORMS.items() if not issubclass(form.kinds[-1], UpdateQuestion)]
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]

@@ -36,8 +36,7 @@ from ldp_flower.guarantee.parameters import flattened, parameters_of
 from ldp_flower.guarantee.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
 from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
-from ldp_flower.randomness import RandomSource, derive
-from ldp_flower.values.rotation import rotate_twice
+from ldp_flower.randomness import RandomSource
 
 # A matrix, a parameter without dimensions, a counter without dimensions, a mask.
 MODEL = {
@@ -48,7 +47,7 @@ MODEL = {
 }
 DIM = 5
 CODEBOOK = Codebook(2.0, DIM, num_codewords=8)
-BACKWARDS = AsSent("normalised_update", {}, {"rotated": -1.0})
+ROTATED = AsSent("normalised_update", {}, {"rotated": 1.0})
 
 
 def record(arrays):
@@ -321,21 +320,12 @@ def test_the_value_is_the_update_in_the_order_of_names(monkeypatch):
     for radius, expected in ((100.0, update), (2.0, 2 * update / np.linalg.norm(update))):
         clipped = query(question=ClippedUpdate(radius=radius))
         np.testing.assert_allclose(values(behave, clipped, monkeypatch), expected)
-    box = SubsetHypercube(2.0, 8)
-    rotated = query(randomizer=box, question=NormalisedUpdate(rotated=True), step=3)
-    expected = rotate_twice(update / np.linalg.norm(update), derive(1, 3))
-    np.testing.assert_allclose(values(behave, rotated, monkeypatch), expected)
 
 
 def test_an_update_that_is_nothing_counts_as_zero(monkeypatch):
     for name in ("zero", "NaN", "infinite", "exception", "counter", "more arrays"):
-        for question in (
-            NormalisedUpdate(),
-            ClippedUpdate(radius=0.5),
-            NormalisedUpdate(rotated=True),
-        ):
-            mechanism = SubsetHypercube(2.0, 8) if question.rotated else CODEBOOK
-            asked = query(question=question, randomizer=mechanism)
+        for question in (NormalisedUpdate(), ClippedUpdate(radius=0.5)):
+            asked = query(question=question)
             np.testing.assert_array_equal(values(BEHAVIOURS[name], asked, monkeypatch), 0)
     largest = values(BEHAVIOURS["largest"], query(), monkeypatch)
     assert np.linalg.norm(largest) == pytest.approx(1)
@@ -425,8 +415,8 @@ def test_each_train_function_is_a_question_of_its_own():
         (content(query(question=AsSent("gradient"))), 100),
         (content(query(question=FrequentItems(set_size=DIM, domain_size=40))), 100),
         (content(query(question=AsSent("normalised_update", {}, {"radius": 1.0}))), 100),
-        (content(query(question=NormalisedUpdate(rotated=True))), 100),
-        (content(query(question=BACKWARDS, randomizer=SubsetHypercube(2.0, 8))), 100),
+        (content(query(question=ROTATED)), 100),
+        (content(query(randomizer=SubsetHypercube(2.0, 8))), 100),
         (content(query(question=AsSent("clipped_update"))), 100),
         (content(query(question=AsSent("clipped_update", {}, {"radius": 0.0}))), 100),
         (content(query(randomizer=Codebook(2.0, DIM + 1))), 100),

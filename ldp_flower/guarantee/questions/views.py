@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from ...values.rotation import padded
+from ...randomizers.hadamard_matrix import padded
 from .base import (
     MessageError,
     Per,

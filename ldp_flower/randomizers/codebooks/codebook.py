@@ -24,6 +24,9 @@ _ROWS = 32  # of a product of matrices: its shape must not depend on anything
 _CACHED_ENTRIES = 1 << 17  # of users' rows and products
 
 
+Rows = NDArray[np.intp]
+
+
 @dataclass(frozen=True)
 class Codebook(BallCodebook):
     """Randomiser for vectors in an l2 ball: the index of one of K public directions.
@@ -105,14 +108,14 @@ class Codebook(BallCodebook):
         sharing = min(_SHARING, 8 * self._order)
         return replace(self, num_codebooks=max(1, -(-num_users // sharing)), coin=coin)
 
-    def public_order(self, coins: Words) -> NDArray[np.intp]:
+    def public_order(self, coins: Words) -> Rows:
         """Return an order of users in which those who share a codebook stand together."""
         return np.argsort(self._groups(coins), kind="stable")
 
     def _groups(self, coins: Words) -> Words:
         return derive(coins, _GROUP) % np.uint64(self.num_codebooks)
 
-    def _shared(self, coins: Words) -> Iterator[tuple[Places, Places, list[Floats]]]:
+    def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, list[Floats]]]:
         """Yield some users, where those of the next codebook begin, and the codebooks."""
         groups = self._groups(coins)
         order = np.argsort(groups, kind="stable")
@@ -138,7 +141,7 @@ class Codebook(BallCodebook):
             yield users, turned_back(chosen, coins[users])
 
 
-def _runs(begins: NDArray[np.intp], end: int) -> list[slice]:
+def _runs(begins: Rows, end: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise([*begins.tolist(), end])]
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...randomness import Words
 from ...validation import check_integer
-from ...values.rotation import hadamard, padded
 from ..ball import lift
 from ..base import Floats, Reports
+from ..hadamard_matrix import hadamard, padded
 from .base import MOST_CODEWORDS, BallCodebook, Places
 from .order_statistics import of_axes
 from .words import signs

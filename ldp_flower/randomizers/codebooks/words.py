@@ -77,8 +77,8 @@ def _fill(directions: Floats, states: Words) -> None:
     other = directions.shape[1] - half
     rows = max(1, _CACHED_ENTRIES // half)
     for start in range(0, len(states), rows):
-        words = KeyedRandom(states[start : start + rows])
-        words = words.words((len(states[start : start + rows]), half))
+        some = directions[start : start + rows]
+        words = KeyedRandom(states[start : start + rows]).words((len(some), half))
         radius = (words >> np.uint64(32)).astype(np.float32)
         radius += np.float32(0.5)
         radius *= np.float32(2.0**-32)
@@ -87,7 +87,6 @@ def _fill(directions: Floats, states: Words) -> None:
         np.sqrt(radius, out=radius)
         angle = words.astype(np.uint32).view(np.int32).astype(np.float32)
         angle *= np.float32(math.pi * 2.0**-31)
-        some = directions[start : start + rows]
         np.multiply(np.cos(angle), radius, out=some[:, :half])
         np.multiply(np.sin(angle[:, :other]), radius[:, :other], out=some[:, half:])
         some /= np.sqrt(np.einsum("ij,ij->i", some, some))[:, None]

@@ -136,15 +136,9 @@ PLAIN = [
     (FrequentItems(2, 40), "frequent_items", {}, {"set_size": 2.0, "domain_size": 40.0}),
     (Labels(2, 1.5), "labels", {}, {"labels_per_user": 2.0, "label_bound": 1.5}),
     (NormalisedUpdate(), "normalised_update", {}, {}),
-    (NormalisedUpdate(rotated=True), "normalised_update", {}, {"rotated": 1.0}),
     (ClippedUpdate(radius=1.5), "clipped_update", {}, {"radius": 1.5}),
-    (
-        ClippedUpdate(radius=1.5, rotated=True),
-        "clipped_update",
-        {},
-        {"radius": 1.5, "rotated": 1.0},
-    ),
 ]
+WITHIN = Standardised(ColumnMeans(A, SOME), B, C, within=True).to_wire()[:2]
 COLUMNS = [  # of a table, standardised
     (ColumnMeans(A, SOME), "column_means", {"centre": A, "coordinates": SOME}, {}),
     (ColumnLogSizes(0.5, 2.0, SOME), "column_log_sizes", {"coordinates": SOME}, NORM),
@@ -293,8 +287,9 @@ def test_arguments_that_make_no_sense_are_refused_at_construction(make, message)
         ("gradient", {"theta": A}, {"row_bound": True}, "finite float for 'row_bound'"),
         ("gradient", {"theta": A}, {"row_bound": None}, "finite float for 'row_bound'"),
         ("gradient", {"theta": A}, {"link": 1.0}, "the numbers"),
-        ("normalised_update", {}, {"rotated": 0.0}, "positive numbers"),
-        ("normalised_update", {}, {"rotated": float("nan")}, "finite float for 'rotated'"),
+        ("normalised_update", {}, {"rotated": 1.0}, "the numbers"),
+        (*WITHIN, {"within": 0.0}, "positive numbers"),
+        (*WITHIN, {"within": float("nan")}, "finite float for 'within'"),
         ("pursued_features", {}, {"set_size": 1e300}, "integer set_size"),
         ("pursued_features", {}, {"set_size": 0.5}, "integer set_size"),
     ],
@@ -312,8 +307,8 @@ def test_a_number_in_an_array_is_one_float(array):
 
 
 def test_any_positive_number_is_a_flag():
-    read = question_from_wire("normalised_update", {}, {"rotated": 7.0})
-    assert read.rotated is True and read.to_wire()[2] == {"rotated": 1.0}
+    read = question_from_wire(*WITHIN, {"within": 7.0})
+    assert read.within is True and read.to_wire()[2] == {"within": 1.0}
 
 
 def test_numbers_have_their_own_types():
