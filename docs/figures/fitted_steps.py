@@ -53,7 +53,7 @@ def draw() -> Figure:
     for axes, which in zip(every, TITLES, strict=True):
         _panel(axes, which)
     every[0].set_ylabel("share of the best path's score")
-    every[1].legend(loc="lower right", frameon=False)
+    every[0].legend(loc="lower right", frameon=False)
     figure.tight_layout()
     return figure
 
