@@ -1,7 +1,7 @@
 """The problems: whose data, which model, how it is judged, and what is known beforehand.
 
 Everything in a Problem but the rows is public and was fixed before any run: scales from
-the data's description, five local steps, the learning rates of docs/model-updates.md.
+the data's description, five local steps, the learning rates that README.md lists.
 """
 
 import math
