@@ -106,8 +106,8 @@ class LdpFedAvg(FedAvgArguments):
     the model is an average of the rounds', late ones above all.
 
     The mean updates are tested against their known noise (:class:`.signal.Signal`). A run
-    without a signal is ended in its first half if a useful one would have been seen by
-    then; if none is seen in the whole run, the result's notes say so.
+    of normalised updates without a signal is ended in its first half if a useful one would
+    have been seen by then; if none is seen in the whole run, the result's notes say so.
 
     Guarantee
     ---------
@@ -258,7 +258,8 @@ class LdpFedAvg(FedAvgArguments):
             deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
             chance = signal.add(update, deviation)
             logger.info("\t└──> noise alone would be as long with probability %.2g", chance)
-            if ended := signal.missing(reporting.radius):  # before the other cohorts pay
+            # Clipped updates may be far shorter than the clip: what to expect is not known.
+            if ended := self.clip is None and signal.missing:  # before the others pay
                 walk.go_back()
                 self._model = initial
                 break

@@ -22,7 +22,7 @@ def looked_at(common, deviation, rounds=20, seed=0):
     for number in range(rounds):
         noise = deviation * rng.standard_normal(DIM)
         signal.add(common(number) + noise, deviation)
-        seen.append((signal.found, signal.missing(1.0)))
+        seen.append((signal.found, signal.missing))
     return seen
 
 
@@ -47,7 +47,7 @@ def test_a_common_update_is_found(common):
 
 def test_without_one_a_run_ends_as_soon_as_a_useful_one_would_have_been_seen():
     for seed in range(20):
-        seen = looked_at(nothing, 0.02, seed=seed)
+        seen = looked_at(nothing, 0.01, seed=seed)
         assert not any(found for found, _ in seen)
         # Noise passes the second level, 0.1, in a test of three now and then, for a while.
         assert not seen[1][1] and any(missing for _, missing in seen[2:10])
@@ -56,8 +56,8 @@ def test_without_one_a_run_ends_as_soon_as_a_useful_one_would_have_been_seen():
 
 
 def test_a_run_is_ended_in_its_first_half_only():
-    assert not any(missing for _, missing in looked_at(nothing, 0.02, rounds=20)[10:])
-    assert not any(missing for _, missing in looked_at(nothing, 0.02, rounds=5))
+    assert not any(missing for _, missing in looked_at(nothing, 0.01, rounds=20)[10:])
+    assert not any(missing for _, missing in looked_at(nothing, 0.01, rounds=5))
 
 
 def test_noise_is_seldom_taken_for_a_signal():
@@ -78,9 +78,8 @@ def test_the_unit_does_not_matter():
     first, second = Signal(DIM, 20), Signal(DIM, 20)
     rng = np.random.default_rng(1)
     for _ in range(5):
-        update = rng.standard_normal(DIM) * 0.02
-        assert first.add(update, 0.02) == pytest.approx(second.add(update * 30, 0.6))
-    assert first.missing(1.0) and second.missing(30.0) and not second.missing(1.0)
+        update = rng.standard_normal(DIM) * 0.01
+        assert first.add(update, 0.01) == pytest.approx(second.add(update * 30, 0.3))
 
 
 # ------------------------------------------------------------------------ in process
@@ -104,9 +103,9 @@ def run(epsilon, num_nodes, **arguments):
     )
 
 
-@pytest.mark.parametrize("arguments", [{}, {"path_length": 5.0, "clip": 0.5}], ids=str)
+@pytest.mark.parametrize("arguments", [{}, {"path_length": 5.0}], ids=str)
 def test_an_app_that_always_raises_is_ended_before_the_others_pay(arguments):
-    result = run(8.0, 600, **arguments)
+    result = run(20.0, 600, **arguments)
     assert result.num_reports <= 300
     (note,) = result.notes
     assert note.startswith("No signal") and "the initial one" in note
