@@ -181,6 +181,29 @@ def test_equal_products_have_exactly_as_many_likely_words():
     assert (largest >= np.where(close, -9, products).max(axis=1)).all()
 
 
+def test_no_coin_makes_a_word_without_a_direction():
+    """Word 92 of this one is made of a uniform that four bytes round to 1."""
+    mechanism = Codebook(2.0, 1, num_codebooks=1, coin=146_334)
+    (words,) = directions(146_334, np.zeros(1, np.uint64), 256, 2)
+    np.testing.assert_allclose(np.linalg.norm(words, axis=1), 1)
+    # Of 20,000 reports of a value each, no index stays away: each has 34 or more on average.
+    coins = np.zeros(20_000, np.uint64)
+    for value in (-1.0, 1.0):
+        values = np.full((20_000, 1), value)
+        reports = mechanism.randomize(values, KeyedRandom(derive(np.arange(20_000))), coins)
+        assert np.bincount(reports, minlength=256).min() > 0
+
+
+def test_products_that_are_no_numbers_leave_every_row_its_likely_words():
+    """One row has a word too few then and another one too many: together they are right."""
+    mechanism = Codebook(1.0, 3, num_codewords=9)
+    products = np.tile(np.arange(9.0), (3, 1))
+    products[0, 5], products[2] = np.nan, 1.0
+    close = mechanism._close(products)
+    assert (close.sum(axis=1) == mechanism.num_likely).all()
+    assert (close[1] == (products[1] >= 9 - mechanism.num_likely)).all()
+
+
 def test_the_words_that_are_kept_are_few(monkeypatch):
     monkeypatch.setattr("ldp_flower.randomizers.codebooks.words._KEPT_BYTES", 10_000)
     mechanism = Codebook(1.0, 9, num_codewords=10, num_codebooks=1 << 40)
