@@ -85,10 +85,14 @@ class Gradients:
     def try_out(self) -> None:
         """Raise ValueError if the loss fails for a record of zeros, of the first one's form.
 
-        So an app that cannot train is refused before anybody pays. No value has a part in it.
+        So an app that cannot train is refused before anybody pays. No value has a part in it:
+        a text, say, cannot be made zero, and with one nothing is tried.
         """
         try:
-            zeros = tree_map(_zeros, self._record(0))
+            leaves, form = tree_flatten(self._record(0))
+            if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+                return
+            zeros = tree_unflatten([torch.zeros_like(leaf) for leaf in leaves], form)
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -179,7 +183,3 @@ def _stacked(records: list[Any]) -> Any:
             raise ValueError("Records differ in type or shape.")
     stacks = [torch.stack(leaves) for leaves in zip(*each, strict=True)]
     return tree_unflatten(stacks, forms[0])
-
-
-def _zeros(leaf: Any) -> Any:
-    return torch.zeros_like(leaf) if isinstance(leaf, torch.Tensor) else leaf

@@ -260,6 +260,38 @@ def test_a_loss_that_mixes_a_batch_sees_one_record():
         torch.testing.assert_close(tensor[0], found[1][name][0])
 
 
+@pytest.mark.parametrize("length", [1e30, 1e-30])
+def test_sums_are_finite_at_the_largest_lengths_and_the_smallest(length):
+    plan = DpSgdPlan(1.0, 1e-5, 1, 1, 1.0, length)
+    data = TensorDataset(torch.full((40, 5), 1e19))
+    optimizer = torch.optim.SGD((model := net()).parameters(), lr=1.0)
+    found = trained(training(net(), plan), model, data, lambda m, r: m(r[0]).sum(), optimizer)
+    assert all(np.isfinite(array).all() for array in found.values())
+
+
+@pytest.mark.parametrize("first", ["flu", "rare"])
+def test_no_value_of_the_first_record_decides_whether_training_is_refused(first):
+    """A text cannot be made zero, as numbers are for trying the loss out."""
+    known = {"flu": 1.0}
+    data = Given(lambda i: (ROWS[i], first if i == 0 else "flu"))
+    task = training(net())
+    assert trained(task, net(), data, lambda m, r: m(r[0]).sum() * known[r[1][0]])
+
+
+def test_an_optimiser_finds_noisy_gradients_only():
+    found = []
+
+    class Curious(torch.optim.SGD):
+        def step(self, closure=None):
+            for parameter in self.param_groups[0]["params"]:
+                tensors = {k for k, v in vars(parameter).items() if v is not None}
+                found.append((tensors, parameter.grad is not None))
+
+    model = net()
+    trained(training(net()), model, RECORDS, optimizer=Curious(model.parameters()))
+    assert found == [(set(), True)] * 4 * 3
+
+
 def test_noise_has_the_size_that_the_plan_says_and_steps_add_up():
     """Nobody is drawn, as in a rehearsal: 4,000 normals of a known variance, p > 1e-6."""
     model = torch.nn.Linear(4000, 1, bias=False)
