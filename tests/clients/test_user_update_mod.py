@@ -453,7 +453,7 @@ def test_a_loader_that_fails_says_nothing(load, sent):
 def test_the_census_tells_public_facts_only():
     users = replace(people(), ids=None)
     app = ClientApp(mods=[LdpUserUpdateMod(lambda context: users.partition(1, 3), seed=2)])
-    app.train()(fails)
+    app.train()(lambda message, context: fails(message))
     reply = send(app, census())
     assert dict(reply.content["census"]) == {
         "group": 0,

@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 from decimal import Decimal
 
 import numpy as np
@@ -212,6 +213,18 @@ def test_the_words_that_are_kept_are_few(monkeypatch):
     first = mechanism.debias(np.zeros(60, np.uint8), coins)
     assert 0 < _kept.nbytes <= 10_000
     np.testing.assert_array_equal(mechanism.debias(np.zeros(60, np.uint8), coins), first)
+
+
+def test_codebooks_of_users_own_are_not_all_in_memory_at_a_time(monkeypatch):
+    """Those of 32 users have 1 MiB each, which a server can ask for as it can for 512."""
+    mechanism = Codebook(1.0, 1023, num_codewords=128, num_codebooks=1 << 40)
+    values, coins = np.zeros((32, 1023)), derive(np.arange(32))
+    monkeypatch.setattr("ldp_flower.randomizers.codebooks.words._KEPT_BYTES", 0)
+    tracemalloc.start()
+    mechanism.randomize(values, KeyedRandom(coins), coins)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 << 20
 
 
 def test_codebooks_by_default_and_for_a_cohort():
