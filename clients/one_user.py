@@ -1,11 +1,12 @@
 """One user of a node, as an app's train function gets to see it: alone, as on a node of its own."""
 
 import random
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
@@ -78,16 +79,18 @@ def own_context(context: Context) -> Context:
 def as_if_alone(seed: int) -> Iterator[None]:
     """Let a user's training find the process's global settings as no other user's left them.
 
-    Its random generators (Python's, NumPy's and, if the app has imported it, PyTorch's) start
+    Its random generators (Python's, NumPy's and, if it is installed, PyTorch's) start
     from ``seed``: how much one user's training draws depends on its data, and must not
     decide what the next one draws. Afterwards they are what they were.
     """
+    # Imported here: whether somebody's training has done so may depend on that user's data.
+    torch = import_module("torch") if find_spec("torch") else None
     with ExitStack() as kept:
         kept.callback(random.setstate, random.getstate())
         random.seed(seed)
         kept.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
         np.random.seed(seed)  # noqa: NPY002
-        if (torch := sys.modules.get("torch")) is not None:
+        if torch is not None:
             kept.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(seed)
         kept.enter_context(np.errstate())

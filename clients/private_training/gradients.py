@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.data import default_collate
 
 Tensors = dict[str, torch.Tensor]
@@ -85,10 +85,14 @@ class Gradients:
     def try_out(self) -> None:
         """Raise ValueError if the loss fails for a record of zeros, of the first one's form.
 
-        So an app that cannot train is refused before anybody pays. No value has a part in it.
+        So an app that cannot train is refused before anybody pays. No value has a part in it:
+        a text, say, cannot be made zero, and with one nothing is tried.
         """
         try:
-            zeros = tree_map(_zeros, self._record(0))
+            leaves, form = tree_flatten(self._record(0))
+            if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+                return
+            zeros = tree_unflatten([torch.zeros_like(leaf) for leaf in leaves], form)
         except KeyboardInterrupt:
             raise
         except BaseException:
@@ -116,10 +120,8 @@ class Gradients:
         return leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf
 
     def _together(self, kept: Tensors, drawn: NDArray[np.intp]) -> Tensors:
-        records = default_collate([self._dataset[int(i)] for i in drawn])
-        ones = tree_map(lambda leaf: leaf.unsqueeze(1).to(self._device), records)
         function = vmap(grad(self._value), in_dims=(None, 0), randomness="different")
-        return dict(function(kept, ones))
+        return dict(function(kept, _stacked([self._record(int(i)) for i in drawn])))
 
     def _apart(self, kept: Tensors, drawn: NDArray[np.intp]) -> Tensors:
         rows = []
@@ -167,5 +169,17 @@ class _WithLoss(torch.nn.Module):
         return value.sum()
 
 
-def _zeros(leaf: Any) -> Any:
-    return torch.zeros_like(leaf) if isinstance(leaf, torch.Tensor) else leaf
+def _stacked(records: list[Any]) -> Any:
+    """Return records of one form, each a batch of one, as one with a leading axis more.
+
+    A collation of several would make some like others: it takes keys from the first, and
+    makes integers floats where one of them is.
+    """
+    each, forms = zip(*map(tree_flatten, records), strict=True)
+    if any(form != forms[0] for form in forms):
+        raise ValueError("Records differ in what they consist of.")
+    for leaves in zip(*each, strict=True):
+        if len({(leaf.dtype, leaf.shape) for leaf in leaves}) > 1:
+            raise ValueError("Records differ in type or shape.")
+    stacks = [torch.stack(leaves) for leaves in zip(*each, strict=True)]
+    return tree_unflatten(stacks, forms[0])

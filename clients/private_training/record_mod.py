@@ -114,7 +114,10 @@ class RecordDpSgdMod(LdpUpdateMod):
     7. The mod never raises. Given to the ClientApp, it refuses all but train messages:
        evaluation would send numbers that are not private.
     8. Not covered: an app whose ``loss``, model or data set remembers records from one call
-       to the next, whose optimiser's settings come from data, or that sends things by
+       to the next, or was made from all of them (rows less their own mean; weights trained
+       before that the message does not hold), that raises before :func:`dp_sgd` for some
+       records and not for others (the error is seen, and costs nothing), whose
+       optimiser's settings come from data, or that sends things by
        itself: vet it. How long training takes, as ``reply-after`` has it; a person with
        several records.
     """

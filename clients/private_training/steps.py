@@ -69,6 +69,8 @@ def train(
             with torch.no_grad():
                 for name, parameter in parameters.items():
                     parameter.copy_(kept[name])
+                    # The optimiser, which may be the app's own, finds noisy sums only.
+                    parameter.grad_sample = parameter.summed_grad = None  # type: ignore[attr-defined]
             optimizer.step()
             kept = _copies(parameters)
     private.zero_grad()

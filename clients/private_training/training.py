@@ -75,6 +75,8 @@ def dp_sgd(
         Records, with a length. Of more than the operator has declared the first are used.
     loss : callable
         Function from the model and one record, as a batch of one, to its loss: one number.
+        It is tried out first, with zeros in place of the first record's numbers; where
+        records hold anything but numbers (texts, say) it is not.
 
     Raises
     ------

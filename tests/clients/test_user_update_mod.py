@@ -2,6 +2,8 @@
 
 import logging
 import random
+import subprocess
+import sys
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
@@ -298,6 +300,23 @@ def test_what_is_shared_shows(plant, monkeypatch):
     assert len(found) > 1
 
 
+LATE = """
+import sys
+from ldp_flower.clients.one_user import as_if_alone
+assert "torch" not in sys.modules
+with as_if_alone(6):
+    import torch
+    drawn = torch.rand(1)
+torch.manual_seed(6)
+assert drawn == torch.rand(1)
+"""
+
+
+def test_a_user_whose_training_imports_pytorch_first_draws_from_its_own_seed():
+    """Or the next one's draws would tell whether this one's has, for lack of rows, say."""
+    subprocess.run([sys.executable, "-c", LATE], check=True, timeout=120)
+
+
 def rows_as_updates(message):
     """Learn from rows as an app without any care would."""
     user = user_of(message)
@@ -434,7 +453,7 @@ def test_a_loader_that_fails_says_nothing(load, sent):
 def test_the_census_tells_public_facts_only():
     users = replace(people(), ids=None)
     app = ClientApp(mods=[LdpUserUpdateMod(lambda context: users.partition(1, 3), seed=2)])
-    app.train()(fails)
+    app.train()(lambda message, context: fails(message))
     reply = send(app, census())
     assert dict(reply.content["census"]) == {
         "group": 0,

@@ -129,12 +129,18 @@ class BallCodebook(OneChoice, OfVector):
         return reports
 
     def _close(self, products: Floats) -> NDArray[np.bool_]:
-        """Return which words are likely: the ``num_likely`` of each row's largest products."""
+        """Return which words are likely: the ``num_likely`` of each row's largest products.
+
+        Exactly so many in each row, also among equals and where products are no numbers.
+        """
         unlikely = self.num_codewords - self.num_likely
         close = products >= np.partition(products, unlikely, axis=1)[:, unlikely, None]
-        if np.count_nonzero(close) > self.num_likely * len(products):  # a tie
-            order = np.argpartition(products, unlikely, axis=1)
-            np.put_along_axis(close, order[:, :unlikely], False, axis=1)
+        wrong = np.flatnonzero(np.count_nonzero(close, axis=1) != self.num_likely)
+        if len(wrong):
+            order = np.argpartition(products[wrong], unlikely, axis=1)
+            ranked = np.ones(order.shape, np.bool_)
+            np.put_along_axis(ranked, order[:, :unlikely], False, axis=1)
+            close[wrong] = ranked
         return close
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:

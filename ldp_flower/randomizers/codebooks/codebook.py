@@ -22,6 +22,7 @@ _SHARING = 512  # users of a cohort who share a codebook
 _GROUP = 0  # what a user's coin is used for
 _ROWS = 32  # of a product of matrices: its shape must not depend on anything
 _CACHED_ENTRIES = 1 << 17  # of users' rows and products
+_MADE_ENTRIES = 1 << 20  # of codebooks that are made at a time, if there are several
 
 
 Rows = NDArray[np.intp]
@@ -115,7 +116,14 @@ class Codebook(BallCodebook):
     def _groups(self, coins: Words) -> Words:
         return derive(coins, _GROUP) % np.uint64(self.num_codebooks)
 
-    def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, list[Floats]]]:
+    def _codebooks(self, groups: Words) -> Iterator[Floats]:
+        """Yield the groups' codebooks in turn: a server may give every user one of its own."""
+        at_once = max(1, _MADE_ENTRIES // (self.num_codewords * self._order))
+        for start in range(0, len(groups), at_once):
+            some = groups[start : start + at_once]
+            yield from directions(self.coin, some, self.num_codewords, self._order)
+
+    def _shared(self, coins: Words) -> Iterator[tuple[Rows, Rows, Iterator[Floats]]]:
         """Yield some users, where those of the next codebook begin, and the codebooks."""
         groups = self._groups(coins)
         order = np.argsort(groups, kind="stable")
@@ -123,7 +131,7 @@ class Codebook(BallCodebook):
         for start in range(0, len(order), step):
             users = order[start : start + step]
             present, begins = np.unique(groups[users], return_index=True)
-            yield users, begins, directions(self.coin, present, self.num_codewords, self._order)
+            yield users, begins, self._codebooks(present)
 
     def _products(self, values: Floats, coins: Words) -> Iterable[tuple[Places, Floats]]:
         for users, begins, codebooks in self._shared(coins):

@@ -18,6 +18,7 @@ from ..base import Floats
 _SIGNS, _SHIFT = 1, 2  # what a user's coin is used for
 _KEPT_BYTES = 1 << 26
 _CACHED_ENTRIES = 1 << 14
+_BELOW_ONE = np.float32(1 - 2.0**-24)
 
 Key = tuple[int, int, int, int]
 
@@ -82,6 +83,8 @@ def _fill(directions: Floats, states: Words) -> None:
         radius = (words >> np.uint64(32)).astype(np.float32)
         radius += np.float32(0.5)
         radius *= np.float32(2.0**-32)
+        # Of 1, to which one in 2**25 is rounded, the logarithm is 0: a word without a direction.
+        np.minimum(radius, _BELOW_ONE, out=radius)
         np.log(radius, out=radius)
         radius *= np.float32(-2)
         np.sqrt(radius, out=radius)

@@ -14,6 +14,8 @@ _GRID, _FINEST_GRID = 1e-3, 1e-4  # losses are rounded up to it: a part of the e
 _SMALLEST_DELTA = 1e-10  # privacy loss distributions are cut off at 1e-15
 _SMALLEST_RATE = 1e-6
 _MOST_STEPS = 1_000_000
+# Beyond these, four-byte sums overflow, or vanish: both would tell records apart.
+_SMALLEST_NORM, _LARGEST_NORM = 1e-30, 1e30
 _ACCURACY, _STRIDE = 1e-4, 0.25  # of the noise multiplier's logarithm
 _LEAST_NOISE = 0.3  # at less, records that are drawn are told; it is no use to anybody
 
@@ -131,7 +133,7 @@ class DpSgdPlan:
     sampling_rate : float
         Probability of a record to be drawn for a step, in [1e-6, 1].
     max_grad_norm : float
-        Length that a record's gradient is shortened to.
+        Length that a record's gradient is shortened to, in [1e-30, 1e30].
 
     Raises
     ------
@@ -161,6 +163,9 @@ class DpSgdPlan:
             limits = f"{_SMALLEST_RATE:g} <= sampling_rate <= 1"
             raise ValueError(f"Expected {limits}, got {self.sampling_rate}.")
         check_positive("max_grad_norm", self.max_grad_norm)
+        if not _SMALLEST_NORM <= self.max_grad_norm <= _LARGEST_NORM:
+            limits = f"{_SMALLEST_NORM:g} <= max_grad_norm <= {_LARGEST_NORM:g}"
+            raise ValueError(f"Expected {limits}, got {self.max_grad_norm}.")
 
     @property
     def name(self) -> str:

@@ -172,6 +172,61 @@ def test_a_bad_record_counts_as_a_gradient_of_zero_and_changes_nobody_elses(nois
     close(found, naive(net(), others, task.plan, 10))
 
 
+class Given(Dataset):
+    """Records as a function of their index makes them."""
+
+    def __init__(self, record):
+        self.record = record
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return self.record(index)
+
+
+def weighted(model, record):
+    return (F.cross_entropy(model(record["x"]), record["y"]) * record.get("w", 1.0)).sum()
+
+
+def by_number(model, record):
+    """Four bytes do not hold such numbers, nor those above 2**24."""
+    x, number = record
+    return (model(x).sum() * (number % 7) * (5 if number.is_floating_point() else 1)).sum()
+
+
+@pytest.mark.parametrize("place", [0, 5])
+@pytest.mark.parametrize(
+    ("usual", "other", "loss"),
+    [
+        (
+            lambda i: {"x": ROWS[i], "y": LABELS[i], "w": torch.tensor(3.0)},
+            lambda i: {"x": ROWS[i], "y": LABELS[i]},
+            weighted,
+        ),
+        (lambda i: (ROWS[i], (1 << 24) + 1 + i), lambda i: (ROWS[i], 0.5), by_number),
+        (
+            lambda i: (ROWS[i], torch.tensor((1 << 24) + 1 + i)),
+            lambda i: (ROWS[i], torch.tensor(0.5)),
+            by_number,
+        ),
+    ],
+    ids=["keys", "numbers", "tensors"],
+)
+def test_a_record_of_another_form_changes_nobody_elses_gradient(usual, other, loss, place):
+    model = net()
+    kept = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    found = []
+    for there in (usual, other):
+        data = Given(lambda i, there=there: there(i) if i == place else usual(i))
+        gradients = Gradients(model, loss, data, dict(model.named_parameters()))
+        found.append(gradients.of(kept, np.arange(8)))
+    others = [i for i in range(8) if i != place]
+    for name, tensor in found[0].items():
+        torch.testing.assert_close(tensor[others], found[1][name][others])
+    assert any((found[0][n][place] != found[1][n][place]).any() for n in kept)
+
+
 def test_a_record_moves_a_sum_by_its_bound_at_most(noiseless):
     """Whatever it is, and whatever it is exchanged for."""
     plan = DpSgdPlan(1.0, 1e-5, 1, 1, 1.0, 0.5)
@@ -203,6 +258,38 @@ def test_a_loss_that_mixes_a_batch_sees_one_record():
         found.append(each.of(kept, np.arange(40)))
     for name, tensor in found[0].items():
         torch.testing.assert_close(tensor[0], found[1][name][0])
+
+
+@pytest.mark.parametrize("length", [1e30, 1e-30])
+def test_sums_are_finite_at_the_largest_lengths_and_the_smallest(length):
+    plan = DpSgdPlan(1.0, 1e-5, 1, 1, 1.0, length)
+    data = TensorDataset(torch.full((40, 5), 1e19))
+    optimizer = torch.optim.SGD((model := net()).parameters(), lr=1.0)
+    found = trained(training(net(), plan), model, data, lambda m, r: m(r[0]).sum(), optimizer)
+    assert all(np.isfinite(array).all() for array in found.values())
+
+
+@pytest.mark.parametrize("first", ["flu", "rare"])
+def test_no_value_of_the_first_record_decides_whether_training_is_refused(first):
+    """A text cannot be made zero, as numbers are for trying the loss out."""
+    known = {"flu": 1.0}
+    data = Given(lambda i: (ROWS[i], first if i == 0 else "flu"))
+    task = training(net())
+    assert trained(task, net(), data, lambda m, r: m(r[0]).sum() * known[r[1][0]])
+
+
+def test_an_optimiser_finds_noisy_gradients_only():
+    found = []
+
+    class Curious(torch.optim.SGD):
+        def step(self, closure=None):
+            for parameter in self.param_groups[0]["params"]:
+                tensors = {k for k, v in vars(parameter).items() if v is not None}
+                found.append((tensors, parameter.grad is not None))
+
+    model = net()
+    trained(training(net()), model, RECORDS, optimizer=Curious(model.parameters()))
+    assert found == [(set(), True)] * 4 * 3
 
 
 def test_noise_has_the_size_that_the_plan_says_and_steps_add_up():

@@ -104,6 +104,8 @@ def test_opposite_gradients_are_the_worst_in_the_plane(noise, rate):
         ({"sampling_rate": 1.01}, "Expected 1e-06 <= sampling_rate <= 1, got 1.01"),
         ({"sampling_rate": 0.0}, "Expected sampling_rate > 0"),
         ({"max_grad_norm": math.inf}, "Expected max_grad_norm > 0 and finite"),
+        ({"max_grad_norm": 1e31}, r"Expected 1e-30 <= max_grad_norm <= 1e\+30, got 1e\+31"),
+        ({"max_grad_norm": 1e-31}, "Expected 1e-30 <= max_grad_norm"),
     ],
 )
 def test_what_is_no_plan_is_refused(wrong, message):
