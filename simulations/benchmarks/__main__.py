@@ -28,6 +28,7 @@ class Part(StrEnum):
     PROTOCOLS = "protocols"
     SCALING = "scaling"
     VARIATES = "variates"
+    CODEBOOKS = "codebooks"
     ENGINE = "engine"
     ORACLES = "oracles"
 
@@ -87,10 +88,19 @@ def variates(quick: bool) -> list[Cell]:
     return [Cell("variates", name, users, 256) for name in MECHANISMS]
 
 
+def codebooks(quick: bool) -> list[Cell]:
+    """Return codebooks of few and of many dimensions."""
+    from .codebooks import SIZES
+
+    dims = list(SIZES)[:1] if quick else list(SIZES)
+    return [Cell("codebook", f"{dim:,} dimensions", SIZES[dim], dim, rounds=7) for dim in dims]
+
+
 _CELLS = {
     Part.PROTOCOLS: protocols,
     Part.SCALING: scaling,
     Part.VARIATES: variates,
+    Part.CODEBOOKS: codebooks,
     Part.ENGINE: engine,
 }
 

@@ -20,7 +20,7 @@ class Cell:
     place : str
         ``"generated"``: in process, data included. ``"arrays"``: in process, the data lie in
         memory. ``"grid"``: in process, a user a node. ``"engine"``: Flower's engine.
-        ``"variates"``: a randomizer alone.
+        ``"variates"``, ``"codebook"``: a randomizer alone.
     name : str
         The protocol, or the randomizer and its epsilon.
     users, dim, rows, nodes : int

@@ -81,6 +81,8 @@ def _ratios(axes: Axes, runs: pd.DataFrame, oracles: dict[str, Any] | None) -> N
     bars: list[tuple[str, float, str]] = []
     for row in runs[runs["place"] == "variates"].itertuples():
         bars.append((f"{row.name} / its variates", row.times_reference, _OURS))
+    for row in runs[runs["place"] == "codebook"].itertuples():
+        bars.append((f"codebook, {row.name} / PrivUnit", row.times_reference, _OURS))
     for row in runs[runs["place"] == "arrays"].itertuples():
         bars.append((f"{row.name} / its data", row.times_reference, _OURS))
     iht = runs[(runs["place"] == "engine") & (runs["name"] == "LdpIht")]

@@ -71,6 +71,8 @@ def measure(cell: Cell) -> dict[str, Any]:
         from .engine import in_engine as function
     elif cell.place == "variates":
         from .variates import beside_numpy as function
+    elif cell.place == "codebook":
+        from .codebooks import beside_privunit as function
     else:
         function = in_process
     found = function(cell)

@@ -17,7 +17,7 @@ Curves = dict[str, Callable[[float], float]]
 
 BALL: Curves = {
     "PrivUnit": lambda e: r.PrivUnit(e, DIM).variance,
-    "Codebook (K = 256)": lambda e: r.Codebook(e, DIM).variance,
+    "Codebook (256 words, 1,024 beyond 4)": lambda e: r.ball_codebook(e, DIM).variance,
     "DuchiBall": lambda e: r.DuchiBall(e, DIM).variance,
     "Gaussian, delta 1e-5": lambda e: r.GaussianMechanism(e, DIM, delta=1e-5).variance,
 }

@@ -10,7 +10,7 @@ from . import frequency
 
 AXES = {"users": "users n", "dim": "features d", "rows": "records of a user m"}
 _SIZES = ("users", "dim", "rows")
-_REFERENCE = {"engine": "the echo app", "variates": "drawing variates"}
+_REFERENCE = {"engine": "the echo app", "variates": "drawing variates", "codebook": "PrivUnit"}
 
 Slopes = list[dict[str, Any]]
 

@@ -167,7 +167,7 @@ WORKLOADS: dict[str, Workload] = {
     ),
     "SparseRegression": Workload(_many_records("SparseRegression"), normals, 400, 256, 100),
     "SparseMean": Workload(_other("SparseMean", epsilon=4.0), normals, 2_000, 256, 10),
-    "UserLevelMean": Workload(_many_records("UserLevelMean", bound=4.0), normals, 2_000, 64, 10),
+    "UserLevelMean": Workload(_many_records("UserLevelMean", bound=4.0), normals, 20_000, 64, 10),
     "TwoRoundRegression": Workload(
         _many_records("TwoRoundRegression", **_DECLARED), normals, 400, 64, 100
     ),
@@ -179,7 +179,7 @@ WORKLOADS: dict[str, Workload] = {
         _other("HeavyHitters"), items, 100_000, 1 << 40, features=lambda d: 1
     ),
     "ConstrainedMean": Workload(_other("ConstrainedMean"), classes, 20_000, 64),
-    "ConstrainedRegression": Workload(_other("ConstrainedRegression"), classes, 20_000, 16),
+    "ConstrainedRegression": Workload(_other("ConstrainedRegression"), classes, 20_000, 32),
     "KernelRidgeRegression": Workload(_other("KernelRidgeRegression"), curves, 20_000, 2),
     "SmoothGlm": Workload(_other("SmoothGlm"), classes, 20_000, 4),
     "DpIht": _silos("DpIht", **_SILO),
