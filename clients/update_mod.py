@@ -275,7 +275,7 @@ def reply_of(
     except KeyboardInterrupt:  # is the operator's
         raise
     except BaseException:
-        failed("Training failed; the user reports a centre.")
+        failed("Training failed; the user reports an update of 0.")
         return None
 
 
@@ -311,10 +311,10 @@ def update_of(
         with np.errstate(all="ignore"):
             update = flattened(returned) - before
     except Exception:
-        failed("Training returned no update of this model; the user reports a centre.")
+        failed("Training returned no update of this model; the user reports an update of 0.")
         return np.zeros_like(before)
     if not np.isfinite(update).all():
-        failed("The update is not finite; the user reports a centre.")
+        failed("The update is not finite; the user reports an update of 0.")
     return update
 
 

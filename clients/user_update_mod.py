@@ -127,7 +127,7 @@ class _Failures:
         """Log of how many users training failed, if of any."""
         if self._count:
             logging.getLogger(__name__).warning(
-                "Training failed for %d of %d users, who report a centre.", self._count, users
+                "Training failed for %d of %d users, who report an update of 0.", self._count, users
             )
 
 
@@ -139,7 +139,7 @@ def _update(
     try:
         user = node.take(slot).finite()
     except Exception:
-        failures("A user has no rows that can be read; the user reports a centre.")
+        failures("A user has no rows that can be read; the user reports an update of 0.")
         return np.zeros(len(flattened(training.sent)))
     inner.content = with_user(training.content, user, seed)
     with as_if_alone(seed):

@@ -78,7 +78,7 @@ def run_comparison(
         sweep = Sweep(KEY, COLUMNS, runner)
         if sweep.missing(cells, file):
             runner.check()
-            with quiet():
+            with quiet(failures=True):
                 sweep(cells, file, 1)
         kept = {tuple(row[column] for column in KEY): row for row in rows_of(file)}
     return Comparison(name, plan.num_nodes, [kept[each.key] for each in cells])

@@ -130,7 +130,7 @@ def _ldp_fedavg(job: Job, epsilon: float) -> Outcome:
     )
     return methods.ldp_fedavg(
         strategy,
-        app.client_app,
+        job.nodes.counted(),
         app.initial_arrays,
         job.plan.num_nodes,
         num_rounds=job.plan.rounds or 0,

@@ -250,12 +250,22 @@ def lengths(updates: Iterator[Floats]) -> NDArray[np.float64]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep Flower's log to errors: it has lines for every node in every round."""
-    logger = logging.getLogger("flwr")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+def quiet(failures: bool = False) -> Iterator[None]:
+    """Keep Flower's log to errors: it has lines for every node in every round.
+
+    Parameters
+    ----------
+    failures : bool (default: False)
+        Whether trainings that fail are not logged either: for whoever counts them.
+    """
+    limits = {"flwr": logging.ERROR}
+    if failures:
+        limits[LdpUpdateMod.__module__] = logging.CRITICAL
+    levels = {name: logging.getLogger(name).level for name in limits}
+    for name, limit in limits.items():
+        logging.getLogger(name).setLevel(limit)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

@@ -1,10 +1,20 @@
 """Nodes that train one model, as the methods of a comparison see them: model in, updates out."""
 
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from ..guarantee.parameters import flattened, parameters_of, with_parameters
@@ -87,13 +97,33 @@ class AppNodes:
         replies = self.grid.send_and_receive([Message(content, node + 1, kind)])
         return next(iter(replies), None)
 
+    def counted(self) -> ClientApp:
+        """Return the app, for another grid to ask; trainings that fail there count here, too."""
+        app = ClientApp()
+        nowhere = np.zeros(sum(math.prod(shape) for shape in self._shapes.values()))
+
+        @app.train()
+        def train(message: Message, context: Context) -> Message:
+            try:
+                reply: Message = self._app.client_app(message, context)
+            except Exception as error:
+                self._failed(f"Training failed on a node: {type(error).__name__}: {error}")
+                raise
+            self._update(reply, nowhere)
+            return reply
+
+        return app
+
     def _update(self, reply: Message | None, before: Floats) -> Floats:
         try:
             return update_of(reply, self._shapes, before)
         except CannotCompareError as error:
-            self.failures += 1
-            self.reason = self.reason or str(error)
+            self._failed(str(error))
             return np.zeros_like(before)
+
+    def _failed(self, why: str) -> None:
+        self.failures += 1
+        self.reason = self.reason or why
 
     def check(self) -> None:
         """Train one node, and raise CannotCompareError if that gives no update."""

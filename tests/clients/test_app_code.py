@@ -269,7 +269,7 @@ def test_training_that_fails_is_logged_once(node_config, caplog):
     _, reply = deployed(app_that(fails), training(), node_config)
     assert reply.has_content()
     (told,) = [each for each in caplog.records if each.exc_info]
-    assert told.getMessage() == "Training failed; the user reports a centre."
+    assert told.getMessage() == "Training failed; the user reports an update of 0."
 
 
 @pytest.mark.parametrize("question", [query(1), None], ids=["report", "census"])

@@ -255,7 +255,7 @@ def test_policy_and_seed_are_checked(arguments, message):
 def test_the_operator_learns_what_went_wrong(name, caplog):
     with caplog.at_level(logging.WARNING):
         send(app_of(BEHAVIOURS[name])[0], content())
-    assert "reports a centre" in caplog.text
+    assert "reports an update of 0" in caplog.text
 
 
 def test_flowers_local_dp_mod_fails_on_what_this_mod_is_made_for():

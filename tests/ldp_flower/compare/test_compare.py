@@ -161,7 +161,7 @@ def test_dp_sgd_is_the_apps_own(found):
     ] * 2
 
 
-def test_failed_trainings_count_as_zero_and_are_told():
+def test_failed_trainings_count_as_zero_and_are_told(caplog):
     app, half = ClientApp(), NODES // 2
 
     @app.train()
@@ -183,6 +183,25 @@ def test_failed_trainings_count_as_zero_and_are_told():
     (note,) = found.notes
     assert note.startswith(f"FedAvg: {ROUNDS * half} trainings of a run failed and counted as 0: ")
     assert "no data" in note
+    (line,) = run(app, judge, methods=["LdpFedAvg"], epsilons=[8.0], seeds=1).lines
+    assert line.failures == half and "RuntimeError: no data" in line.notes
+    assert "no data" not in caplog.text  # told once, not by every node
+
+
+@pytest.mark.parametrize("method", ["FedAvg", "LdpFedAvg"])
+def test_models_of_another_shape_are_counted_alike(method):
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        weights, bias, counter = message.content["arrays"].to_numpy_ndarrays()
+        if context.node_config["partition-id"] == 3:
+            weights = weights[1:]
+        content = RecordDict({"arrays": ArrayRecord([weights + 1, bias, counter])})
+        return Message(content, reply_to=message)
+
+    (line,) = run(app, methods=[method], epsilons=[8.0], seeds=1, rounds=1).lines
+    assert line.failures == 1 and "of shape (5, 1), got (4, 1)" in line.notes
 
 
 # --------------------------------------------------------------------------- refusals
