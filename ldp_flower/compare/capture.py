@@ -69,7 +69,9 @@ def captured(
         return _app(client_app, started.strategy, started.arguments, run_config)
     except Exception as error:
         raise CannotCompareError(
-            "The ServerApp's main function failed before it called a strategy's start: "
+            "The ServerApp's main function failed before it called start(grid=..., "
+            "initial_arrays=...) of one of flwr.serverapp.strategy, as far as which it is run "
+            "(workflows of Flower's earlier form, LegacyContext, do not call it): "
             f"{type(error).__name__}: {error}"
         ) from error
     raise CannotCompareError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich import box
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -171,10 +172,22 @@ class Comparison:
 
     def __rich__(self) -> Table:
         """Return the table for a terminal."""
-        table = Table(caption="\n".join([self.explanation, *self.notes]), caption_justify="left")
-        for number, name in enumerate(self.head):
-            table.add_column(name, justify="left" if number < len(_HEAD) else "right")
-        for row in self.rows():
+        table = Table(
+            caption="\n".join([self.explanation, *self.notes]),
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            padding=0,
+        )
+        rows = list(self.rows())
+        for number, (name, *column) in enumerate(zip(self.head, *rows, strict=True)):
+            words = " ".join([name, *column]).split()  # lines end between them: fits 80 columns
+            table.add_column(
+                name,
+                justify="left" if number < len(_HEAD) else "right",
+                width=max(map(len, words)),
+            )
+        for row in rows:
             table.add_row(*row)
         return table
 

@@ -242,8 +242,10 @@ class LdpStrategy(Strategy, Generic[R]):
         ----------
         grid : Grid
             Flower's grid, or an :class:`~ldp_flower.InProcessGrid`.
-        initial_arrays, num_rounds, train_config, evaluate_config : optional
+        initial_arrays, num_rounds, train_config : optional
             For Flower's signature; a protocol starts from nothing and knows its rounds.
+        evaluate_config : ConfigRecord, optional
+            For Flower's signature: no node is asked to evaluate, so it has to be empty.
         timeout : float (default: 3600)
             Seconds to wait for the answers of one step.
         evaluate_fn : callable, optional
@@ -288,6 +290,11 @@ class LdpStrategy(Strategy, Generic[R]):
             check_integer("num_nodes", num_nodes, 1)
         if seed is not None and not is_integer(seed):
             raise ValueError(f"Expected an integer seed, got {seed!r}.")
+        if evaluate_config:
+            raise ValueError(
+                f"Expected no evaluate_config, got {dict(evaluate_config)}: no node is asked to "
+                "evaluate. Take evaluate_fn, on the server's own rows."
+            )
         self._take(initial_arrays, num_rounds, train_config)
         self.summary()
         self._of_start["max_users_per_node"] = max_users_per_node

@@ -164,6 +164,11 @@ def without_evaluation(server):
             "rows.csv",
         ),
         (
+            lambda s: s.replace("    strategy =", "    grid.run.run_id\n    strategy ="),
+            1,
+            "LegacyContext",  # Flower's own workflows ask for this
+        ),
+        (
             lambda s: s.replace(
                 "strategy = FedAvg(fraction_train=0.5, ", "strategy = Private("
             ).replace(

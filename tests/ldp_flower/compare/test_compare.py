@@ -1,6 +1,7 @@
 """An app under all methods: cells, their file, the table, the figure, and what is refused."""
 
 import csv
+import io
 import math
 from functools import partial
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from rich.console import Console
 from tiny_model import INITIAL, NODES, evaluate, make_app, trained
 
 from ldp_flower.accounting import local_dp_multiplier, noise_multiplier_epsilon
@@ -92,6 +94,14 @@ def test_table_and_figure_show_the_same_numbers(found, tmp_path):
     assert picture.stat().st_size > 5_000
     assert "| LdpFedAvg | 8 | 8 | nobody | node, pure |" in table.read_text()
     assert "accuracy: mean (standard error) over 2 seeds" in table.read_text()
+
+
+def test_no_word_of_the_table_is_cut_in_a_terminal_of_80_columns(found):
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(found)
+    words = console.export_text().split()
+    for row in (found.head, *found.rows()):
+        assert set(" ".join(row).split()) <= set(words)
 
 
 def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path):

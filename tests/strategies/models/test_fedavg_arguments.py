@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -182,3 +182,15 @@ def test_public_metrics_are_aggregated_by_ones_own_function():
             num_rounds=1,
             train_metrics_aggr_fn=lambda records, key: 3,
         )
+
+
+def test_a_config_for_evaluation_is_refused_before_anybody_is_asked():
+    grid = Watching(app())
+    config = ConfigRecord({"batch": 8})
+    with pytest.raises(ValueError, match=r"Expected no evaluate_config.*batch.*evaluate_fn"):
+        LdpFedAvg(epsilon=8.0).start(grid, ArrayRecord([np.zeros(3)]), evaluate_config=config)
+    assert not grid.asked
+    empty = LdpFedAvg(epsilon=8.0).start(
+        grid, ArrayRecord([np.zeros(3)]), num_rounds=1, evaluate_config=ConfigRecord()
+    )
+    assert empty.num_users == NODES
