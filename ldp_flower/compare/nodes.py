@@ -150,13 +150,19 @@ class AppNodes:
             reply = self.ask(model, node, number, MessageType.EVALUATE)
             if reply is None or reply.has_error():
                 continue
-            for record in reply.content.metric_records.values():
+            # Flower's strategies, too, take replies with one such record only.
+            for record in list(reply.content.metric_records.values())[:1]:
                 weight = record.get("num-examples", 1)
                 assert isinstance(weight, int | float)
                 weights += weight
                 for name, value in record.items():
                     if name != "num-examples" and isinstance(value, int | float):
                         total[name] = total.get(name, 0.0) + weight * value
+        if not weights > 0:
+            raise CannotCompareError(
+                "No node evaluated the model on an example (num-examples above 0): give the "
+                "app's strategy an evaluate_fn, or mend its evaluate function."
+            )
         return MetricRecord({name: value / weights for name, value in total.items()})
 
 

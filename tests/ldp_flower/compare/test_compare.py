@@ -300,6 +300,18 @@ def test_the_apps_own_evaluation_is_asked_where_the_server_has_none():
     assert found.lines[0].mean == pytest.approx(NODES * (NODES - 1) / 2 / (NODES + 1))
 
 
+def test_nodes_that_evaluate_on_no_example_are_said():
+    app = make_app()
+
+    @app.evaluate()
+    def on_node(message, context):
+        metrics = MetricRecord({"num-examples": 0, "accuracy": 0.5})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    with pytest.raises(CannotCompareError, match="No node evaluated the model on an example"):
+        run(app, None, methods=["untrained"], seeds=1)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
