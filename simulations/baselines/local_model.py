@@ -12,14 +12,17 @@ STEPS = 100
 JUDGED = 100  # users whose models are judged, at random
 
 
-def mean_score(
+def median_score(
     train: Callable[[int, Arrays, int], Arrays],
     initial: Arrays,
     score: Callable[[Arrays], float],
     num_users: int,
     seed: int,
 ) -> float:
-    """Return what the model of a user is worth who trains without others, on average.
+    """Return what the model of a user is worth who trains without others, at the median.
+
+    Not on average: where a rate suits all users but one, that one's model may be worth any
+    loss, however large.
 
     Parameters
     ----------
@@ -33,4 +36,4 @@ def mean_score(
         Number of users, and the seed by which some are chosen.
     """
     chosen = np.random.default_rng(seed).permutation(num_users)[:JUDGED]
-    return float(np.mean([score(train(int(user), initial, STEPS)) for user in chosen]))
+    return float(np.median([score(train(int(user), initial, STEPS)) for user in chosen]))

@@ -14,7 +14,7 @@ from ldp_flower.compare.nodes import Nodes
 from ldp_flower.strategies import LdpFedAvg
 
 from ...baselines.adaptive_clip import dp_fedavg_adaptive
-from ...baselines.local_model import mean_score
+from ...baselines.local_model import median_score
 from .learners import DpSgd
 from .problems import LOCAL_STEPS, Descent, Problem
 
@@ -149,7 +149,7 @@ def no_privacy(problem: Problem, epsilon: float, seed: int) -> Outcome:
 
 def alone(problem: Problem, epsilon: float, seed: int) -> Outcome:
     """No federation: the mean over users who train on their own rows."""
-    score = mean_score(
+    score = median_score(
         problem.train, problem.learner.initial(), problem.score, problem.num_users, seed
     )
     return Outcome(score, Guarantee("user", "nobody", 0.0), 0, 0)
