@@ -143,25 +143,25 @@ def test_badly_scaled_features_do_not_make_it_diverge():
 def test_many_columns_far_from_centred_need_a_cap_of_their_own(monkeypatch):
     """The largest curvature is some 120; cut off at 8 it makes steps far too long.
 
-    Of 5 seeds; zero has a loss of 1.26.
+    Two of three runs do no worse than zero with it, one of four without (of 32): of 16 each,
+    either bound fails by chance once in 100 times.
     """
     x, y, user, _ = several_records(0)
     users = Users.from_rows(x + 2.0, y, user)
     strategy = LdpIht(30, epsilon=4.0, samples_per_user=20)
 
-    def losses():
-        coefs = [simulate(strategy, users, seed=seed).coef for seed in range(5)]
-        return [np.mean((users.targets - users.features @ coef) ** 2) for coef in coefs]
+    def useful():
+        coefs = [simulate(strategy, users, seed=seed).coef for seed in range(16)]
+        losses = [np.mean((users.targets - users.features @ coef) ** 2) for coef in coefs]
+        return np.sum(np.array(losses) < 1.05 * np.mean(y**2))
 
     def eight(rounds, cohort, direction):
         return 8.0
         yield
 
-    estimated = losses()
+    estimated = useful()
     monkeypatch.setattr(GradientRounds, "_estimate_cap", eight)
-    assert np.median(estimated) < np.median(losses()) / 3 and np.median(estimated) < 1.05 * np.mean(
-        y**2
-    )
+    assert estimated > useful() and estimated >= 6
 
 
 def test_without_a_sparsity_sparse_coefficients_are_found_all_the_same():
