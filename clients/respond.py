@@ -63,7 +63,7 @@ def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
         return values_of(node.take, some, query, node.own)
 
     with_public = query.question.features_public
-    return randomised(node, query, slots, values, public if with_public else None)
+    return randomised(node, query, slots, values, CHUNK, public if with_public else None)
 
 
 def randomised(
@@ -71,8 +71,8 @@ def randomised(
     query: Query,
     slots: Slots,
     values: Callable[[Slots], Floats],
+    at_once: int,
     public: Callable[[Slots], NDArray[np.float32]] | None = None,
-    at_once: int = CHUNK,
 ) -> Report:
     """Return single reports, or their sums where those are shorter: post-processing.
 
@@ -86,10 +86,10 @@ def randomised(
         Who answers.
     values : callable
         Function from slots to these users' values, shape (users, width).
+    at_once : int
+        How many users are taken at a time.
     public : callable, optional
         Function from slots to these users' public data, if they are asked for.
-    at_once : int (default: 1024)
-        How many users are taken at a time.
     """
     randomizer = query.randomizer
     # A public block tells rows apart, so reports that go with it are not added up.

@@ -190,7 +190,7 @@ class LdpUpdateMod:
 
         def report(slots: Slots) -> Report:
             at_once = max(1, min(CHUNK, _ENTRIES // query.randomizer.width))
-            return randomised(node, query, slots, values, at_once=at_once)
+            return randomised(node, query, slots, values, at_once)
 
         answer = node.answer_once(query, report, kind, digest(content)).to_record_dict()
         if training.public:
