@@ -32,6 +32,16 @@ class RealValued(Randomizer):
 
     exact: ClassVar[bool] = False
 
+    #: With smaller ones the step of the grid would vanish.
+    smallest_radius: ClassVar[float] = 1e-300
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.radius < self.smallest_radius:
+            raise ValueError(f"Expected radius >= {self.smallest_radius:g}, got {self.radius}.")
+
     @property
     def report_dtype(self) -> np.dtype[np.generic]:
         """Four-byte floats."""

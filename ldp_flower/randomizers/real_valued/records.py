@@ -59,6 +59,7 @@ class RecordMechanism(RealVector):
 
     most_coordinates: ClassVar[int | None] = _MOST_RECORDS
     protects: ClassVar[str] = "any two values of one record of a silo"
+    smallest_radius: ClassVar[float] = 0.0  # both ends are checked below
 
     def __post_init__(self) -> None:
         super().__post_init__()

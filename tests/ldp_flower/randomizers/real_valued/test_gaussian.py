@@ -90,3 +90,12 @@ def test_any_row_is_shortened_before_noise_is_added():
 def test_delta_must_be_a_probability(delta):
     with pytest.raises(ValueError, match="Expected 0 < delta < 1"):
         GaussianMechanism(1.0, 2, delta=delta)
+
+
+@pytest.mark.parametrize("radius", [5e-324, 9e-301])
+def test_a_radius_that_is_too_small_for_a_grid_is_refused(radius):
+    """With the smallest ones a report was no number, whatever was asked about."""
+    with pytest.raises(ValueError, match="Expected radius >= 1e-300"):
+        GaussianMechanism(1.0, 5, radius)
+    report = GaussianMechanism(1.0, 5, 1e-300).randomize(np.ones((3, 5)), np.random.default_rng(0))
+    assert np.isfinite(report).all()
