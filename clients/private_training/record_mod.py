@@ -171,7 +171,10 @@ class RecordDpSgdMod(LdpUpdateMod):
             reply = _run(training, inner, context, call_next)
             if training.trained is None:
                 raise Refusal(Refusal.FAILED, "The app has not trained by dp_sgd.")
-            return _report(training, _metrics(reply, self._public(received)))
+            # A rehearsal shows no data, and what is declared public may be some.
+            rehearsal = node.terms.rehearsal
+            public = {} if rehearsal else _metrics(reply, self._public(received))
+            return _report(training, public)
 
         whole = json.dumps([kind, node.run_id, node.accounts.tolist(), plan.name, asked])
         slots = np.zeros(1, np.int64)

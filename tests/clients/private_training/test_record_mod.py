@@ -462,6 +462,13 @@ def test_metrics_leave_if_app_and_operator_call_them_public(ledger, node_config)
             assert dict(reply.content["metrics"]) == {"num-examples": 50} | told
 
 
+def test_a_rehearsal_shows_no_public_metric_either(ledger, node_config):
+    app, _ = app_of(data_in_records, public_metrics=["loss"])
+    rehearsing = node_config | {"public-metrics": "loss", "rehearsal": True}
+    reply = deployed(app, content(), rehearsing)
+    assert dict(reply.content["metrics"]) == {"num-examples": 50}
+
+
 @pytest.mark.parametrize("rows", [0, 1, 49, 50, 60])
 def test_the_form_of_a_reply_does_not_depend_on_the_number_of_records(node_config, rows):
     app, _ = app_of(lambda message: honest(message, rows=ROWS[:rows]))
