@@ -152,7 +152,7 @@ MAY_IMPORT = {
     "guarantee": {"validation", "randomness", "randomizers", "values"},
     "accounting": {"validation", "randomizers"},
     "iht": {"validation", "values"},
-    "schema": {"validation", "values"},
+    "schema": {"validation", "values", "guarantee"},
     "sweep": {"validation"},
     "clients": BOTH_SIDES | {"iht"},
     "strategies/numerics": {"validation"},
