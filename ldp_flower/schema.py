@@ -1,14 +1,18 @@
 """Schema: what is publicly known about a table's columns, and the standardisation it gives."""
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .guarantee.users import Users
+from .table_file import TableLoader
 from .validation import check_number, check_positive
 from .values.entries import Column, as_numbers, entries
 
@@ -356,6 +360,57 @@ class Schema:
         missing = self.missing(table)
         return Users.from_rows(self.features(table), targets, named, ids, missing=missing)
 
+    def loader(
+        self,
+        table: str | Path | None = None,
+        *,
+        user_column: str | None = None,
+        ids: str | Path | None = None,
+    ) -> TableLoader:
+        """Return the ``load_users`` of a table on disk, for ``LdpClientApp``.
+
+        In a deployment it loads the whole table of a node, in a simulation the node's share of
+        one table.
+
+        Parameters
+        ----------
+        table : str or Path, optional
+            A CSV or Parquet file with all columns of the schema. By default each node's operator
+            names it in ``node_config``, as ``data-path``.
+        user_column : str, optional
+            The column that tells whose a row is. By default each row is a user of its own, which
+            only a simulation takes: a ledger needs names.
+        ids : str or Path, optional
+            A text file with the names of all users, one a line, with those who have no rows. By
+            default ``ids-path`` in ``node_config``, if it is set; without either a server can
+            tell how many users have rows.
+
+        Raises
+        ------
+        ValueError
+            If the user column is one of the schema's, or ids are given without one.
+        """
+        return TableLoader(self, table, user_column, ids)
+
+    @property
+    def columns_read(self) -> list[str]:
+        """Names of all columns that a table needs, the target last."""
+        return [*self.columns, *([] if self.target is None else [self.target])]
+
+    def digests(self) -> dict[str, int]:
+        """Return a number for each column and the target that differs where what is declared does.
+
+        Of 63 bits each: two schemas with the same numbers are the same, unless somebody has
+        searched for two that agree.
+        """
+        parts = {
+            f"column {name}": [place, _exact(kind)]
+            for place, (name, kind) in enumerate(self.columns.items())
+        }
+        if self.bounds is not None:
+            parts[f"target {self.target}"] = [_exact(self.bounds)]
+        return {name: _digest([name, *part]) for name, part in parts.items()}
+
     def in_units(self, predictions: ArrayLike) -> Floats:
         """Return predictions of standardised targets in the target's units.
 
@@ -405,6 +460,18 @@ def _plain(kind: Numeric | Categories) -> dict[str, Any]:
     if isinstance(kind, Categories):
         return {"values": list(kind.values)}
     return {name: value for name, value in vars(kind).items() if value is not None}
+
+
+def _exact(kind: Numeric | Categories) -> object:
+    """Return what is declared, in which 1 and 1.0 are the same."""
+    if isinstance(kind, Categories):
+        return list(kind.values)
+    return {name: float(value) for name, value in _plain(kind).items()}
+
+
+def _digest(part: Sequence[object]) -> int:
+    text = json.dumps(part, sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def _kind(plain: Mapping[str, Any]) -> Numeric | Categories:

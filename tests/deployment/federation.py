@@ -198,7 +198,11 @@ class Deployment:
             arguments += ["--auth-supernode-private-key", str(self.folder / name)]
         return self._start(
             name,
-            *(["flower-supernode"] if pinned is None else ["ldp-flower", "supernode", *pinned, "--"]),
+            *(
+                ["flower-supernode"]
+                if pinned is None
+                else ["ldp-flower", "supernode", *pinned, "--"]
+            ),
             *arguments,
             *("--superlink", wire.address if wire else self._address),
             *("--port", str(_free_port()), "--node-config", node_config),
