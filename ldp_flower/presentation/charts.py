@@ -53,7 +53,7 @@ STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # the reader's fonts, which know more scripts than one file does
     "svg.hashsalt": "ldp-flower",  # the same figure is the same text
 }
-_SIZE = 6.4, 3.6  # inches
+_WIDTH = 6.4  # inches
 _LONGEST_LABEL = 40  # characters
 
 
@@ -66,22 +66,27 @@ def style() -> Iterator[None]:
         yield
 
 
-def standing_alone() -> "Axes":
-    """Return empty axes of a figure that no window and no notebook knows of."""
+def standing_alone(height: float) -> "Axes":
+    """Return empty axes, inches high, of a figure that no window and no notebook knows of."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=_SIZE, layout="constrained").subplots()
+    return Figure(figsize=(_WIDTH, height), layout="constrained").subplots()
 
 
-def new_axes() -> "Axes":
+def new_axes(height: float) -> "Axes":
     """Return empty axes; no window opens, and a notebook shows them below the cell."""
     import matplotlib
 
     if "inline" not in matplotlib.get_backend():
-        return standing_alone()
+        return standing_alone(height)
     from matplotlib import pyplot
 
-    return pyplot.figure(figsize=_SIZE, layout="constrained").subplots()
+    return pyplot.figure(figsize=(_WIDTH, height), layout="constrained").subplots()
+
+
+def height_of(rows: int) -> float:
+    """Return the inches that a chart with so many named rows takes."""
+    return 0.9 + 0.28 * max(rows, 2)
 
 
 def label(text: object) -> str:

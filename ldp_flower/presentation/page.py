@@ -18,14 +18,15 @@ _STYLE = """
   border-bottom: 1px solid rgb(128 128 128 / .35); vertical-align: top; }
 .ldp-flower .text { text-align: left; overflow-wrap: break-word; max-width: 24em; }
 .ldp-flower .number { text-align: right; white-space: nowrap; }
-.ldp-flower th { font-weight: 600; white-space: normal; vertical-align: bottom; }
+.ldp-flower th.number, .ldp-flower th { font-weight: 600; white-space: normal;
+  vertical-align: bottom; }
 .ldp-flower svg { display: block; max-width: 100%; height: auto; margin: .6em 0; }
 """
 _PAGE_STYLE = """
 :root { color-scheme: light dark; }
 body { margin: 2rem auto; padding: 0 1.2rem; max-width: 60rem; color: #22313f; background: #fff; }
 @media screen and (prefers-color-scheme: dark) {
-  body { color: #dfe4e8; background: #14191f; --green: #3fb8b1; --red: #e08457; --blue: #7fa8d6;
+  body { color: #dfe4e8; background: #14191f; --green: #3fb8b1; --red: #d2643a; --blue: #7fa8d6;
     --purple: #ab92d0; --yellow: #dcbb4d; --pink: #e29cb8; }
 }
 @media print {

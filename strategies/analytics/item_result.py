@@ -124,6 +124,10 @@ class HeavyHittersResult(Result):
             }
         )
 
+    @property
+    def _height(self) -> float:
+        return charts.height_of(min(_DRAWN, len(self.items)))
+
     def _draw(self, axes: "Axes") -> None:
         shown = slice(min(_DRAWN, len(self.items)))
         charts.intervals(

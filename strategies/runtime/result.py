@@ -99,7 +99,7 @@ class Result(flower.Result):
             Where to draw; by default on a new figure, ``plot().figure``. No window opens.
         """
         with charts.style():
-            axes = charts.new_axes() if axes is None else axes
+            axes = charts.new_axes(self._height) if axes is None else axes
             self._draw(axes)
         return axes
 
@@ -116,10 +116,16 @@ class Result(flower.Result):
         """Return what notebooks show."""
         return page.fragment(title_of(self), sections_of(self))
 
+    @property
+    def _height(self) -> float:
+        """Inches that a figure of its own is high."""
+        return 3.6
+
     def _draw(self, axes: "Axes") -> None:
         """Draw the estimate on some axes."""
         table = Result.table(self)
-        axes.barh(list(map(charts.label, table["array"])), table["root mean square"])
+        names = list(map(charts.label, table["array"]))
+        axes.barh(names, table["root mean square"], color=charts.BLUE)
         axes.invert_yaxis()
         axes.set_xlabel("root mean square")
 
@@ -255,6 +261,10 @@ class LinearResult(Result):
         """Indices of the coefficients that a chart shows, the largest first."""
         order = np.argsort(-np.abs(self.coef), kind="stable")[:_DRAWN]
         return order[self.coef[order] != 0] if len(self.coef) > _DRAWN else order
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self._drawn))
 
     @property
     def names(self) -> list[str]:

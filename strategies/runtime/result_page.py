@@ -50,7 +50,7 @@ def _asked(result: "Result") -> str:
 
 def _figure(result: "Result") -> Markup:
     with charts.style():
-        axes = charts.standing_alone()
+        axes = charts.standing_alone(result._height)
         result._draw(axes)
     return charts.svg(axes.get_figure(root=True), title_of(result))
 

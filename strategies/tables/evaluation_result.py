@@ -67,6 +67,10 @@ class EvaluationResult(Result):
             }
         )
 
+    @property
+    def _height(self) -> float:
+        return charts.height_of(1)
+
     def _draw(self, axes: "Axes") -> None:
         error = self.std_error if np.isfinite(self.std_error) else np.nan
         charts.intervals(axes, ["R2"], [self.r2], [error])
