@@ -134,7 +134,7 @@ def test_statistics_have_names_on_the_wire_only():
 
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
-SERVER = BOTH_SIDES | {"iht", "schema"}
+SERVER = BOTH_SIDES | {"iht", "schema", "presentation"}
 SHARED = ("runtime", "numerics", "subprotocols", "tables")
 FAMILIES = ("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models")
 
@@ -154,6 +154,7 @@ MAY_IMPORT = {
     "iht": {"validation", "values"},
     "table_file": {"guarantee"},
     "schema": {"validation", "values", "guarantee", "table_file"},
+    "presentation": {"validation"},
     "sweep": {"validation"},
     "clients": BOTH_SIDES | {"iht"},
     "strategies/numerics": {"validation"},
