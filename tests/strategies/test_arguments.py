@@ -64,6 +64,7 @@ OTHER = {
     "max_items": 2,
     "false_alarm": 0.9,
     "backend": "tree",
+    "item": "most-frequent",
     "coef": np.full(DIM, 0.3),
     "centre": 0.3,
     "model": "net",
