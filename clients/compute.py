@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import Query
+from ldp_flower.guarantee.questions import Rows
 from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomness import Words
 
+from .arithmetic.chosen import chosen
 from .node import Node, operators_ledger
 from .own_statistics import NONE, OwnStatistics, of_each
 from .received import Received
@@ -107,29 +110,35 @@ def _accounts(users: UserSource) -> Accounts:
 
 
 def values_of(
-    take: Callable[[Slots], Users], slots: Slots, query: Query, own: OwnStatistics = NONE
+    take: Callable[[Slots], Users],
+    slots: Slots,
+    query: Query,
+    own: OwnStatistics = NONE,
+    words: Words | None = None,
 ) -> NDArray[np.float64]:
     """Return the users' values; whatever goes wrong with data stays on this side.
 
     A value that cannot be computed becomes NaN, which the randomizer takes for the
     centre of its domain: the reply looks like any other, and the log tells the operator.
-    ``take`` returns the users in some slots, ``own`` are the app's own statistics.
+    ``take`` returns the users in some slots, ``own`` are the app's own statistics, and
+    by ``words``, one for each slot, users draw rows; without, they take the first.
     """
     logger = logging.getLogger(__name__)
+    coins = np.zeros(len(slots), np.uint64) if words is None else words
 
     def computed(some: Slots) -> NDArray[np.float64]:
-        users = take(some)
-        # Rows of a public block all stay: they must not tell which targets are finite.
-        finite = users if query.question.features_public else users.finite()
-        if lost := len(users.targets) - len(finite.targets):
+        users = take(slots[some])
+        kept = chosen(users, query.question, coins[some])
+        lost = len(users.targets) - len(kept.targets)
+        if lost and query.question.rows is Rows.FINITE:
             logger.warning("Records that are not finite and are left out: %d.", lost)
         if (statistic := own.get(type(query.question))) is not None:
-            return of_each(finite, query.question, statistic, query.randomizer.width)
-        return compute(finite, query.question)
+            return of_each(kept, query.question, statistic, query.randomizer.width)
+        return compute(kept, query.question)
 
     values = _together_or_apart(
         computed,
-        slots,
+        np.arange(len(slots)),
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
     )

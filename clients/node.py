@@ -91,6 +91,12 @@ class Node:
             words = self.keys.training_states(self.terms.seed, step, slots)
         return words >> np.uint64(32)
 
+    def row_words(self, step: int, slots: Slots) -> Words:
+        """Return the words by which users draw rows, which have no part in their noise."""
+        if self.terms.seed is None:
+            return SystemRandom().words((len(slots), 1))[:, 0]
+        return self.keys.row_states(self.terms.seed, step, slots)
+
     def answer_once(
         self, query: Query, randomised: Callable[[Slots], Report], *about: object
     ) -> Report:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError, Query, Report
+from ldp_flower.guarantee.questions import Rows
 from ldp_flower.randomizers import RecordMechanism, Summary
 
 from .compute import CHUNK, UsersNode, public_of, values_of
@@ -45,7 +46,7 @@ def _check(node: UsersNode, query: Query) -> None:
         question.check(node.users.num_features, query.randomizer.width)
     except MessageError as error:
         raise Refusal.malformed(error) from error
-    if question.about_targets and not node.users.has_targets:
+    if question.needs_targets(node.users.num_features) and not node.users.has_targets:
         raise Refusal(Refusal.MALFORMED, "The node's users have no targets; see Users.from_rows.")
     node.terms.check(query.randomizer)
     if question.features_public and not node.terms.policy.features_public:
@@ -60,7 +61,9 @@ def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
         return np.zeros_like(block) if node.terms.rehearsal else block
 
     def values(some: Slots) -> Floats:
-        return values_of(node.take, some, query, node.own)
+        drawing = query.question.rows in (Rows.DRAWN, Rows.SHUFFLED)
+        words = node.row_words(query.step, some) if drawing else None
+        return values_of(node.take, some, query, node.own, words)
 
     with_public = query.question.features_public
     return randomised(node, query, slots, values, CHUNK, public if with_public else None)

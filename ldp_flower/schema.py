@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,9 @@ class Categories:
     values : sequence of str, int or bool
         All categories, public. Numbers and their decimal text are the same category. A row
         with none of them has zeros, as if all categories were equally likely.
+    other : str, optional
+        The category that all values which are not listed count as, last of all if it is not
+        listed itself. By default such values are left out, as missing ones always are.
 
     Raises
     ------
@@ -118,9 +122,14 @@ class Categories:
     """
 
     values: Sequence[object]
+    other: str | None = None
 
     def __post_init__(self) -> None:
         labels = tuple(_label(value) for value in self.values)
+        if self.other is not None:
+            if not isinstance(self.other, str):
+                raise ValueError(f"Expected other to be a text, got {self.other!r}.")
+            labels += () if self.other in labels else (self.other,)
         distinct = set(labels) - {None}
         if isinstance(self.values, str) or not 2 <= len(labels) == len(distinct):
             raise ValueError(f"Expected at least two distinct categories, got {self.values!r}.")
@@ -136,9 +145,16 @@ class Categories:
         return [f"{column}={value}" for value in self.values]
 
     def coded(self, values: object) -> Floats:
-        """Return the places of the categories, 0, 1, ..., shape (rows,), NaN for others."""
+        """Return the places of the categories, 0, 1, ..., shape (rows,), NaN for none of them."""
         place = {label: float(i) for i, label in enumerate(self.values)}
-        return np.array([place.get(_label(value), np.nan) for value in entries(values)], np.float64)
+        found = entries(values)
+        if self.other is None:
+            return np.array([place.get(_label(value), np.nan) for value in found], np.float64)
+        rest = place[self.other]
+        return np.array(
+            [np.nan if _missing(value) else place.get(_label(value), rest) for value in found],
+            np.float64,
+        )
 
     def standardise(self, values: object) -> Floats:
         """Return the centred indicators, shape (rows, categories)."""
@@ -347,7 +363,8 @@ class Schema:
         -------
         Users
             They know which entries are missing. A row whose target is missing counts in
-            nothing that is about the target.
+            nothing that is about the target. How many numbers are beyond their bounds, and
+            count as these, is logged where the table is.
 
         Raises
         ------
@@ -355,6 +372,8 @@ class Schema:
             If a column is missing, columns differ in length, or groups or ids are refused
             as by :meth:`~ldp_flower.Users.from_rows`.
         """
+        for name in [*self.columns, *([] if self.target is None else [self.target])]:
+            _tell_beyond(name, self.kind(name), _column(table, name))
         named = _column(table, groups) if isinstance(groups, str) else groups
         targets = None if self.target is None else self.targets(table)
         missing = self.missing(table)
@@ -456,9 +475,21 @@ def _check_kind(what: str, kind: object) -> None:
         )
 
 
+def _tell_beyond(name: str, kind: Numeric | Categories, values: object) -> None:
+    """Log how many of a column's numbers are beyond its bounds."""
+    if not isinstance(kind, Numeric):
+        return
+    numbers = as_numbers(values)
+    if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
+        logging.getLogger(__name__).warning(
+            "%d of %d numbers in column %r are outside [%g, %g] and count as the bound.",
+            *(beyond, len(numbers), name, kind.low, kind.high),
+        )
+
+
 def _plain(kind: Numeric | Categories) -> dict[str, Any]:
     if isinstance(kind, Categories):
-        return {"values": list(kind.values)}
+        return {"values": list(kind.values)} | ({} if kind.other is None else {"other": kind.other})
     return {name: value for name, value in vars(kind).items() if value is not None}
 
 
@@ -491,6 +522,14 @@ def _column(table: Table, name: str) -> object:
     if getattr(values, "ndim", 1) != 1:
         raise ValueError(f"Expected one value a row in {name!r}, got {values.ndim} dimensions.")
     return values
+
+
+def _missing(value: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, or what pandas has for them."""
+    try:
+        return value is None or bool(value != value)
+    except Exception:  # pandas' own has no truth; a cell may hold anything
+        return True
 
 
 def _label(value: object) -> str | None:

@@ -28,6 +28,7 @@ from ldp_flower.guarantee.users import Users
 
 from ..arithmetic.rows import Floats
 from .classes import CLASSES, with_labels
+from .columns import COLUMNS
 from .evaluation import EVALUATION
 from .items import ITEMS
 from .labels import LABELLED_FEATURES, LABELS
@@ -51,6 +52,7 @@ STATISTICS: Statistics = {
     **MOMENTS,
     **RECORDS,
     **ITEMS,
+    **COLUMNS,
     **LABELS,
     **TEACHERS,
     **EVALUATION,

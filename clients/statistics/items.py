@@ -1,30 +1,31 @@
-"""Statistics of items: which ones a user holds most often."""
+"""Statistics of items: which ones a user holds, drawn at random or the most frequent."""
 
 import logging
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import FrequentItems
+from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
 from ldp_flower.guarantee.users import Users
 
 from ..arithmetic.rows import Floats
 from .registry import Statistics
 
 
-def frequent_items(users: Users, question: FrequentItems) -> Floats:
-    """Compute :class:`FrequentItems`."""
+def drawn_items(users: Users, question: DrawnItems, by_frequency: bool = False) -> Floats:
+    """Compute :class:`DrawnItems`: rows come in the order that was drawn."""
     size, end = question.set_size, float(question.domain_size)
     items = users.features[:, 0]
     user = np.repeat(np.arange(len(users)), users.num_rows)
     valid = (items >= 0) & (items < end) & (items == np.floor(items))
-    user, items = user[valid], items[valid]
-    order = np.lexsort((items, user))
-    user, items = user[order], items[order]
+    user, items, row = user[valid], items[valid], np.flatnonzero(valid)
+    order = np.lexsort((row, items, user))
+    user, items, row = user[order], items[order], row[order]
     differs = (np.diff(user, prepend=-1) != 0) | (np.diff(items, prepend=-1) != 0)
     starts = np.flatnonzero(differs)
     frequency = np.diff(starts, append=len(items))
-    user, items = user[starts], items[starts]
-    order = np.lexsort((items, -frequency, user))  # users stay where they are
+    user, items, row = user[starts], items[starts], row[starts]
+    # Users stay where they are.
+    order = np.lexsort((row, -frequency, user) if by_frequency else (row, user))
     items = items[order]
     rank = np.arange(len(user)) - np.searchsorted(user, user)
     kept = rank < size
@@ -42,4 +43,9 @@ def frequent_items(users: Users, question: FrequentItems) -> Floats:
     return np.asarray(found, np.float64)
 
 
-ITEMS: Statistics = {FrequentItems: frequent_items}
+def frequent_items(users: Users, question: FrequentItems) -> Floats:
+    """Compute :class:`FrequentItems`."""
+    return drawn_items(users, question, by_frequency=True)
+
+
+ITEMS: Statistics = {DrawnItems: drawn_items, FrequentItems: frequent_items}

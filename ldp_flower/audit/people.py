@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..guarantee.messages import Query
-from ..guarantee.questions import FrequentItems
+from ..guarantee.questions import DrawnItems
 from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
@@ -69,7 +69,7 @@ def extremes(query: Query, dim: int) -> dict[str, Users]:
     """Return those whom a report could tell apart best: users, holders of items, or silos."""
     if isinstance(query.randomizer, RecordMechanism):
         return extreme_silos(dim)
-    return (extreme_holders if isinstance(query.question, FrequentItems) else extreme_users)(dim)
+    return (extreme_holders if isinstance(query.question, DrawnItems) else extreme_users)(dim)
 
 
 def unlike(num_features: int) -> list[Users]:

@@ -19,7 +19,7 @@ Slots = NDArray[np.int64]
 #: Hashes lie in [0, HASH_END); 63 bits, so that bounds fit Flower's integers.
 HASH_END = 1 << 63
 
-_COHORT, _COIN, _PRIVATE, _TRAINING = 1, 2, 3, 4
+_COHORT, _COIN, _PRIVATE, _TRAINING, _ROWS = 1, 2, 3, 4, 5
 _RUN = 1 << 15  # users that are hashed at a time
 
 
@@ -77,3 +77,7 @@ class NodeKeys:
     def training_states(self, seed: int, step: int, slots: Slots) -> Words:
         """Return what the users' training draws from, beside their private streams."""
         return self._derive(seed, _TRAINING, step, slots)
+
+    def row_states(self, seed: int, step: int, slots: Slots) -> Words:
+        """Return what the users draw rows from, beside their private streams."""
+        return self._derive(seed, _ROWS, step, slots)

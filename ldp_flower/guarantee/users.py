@@ -277,13 +277,32 @@ class Users:
         if kept.all():
             return self
         kept |= np.repeat(np.diff(_counted(kept)[self.offsets]) == 0, self.num_rows)
-        offsets = _counted(kept)[self.offsets]
+        return self.only(kept)
+
+    def only(self, kept: NDArray[np.bool_]) -> Self:
+        """Return the users with these of their rows, of which some may have none left.
+
+        Parameters
+        ----------
+        kept : ndarray of bool, shape (rows,)
+            Which rows.
+        """
         return replace(
             self,
             features=self.features[kept],
             targets=self.targets[kept],
-            offsets=offsets,
+            offsets=_counted(kept)[self.offsets],
             missing=_kept(self.missing, kept),
+        )
+
+    def ordered(self, keys: NDArray[Any]) -> Self:
+        """Return the users with the rows of each in the order of these keys, one a row."""
+        order = np.lexsort((keys, np.repeat(np.arange(len(self)), self.num_rows)))
+        return replace(
+            self,
+            features=self.features[order],
+            targets=self.targets[order],
+            missing=_kept(self.missing, order),
         )
 
     def partition(self, index: int, num_partitions: int) -> Self:

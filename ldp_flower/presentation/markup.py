@@ -21,7 +21,7 @@ def element(tag: str, *content: object, **attributes: str) -> Markup:
     # class_ and aria_label become class and aria-label.
     names = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     opened = "".join(f' {name}="{escape(value)}"' for name, value in names.items())
-    inner = "".join(c if isinstance(c, Markup) else escape(str(c)) for c in content)
+    inner = "".join(c if isinstance(c, Markup) else escape(str(c), quote=False) for c in content)
     return Markup(f"<{tag}{opened}>{inner}</{tag}>")
 
 

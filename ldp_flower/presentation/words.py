@@ -46,7 +46,7 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
     epsilon, delta : float
         Of all that is reported about one unit.
     unit : str
-        Who is protected, such as ``"user"``.
+        Who is protected, such as ``"user"`` or, if not all of it is, ``"user (labels only)"``.
 
     Notes
     -----
@@ -54,6 +54,8 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
     delta)-indistinguishable guesses right with probability at most ``(e**epsilon + delta) /
     (1 + e**epsilon)``, the best of any test between them.
     """
+    who, _, only = unit.partition(" (")
+    data = only.removesuffix(" only)") or "data"
     # Written so that it does not overflow.
     right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
     told = f"guesses right at most {share(right)} of the time, where a coin has 50 %"
@@ -62,5 +64,5 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
     spent = f"epsilon {epsilon:g}" + (f" and delta {delta:g}" if delta else "")
     return (
         f"Each {unit} is protected with {spent}: whoever wavers between two possibilities for "
-        f"everything that one {unit}'s data may be, and sees all that was reported, {told}."
+        f"everything that one {who}'s {data} may be, and sees all that was reported, {told}."
     )

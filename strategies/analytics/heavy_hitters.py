@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Self, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from scipy.stats import binom
 
-from ldp_flower.guarantee.questions import FrequentItems
+from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
@@ -30,6 +30,8 @@ from .item_mechanism import (
 from .item_result import HeavyHittersResult
 
 _MAX_DOMAIN = 1 << 40
+Item = Literal["random", "most-frequent"]
+
 _ADVISED = 0.05  # frequency of the items of which the note on failure speaks
 
 
@@ -37,8 +39,8 @@ _ADVISED = 0.05  # frequency of the items of which the note on failure speaks
 class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     """The most frequent items and their counts, from one report of every user.
 
-    Every user reports the item (or the ``set_size`` items) that it holds most often,
-    once. The server returns the items whose estimated count no item that nobody holds
+    Every user reports the item of one of its rows, drawn at random, or the item that it holds
+    most often, once. The server returns the items whose estimated count no item that nobody holds
     would reach: how many there are need not be known.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
@@ -50,8 +52,13 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         2**40 (see :meth:`ldp_flower.Users.from_items`): below it most of their numbers are no
         items, which the nodes' logs tell and the result cannot.
     set_size : int (default: 1)
-        Number of items that a user reports at once: its most frequent ones. More than
-        one need a domain of at most 2**20 items.
+        Number of items that a user reports at once: distinct ones of rows drawn one after
+        the other, or its most frequent ones. More than one need a domain of at most 2**20
+        items.
+    item : str (default: "random")
+        What a user with several rows reports. ``"random"``: the item of a row drawn at
+        random, so that an item counts for the share of the user's rows that have it.
+        ``"most-frequent"``: the item of most of its rows, one of several drawn at random.
     max_items : int (default: 64)
         Return at most this many items, the most frequent.
     false_alarm : float (default: 0.01)
@@ -104,6 +111,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
     domain_size: int = field(kw_only=False)
     set_size: int = 1
+    item: Item = "random"
     max_items: int = 64
     false_alarm: float = 0.01
     backend: Backend = "auto"
@@ -114,6 +122,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         check_integer("set_size", self.set_size, 1, self.domain_size)
         check_integer("max_items", self.max_items, 1, 1 << 15)
         check_fraction("false_alarm", self.false_alarm)
+        if self.item not in get_args(Item):
+            raise ValueError(f"Expected item in {list(get_args(Item))}, got {self.item!r}.")
         if self.backend not in get_args(Backend):
             raise ValueError(
                 f"Expected backend in {list(get_args(Backend))}, got {self.backend!r}."
@@ -149,6 +159,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         """Yield counts of items and of pairs of items, and the two ways through prefixes."""
         users = Users.from_items(np.arange(3000) % dim, np.arange(3000) // 2)
         yield cls(dim, epsilon=epsilon), users
+        yield cls(dim, epsilon=epsilon, item="most-frequent"), users
         if dim > 2:
             yield cls(dim, epsilon=epsilon, set_size=2), users
         backends: tuple[Backend, ...] = ("prefix", "tree")
@@ -159,7 +170,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         """Ask everybody once and read the answers."""
         mechanism = self.randomizer(self.num_users)
         cohorts = self.cohorts([self.num_users])
-        question = FrequentItems(self.set_size, self.domain_size)
+        kind = DrawnItems if self.item == "random" else FrequentItems
+        question = kind(self.set_size, self.domain_size)
         answer = yield Ask(cohorts[0], question, mechanism)
         if isinstance(mechanism, FrequencyOracle):
             return self._counted(mechanism, answer)

@@ -39,7 +39,8 @@ class HeavyHittersResult(Result):
         unbiased for an item fixed in advance; those just above the cut-off are high
         because they were selected.
     std_error : ndarray of float64, shape (found,)
-        Standard errors of the counts: the randomisation, the users' items being fixed.
+        Standard errors of the counts: the randomisation, the items that users drew or chose
+        from their rows being fixed.
     cutoff : float
         The estimate that an item had to exceed to be returned.
     all_counts : ndarray of float64, shape (domain_size,), or None

@@ -8,7 +8,7 @@ import base64
 import types
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -114,7 +114,13 @@ def made(kind: type[Any], plain: Any) -> Any:
     try:
         return kind(**found)
     except TypeError:
-        missing = [name for name in names if name not in found]
+        missing = [
+            field.name
+            for field in fields(kind)
+            if field.name not in found
+            and field.default is MISSING
+            and field.default_factory is MISSING
+        ]
         raise ValueError(f"Expected the values of a {kind.__name__}, without {missing}.") from None
 
 

@@ -231,6 +231,7 @@ def test_which_statistics_are_about_features_alone():
     assert Standardised(Gradient(np.zeros(2)), np.zeros(3), np.ones(3)).about_targets
     assert alone == {
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
+        "drawn_items",
         *("projected_mean", "rotated_mean", "rotated_mean_bins"),
     }
 

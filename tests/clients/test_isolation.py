@@ -50,6 +50,7 @@ NUMBERS = {
     "copies": 2.0,
     "seed": 5.0,
     "num_features": 4.0,
+    "num_categories": 4.0,
     "length_scale": 0.7,
     "sparsity": 2.0,
     "radius": 5.0,
@@ -80,14 +81,15 @@ def questions(name, dim):
     wires = {slot.wire for slot in slots if slot.per is None}
     optional += [pair for pair in TOGETHER if pair <= wires]
     options = [set(), *optional, set().union(*optional)] if optional else [set()]
-    chosen_too = any(slot.per is Per.CHOSEN for slot in slots)
-    for chosen, wanted in product(options, [False, True] if chosen_too else [False]):
+    naming = [slot for slot in slots if slot.per is Per.CHOSEN]
+    without = [] if any(slot.required for slot in naming) else [False]
+    for chosen, wanted in product(options, [*without, *[True for _ in naming]]):
         if name.startswith("rotated_") and "scale" in chosen:
             continue  # refused, see test_statistics.py
         required = {slot.wire for slot in slots if slot.per is None and slot.required}
         params = numbers(required | chosen, dim)
         mapped = int(params.get("projected_dim", params.get("num_features", dim)))
-        mapped += "column" in name
+        mapped += "column" in name or name == "category"
         rng, arrays = np.random.default_rng(dim), {}
         if wanted:
             arrays["coordinates"] = rng.permutation(mapped)[: mapped // 2 + 1]
@@ -222,7 +224,7 @@ def test_a_user_whose_data_fail_moves_no_bit(name, dim):
     slots = np.arange(len(users))
     for question, width in questions(name, dim):
         mechanism = SampledCoordinate(HybridMechanism(1.0), width)
-        if width <= 130 and not name.endswith(("features", "items")):
+        if width <= 130 and not name.endswith(("features", "items", "category")):
             mechanism = Codebook(1.0, width, 1.0, 8)
         query = Query(question, mechanism, 0, 0, HASH_END, 1)
         together = values_of(users.take, slots, query)

@@ -394,8 +394,8 @@ def plant_error_for_nan(monkeypatch):
     """Data that are not finite are an error, not a centre."""
     honest = values_module.values_of
 
-    def values_of(take, slots, question, own):
-        found = honest(take, slots, question, own)
+    def values_of(take, slots, question, *rest):
+        found = honest(take, slots, question, *rest)
         if not np.isfinite(found).all():
             raise ValueError("not finite")
         return found
@@ -407,10 +407,10 @@ def plant_more_draws(monkeypatch):
     """A user without rows gets its noise from another place of the tape."""
     honest = values_module.values_of
 
-    def values_of(take, slots, question, own):
+    def values_of(take, slots, question, *rest):
         if (take(slots).num_rows == 0).any():
             SystemRandom().words((len(slots), 1))
-        return honest(take, slots, question, own)
+        return honest(take, slots, question, *rest)
 
     monkeypatch.setattr(respond, "values_of", values_of)
 
@@ -421,9 +421,9 @@ def plant_more_draws(monkeypatch):
 def plant_mixed_rows(monkeypatch, mixing):
     honest = values_module.values_of
 
-    def values_of(take, slots, question, own):
+    def values_of(take, slots, question, *rest):
         with np.errstate(all="ignore"):
-            return mixing(honest(take, slots, question, own))
+            return mixing(honest(take, slots, question, *rest))
 
     monkeypatch.setattr(respond, "values_of", values_of)
 

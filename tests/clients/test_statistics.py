@@ -61,6 +61,9 @@ CASES = {
     "curvature": ({"direction": THETA}, {"cap": 2.0}),
     "root_curvature": ({"direction": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
+    "drawn_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
+    "category": ({"coordinates": np.array([5, 1, 2])}, {"num_categories": 3.0}),
+    "category of the target": ({"coordinates": np.array([7])}, {"num_categories": 3.0}),
     "correlated_features": ({}, {"set_size": 3.0}),
     "correlated_features by ridge": ({}, {"set_size": 3.0, "ridge": 0.5}),
     "lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
@@ -225,7 +228,7 @@ def compute(case, users):
 
 def as_items(case, users):
     """Make small integers of the first column where a statistic takes items."""
-    if case != "frequent_items":
+    if not case.endswith("_items"):
         return users
     x = users.features.copy()
     x[:, 0] = np.round(2 * x[:, 0])
@@ -241,7 +244,15 @@ def naive(case, x, y):
         return naive_rotation(case, x, y)
     if case == "frequent_items":
         held = Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4)
-        return [*sorted(held, key=lambda item: (-held[item], item)), 4, 5, 6][:3]
+        # Equally frequent ones in the order of their first rows, as a Counter keeps them.
+        return [*sorted(held, key=lambda item: -held[item]), 4, 5, 6][:3]
+    if case == "drawn_items":
+        return [*Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4), 4, 5, 6][:3]
+    if case.startswith("category"):
+        chosen = arrays["coordinates"]
+        if not len(x):
+            return [3]
+        return [y[0] if len(chosen) == 1 else np.argmax(x[0, chosen])]
     if case == "labels":
         return [*np.clip(y, -0.8, 0.8)[:3], *[0.0] * (3 - len(y))]
     if case == "curvature":
@@ -604,7 +615,7 @@ def test_what_is_no_item_is_passed_over():
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     users = Users(x, np.zeros(len(x)), offsets)
     end = 2.0**40
-    expected = [[end, end + 1], [end, end + 1], [7, 0], [end - 1, end], [1, 2]]
+    expected = [[end, end + 1], [end, end + 1], [7, 0], [end - 1, end], [3, 2]]
     found = statistics.compute(users, FrequentItems(set_size=2, domain_size=2**40))
     np.testing.assert_array_equal(found, expected)
 

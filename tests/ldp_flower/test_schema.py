@@ -200,3 +200,30 @@ def test_a_schema_of_something_else_is_refused_by_name(arguments, told):
 def test_bounds_are_numbers(bounds):
     with pytest.raises(ValueError, match="to be a number"):
         Numeric(*bounds)
+
+
+def test_values_that_are_not_listed_count_as_other_or_are_left_out():
+    cells = ["a", "x", None, float("nan"), pd.NA, 7, "b"]
+    left_out, counted = Categories(["a", "b"]), Categories(["a", "b"], other="rest")
+    np.testing.assert_array_equal(left_out.coded(cells), [0, *[np.nan] * 5, 1])
+    np.testing.assert_array_equal(counted.coded(cells), [0, 2, *[np.nan] * 3, 2, 1])
+    assert counted.values == ("a", "b", "rest") == Categories(["a", "b", "rest"], "rest").values
+    assert Categories(["rest", "a"], "rest").coded(["q"]) == [0]
+    schema = Schema({"sort": counted})
+    assert Schema.from_dict(schema.to_dict()) == schema
+    missing = schema.missing({"sort": pd.Series(cells, dtype="object")})
+    assert missing[:, 1].tolist() == [False, False, True, True, True, False, False]
+    with pytest.raises(ValueError, match="other to be a text, got 3"):
+        Categories(["a", "b"], other=3)
+
+
+def test_numbers_beyond_their_bounds_are_told_to_whoever_loads_the_table(caplog):
+    SCHEMA.users(ROWS)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "1 of 5 numbers in column 'age' are outside [18, 98] and count as the bound.",
+        "2 of 5 numbers in column 'pay' are outside [0, 1000] and count as the bound.",
+    ]
+    caplog.clear()
+    SCHEMA.users({name: [20, 30] for name in ROWS})
+    assert not caplog.records

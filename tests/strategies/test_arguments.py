@@ -64,6 +64,7 @@ OTHER = {
     "max_items": 2,
     "false_alarm": 0.9,
     "backend": "tree",
+    "item": "most-frequent",
     "coef": np.full(DIM, 0.3),
     "centre": 0.3,
     "model": "net",
@@ -203,7 +204,7 @@ MODES = [
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0}, ITEMS, {}),
     *(
         ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "backend": name}, ITEMS, other)
-        for name, other in (("direct", {}), ("prefix", {}), ("tree", {"backend": "prefix"}))
+        for name, other in (("direct", {}), ("prefix", {}), ("tree", {"backend": "prefix", "max_items": 1}))
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),

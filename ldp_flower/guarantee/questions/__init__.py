@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .base import (
+    AboutColumns,
     AboutFeatures,
     Arrays,
     Coordinates,
@@ -21,12 +22,14 @@ from .base import (
     PerFeature,
     PerValue,
     Question,
+    Rows,
     Signed,
     Slot,
     Wire,
     name_of,
     slots,
 )
+from .columns import Category
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -41,7 +44,15 @@ from .features import (
     PursuedFeatures,
     WeightedMean,
 )
-from .records import FrequentItems, Labels, Record, RecordCopies, SecondMoments, TensorMoments
+from .records import (
+    DrawnItems,
+    FrequentItems,
+    Labels,
+    Record,
+    RecordCopies,
+    SecondMoments,
+    TensorMoments,
+)
 from .regression import (
     ClassCoefficients,
     Curvature,
@@ -62,7 +73,8 @@ _PLAIN: tuple[type[Question], ...] = (
     *(RidgeStep, ClassCoefficients, TargetScaleBin, SquaredErrors, Teacher),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
-    *(SecondMoments, TensorMoments, Record, RecordCopies, FrequentItems, Labels),
+    *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
+    *(DrawnItems, FrequentItems, Category),
     *(NormalisedUpdate, ClippedUpdate),
 )
 _VIEWS: tuple[type[View], ...] = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
@@ -193,8 +205,10 @@ def _check_names(what: str, wanted: list[Slot], given: Mapping[str, object]) -> 
 __all__ = [
     "FORMS",
     "SELECTORS",
+    "AboutColumns",
     "AboutFeatures",
     "Arrays",
+    "Category",
     "ClassCoefficients",
     "ClippedUpdate",
     "ColumnLogSizes",
@@ -204,6 +218,7 @@ __all__ = [
     "CorrelatedFeatures",
     "Curvature",
     "DistanceBin",
+    "DrawnItems",
     "Fourier",
     "FrequentItems",
     "Gradient",
@@ -230,6 +245,7 @@ __all__ = [
     "RootCurvature",
     "Rotated",
     "RotatedBins",
+    "Rows",
     "SecondMoments",
     "Signed",
     "Slot",

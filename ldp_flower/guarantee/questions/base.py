@@ -38,6 +38,16 @@ class Per(Enum):
     CHOSEN = auto()  # the array lists coordinates
 
 
+class Rows(Enum):
+    """Which of its rows a user answers from, and in which order."""
+
+    ALL = auto()
+    FINITE = auto()  # those without a number that is not finite
+    PRESENT = auto()  # those with entries in all columns that the question is about
+    DRAWN = auto()  # one of these, drawn at random by the user
+    SHUFFLED = auto()  # all, in an order drawn at random by the user
+
+
 PerFeature = Annotated[Floats, Per.FEATURE]
 PerCoordinate = Annotated[Floats, Per.COORDINATE]
 PerColumn = Annotated[Floats, Per.COLUMN]
@@ -165,6 +175,8 @@ class Question:
     links: ClassVar[tuple[str, ...]] = ("identity",)
     #: Whether the features leave as they are beside the reports.
     features_public: ClassVar[bool] = False
+    #: The rows that count.
+    rows: ClassVar[Rows] = Rows.FINITE
 
     def __post_init__(self) -> None:
         for slot in slots(type(self)):
@@ -217,6 +229,10 @@ class Question:
         """Whether it is about targets, which some users do not have."""
         return True
 
+    def needs_targets(self, num_features: int) -> bool:
+        """Whether it is about targets, of users with so many features."""
+        return self.about_targets
+
     @property
     def record_centre(self) -> Floats | float:
         """What a mechanism for silos adds to every record's value."""
@@ -261,6 +277,26 @@ class AboutFeatures(Question):
     def about_targets(self) -> bool:
         """No."""
         return False
+
+
+class AboutColumns(Question):
+    """Base class: about some columns, and rows with entries in all of them.
+
+    Its field ``coordinates`` names them: features or, as the last column, the target.
+    """
+
+    def features(self, num_features: int) -> int:
+        """Return one more: the target is a column, too."""
+        return num_features + 1
+
+    @property
+    def about_targets(self) -> bool:
+        """By itself not."""
+        return False
+
+    def needs_targets(self, num_features: int) -> bool:
+        """Whether the target is among the columns."""
+        return num_features in getattr(self, "coordinates")  # noqa: B009
 
 
 class OneNumber(Question):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...values.moments import MAX_DEGREE, num_moments, tensor_powers
-from .base import AboutFeatures, MessageError, Question
+from .base import AboutFeatures, MessageError, Question, Rows
 
 MAX_WIDTH = 1 << 14  # a message can ask for it
 
@@ -115,15 +115,15 @@ class RecordCopies(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class FrequentItems(AboutFeatures):
-    """A user's most frequent items, shape (users, ``set_size``).
+class DrawnItems(AboutFeatures):
+    """The items of a user's rows in an order drawn at random, shape (users, ``set_size``).
 
     Items are the first column of the features, integers below ``domain_size``;
-    what is none (NaN, a fraction, a number out of range) is passed over. They are in
-    order of their frequency among the user's rows, equally frequent ones in order of
-    their numbers. A user with fewer distinct items than ``set_size`` has
-    the numbers ``domain_size``, ``domain_size + 1``, ... in place of the rest. They stand
-    for no item, and one that is outside the randomizer's domain becomes a random item.
+    what is none (NaN, a fraction, a number out of range) is passed over, and so is an item that
+    came before: the first one is that of a row drawn at random. A user with fewer distinct
+    items than ``set_size`` has the numbers ``domain_size``, ``domain_size + 1``, ... in place
+    of the rest. They stand for no item, and one that is outside the randomizer's domain
+    becomes a random item.
 
     Attributes
     ----------
@@ -133,7 +133,8 @@ class FrequentItems(AboutFeatures):
         Number of items that there are.
     """
 
-    stem: ClassVar[str] = "frequent_items"
+    stem: ClassVar[str] = "drawn_items"
+    rows: ClassVar[Rows] = Rows.SHUFFLED
 
     set_size: int
     domain_size: int
@@ -141,6 +142,16 @@ class FrequentItems(AboutFeatures):
     def width(self, num_features: int) -> int:
         """Return ``set_size``."""
         return self.set_size
+
+
+@dataclass(frozen=True, eq=False)
+class FrequentItems(DrawnItems):
+    """A user's most frequent items, the most frequent first, else as :class:`DrawnItems`.
+
+    Equally frequent ones are in the order that was drawn.
+    """
+
+    stem: ClassVar[str] = "frequent_items"
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +170,7 @@ class Labels(Question):
     """
 
     stem: ClassVar[str] = "labels"
+    rows: ClassVar[Rows] = Rows.ALL  # or the block would tell which targets are finite
     features_public: ClassVar[bool] = True
 
     labels_per_user: int

@@ -94,15 +94,18 @@ def test_standard_errors_cover_the_truth(set_size):
     scores = []
     for seed in range(50):
         rng = np.random.default_rng(seed)
-        held = np.stack([rng.choice(60, 5, p=ZIPF[:60] / ZIPF[:60].sum()) for _ in range(400)])
-        users = Users.from_items(held.ravel(), np.repeat(np.arange(400), 5))
-        strategy = HeavyHitters(60, epsilon=2.0, set_size=set_size, false_alarm=0.5)
+        shares = ZIPF[:60] / ZIPF[:60].sum()
+        held = np.stack([rng.choice(60, 3, replace=False, p=shares) for _ in range(400)])
+        held = held[:, [2, 1, 0, 0, 1, 0]]  # thrice, twice, once
+        users = Users.from_items(held.ravel(), np.repeat(np.arange(400), 6))
+        strategy = HeavyHitters(
+            60, epsilon=2.0, set_size=set_size, item="most-frequent", false_alarm=0.5
+        )
         result = simulate(strategy, users, seed=seed)
         mechanism = strategy.randomizer(400)
         truth = np.zeros(60)
         for row in held:
-            numbers, counts = np.unique(row, return_counts=True)
-            truth[numbers[np.argsort(-counts, kind="stable")][:set_size]] += 1
+            truth[[row[2], row[1], row[0]][:set_size]] += 1
         for item in (0, 1, 7, 59):
             variance = 400 * mechanism.variance_at(truth[item] / 400)
             scores.append((result.all_counts[item] - truth[item]) / np.sqrt(variance))
@@ -368,3 +371,43 @@ def test_domains_at_the_limit_of_direct_counts(domain_size):
     result = simulate(HeavyHitters(domain_size, epsilon=8.0), users, seed=0)
     assert result.items.tolist() == [domain_size - 1]
     assert len(result.all_counts) == domain_size
+
+
+# ------------------------------------------------------------------------- several rows
+
+
+def test_a_user_with_many_items_counts_for_one_of_its_rows():
+    """2,000 users with the items 1 to 9 once each, and 3 once more: at epsilon 30 no noise.
+
+    Each share within 5 standard errors; by frequency all of them report 3.
+    """
+    rows = np.tile([1, 2, 3, 3, 4, 5, 6, 7, 8, 9], 2000)
+    users = Users.from_items(rows, np.repeat(np.arange(2000), 10))
+    drawn = simulate(HeavyHitters(16, epsilon=30.0), users, seed=0).distribution
+    expected = np.array([0, *[0.1] * 2, 0.2, *[0.1] * 6, *[0] * 6])
+    assert (np.abs(drawn - expected) <= 5 * np.sqrt(expected * (1 - expected) / 2000)).all()
+    held = simulate(HeavyHitters(16, epsilon=30.0, item="most-frequent"), users, seed=0)
+    assert held.items.tolist() == [3] and held.frequencies[0] == pytest.approx(1, abs=0.01)
+
+
+def test_ties_are_broken_at_random():
+    users = Users.from_items(np.tile([9, 2], 2000), np.repeat(np.arange(2000), 2))
+    strategy = HeavyHitters(16, epsilon=30.0, item="most-frequent")
+    found = simulate(strategy, users, seed=0).distribution
+    assert abs(found[2] - 0.5) < 5 * np.sqrt(0.25 / 2000) and found[2] + found[9] > 0.99
+
+
+def test_rows_are_drawn_by_the_seed_or_by_the_system():
+    """Two unseeded runs of 40 users with 16 items each agree once in 10**20 times."""
+    users = Users.from_items(np.tile(np.arange(16), 40), np.repeat(np.arange(40), 16))
+
+    def found(seed):
+        return simulate(HeavyHitters(16, epsilon=60.0), users, seed=seed).all_counts.tolist()
+
+    assert found(3) == found(3) != found(4)
+    assert found(None) != found(None)
+
+
+def test_an_unknown_choice_of_item_is_refused():
+    with pytest.raises(ValueError, match=r"item in \['random', 'most-frequent'\], got 'first'"):
+        HeavyHitters(16, epsilon=1.0, item="first")
