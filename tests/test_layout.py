@@ -131,7 +131,10 @@ LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
 SERVER = BOTH_SIDES | {"iht", "schema"}
 SHARED = ("runtime", "numerics", "subprotocols", "tables")
-FAMILIES = ("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models")
+FAMILIES = (
+    *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
+    "table_models",
+)
 
 
 def of_strategies(*rooms):

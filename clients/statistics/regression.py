@@ -11,10 +11,12 @@ from ldp_flower.guarantee.questions import (
     Gradient,
     GradientNorm,
     ResidualCoefficients,
+    RidgeStep,
     RootCurvature,
     TargetScaleBin,
 )
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.ball import directions
 from ldp_flower.randomizers.elementwise import log, row_norms
 from ldp_flower.values.links import LINKS
 
@@ -84,6 +86,16 @@ def residual_coefficients(users: Users, question: ResidualCoefficients) -> Float
     return np.where(known[:, None], values, 0.0)
 
 
+def ridge_step(users: Users, question: RidgeStep) -> Floats:
+    """Compute :class:`RidgeStep`."""
+    targets = (users.targets - question.centre) / question.scale
+    residual = targets - dot(users.features, question.theta)
+    residual = np.clip(residual, -question.residual_bound, question.residual_bound)
+    steps = ridge_coefficients(users, users.features, residual, question.ridge)
+    unit, length = directions(steps)
+    return np.where(length[:, None] > 0, unit, 0.0)
+
+
 def target_scale_bin(users: Users, question: TargetScaleBin) -> Floats:
     """Compute :class:`TargetScaleBin`."""
     sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
@@ -94,6 +106,7 @@ REGRESSION: Statistics = {
     Gradient: gradient,
     GradientNorm: gradient_norm,
     ResidualCoefficients: residual_coefficients,
+    RidgeStep: ridge_step,
     TargetScaleBin: target_scale_bin,
     RootCurvature: root_curvature,
     Curvature: curvature,

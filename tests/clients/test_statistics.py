@@ -67,6 +67,10 @@ CASES = {
     "post_lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
     "pursued_features": ({}, {"set_size": 2.0}),
     "residual_coefficients": ({"theta": THETA, "weights": 1 + THETA**2}, {"ridge": 0.3}),
+    "ridge_step": (
+        {"theta": THETA / 3, "centre": np.array([0.4])},
+        {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5},
+    ),
     "residual_coefficients on a support": (
         {"theta": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
         {"ridge": 0.3},
@@ -174,6 +178,7 @@ CASES |= {
         "root_curvature",
         "residual_coefficients",
         "residual_coefficients and scale",
+        "ridge_step",
         "target_scale",
         "correlated_features",
         "pursued_features",
@@ -287,6 +292,11 @@ def naive(case, x, y):
             more = [2.0 * np.log(np.sqrt(np.mean(y**2)) / 0.7)]
         residual = standardised(standardised(y) - x @ THETA)
         return [*arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3), *more]
+    if case == "ridge_step":
+        residual = np.clip((y - 0.4) / 1.5 - x @ THETA / 3, -0.7, 0.7)
+        gram = x @ x.T / max(len(x), 1) + 0.3 * np.eye(len(x))
+        step = x.T @ np.linalg.solve(gram, residual) if len(x) else np.zeros(DIM)
+        return step / np.linalg.norm(step) if step.any() else step
     if case.endswith("_features") or case.endswith("by ridge"):
         return naive_selection(case, x, y)
     if "teacher" in case:

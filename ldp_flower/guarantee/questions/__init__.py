@@ -48,6 +48,7 @@ from .regression import (
     Gradient,
     GradientNorm,
     ResidualCoefficients,
+    RidgeStep,
     RootCurvature,
     SquaredErrors,
     TargetScaleBin,
@@ -58,7 +59,7 @@ from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standard
 
 _PLAIN: tuple[type[Question], ...] = (
     *(Gradient, GradientNorm, Curvature, RootCurvature, ResidualCoefficients),
-    *(ClassCoefficients, TargetScaleBin, SquaredErrors, Teacher),
+    *(RidgeStep, ClassCoefficients, TargetScaleBin, SquaredErrors, Teacher),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, FrequentItems, Labels),
@@ -225,6 +226,7 @@ __all__ = [
     "Record",
     "RecordCopies",
     "ResidualCoefficients",
+    "RidgeStep",
     "RootCurvature",
     "Rotated",
     "RotatedBins",

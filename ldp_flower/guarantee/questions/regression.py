@@ -154,6 +154,37 @@ class ResidualCoefficients(Question):
 
 
 @dataclass(frozen=True, eq=False)
+class RidgeStep(Question):
+    """The direction of a user's own ridge step from ``theta``, shape (users, num_features).
+
+    With A the user's k rows and ``e = clip((y - centre) / scale - A theta, -residual_bound,
+    residual_bound)`` it is that of ``A' (A A' / k + ridge I)^-1 e / k``: a vector of length 1,
+    whatever the rows. A user without rows, or with no residual, has zeros.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (num_features,)
+        Where the step begins.
+    ridge : float
+        Penalty, in units of a row's mean square length.
+    residual_bound : float
+        Clips residuals.
+    centre : float
+        Target that counts as 0; of either sign.
+    scale : float
+        Distance from there that counts as 1.
+    """
+
+    stem: ClassVar[str] = "ridge_step"
+
+    theta: PerFeature
+    ridge: float
+    residual_bound: float
+    centre: Signed
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
 class ClassCoefficients(Question):
     """Weighted ridge coefficients of what ``theta`` leaves of a user's labels, -1 and 1.
 

@@ -33,6 +33,7 @@ from .regression import (
     Gradient,
     GradientNorm,
     ResidualCoefficients,
+    RidgeStep,
     RootCurvature,
     SquaredErrors,
     TargetScaleBin,
@@ -119,7 +120,7 @@ class Standardised(View):
     inners: ClassVar[tuple[Path, ...]] = (
         *((ColumnMeans,), (ColumnLogSizes,), (ColumnMeanNorm,)),
         *((Gradient,), (GradientNorm,), (RootCurvature,), (Curvature,)),
-        *((ResidualCoefficients,), (TargetScaleBin,), (SquaredErrors,)),
+        *((ResidualCoefficients,), (RidgeStep,), (TargetScaleBin,), (SquaredErrors,)),
         *_SELECTIONS,
     )
 

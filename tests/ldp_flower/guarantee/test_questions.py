@@ -34,6 +34,7 @@ from ldp_flower.guarantee.questions import (
     Record,
     RecordCopies,
     ResidualCoefficients,
+    RidgeStep,
     RootCurvature,
     Rotated,
     RotatedBins,
@@ -78,6 +79,12 @@ PLAIN = [
         "residual_coefficients",
         {"theta": A, "weights": B, "coordinates": SOME},
         {"ridge": 0.5, "scale": 1.5, "scale_weight": 2.5},
+    ),
+    (
+        RidgeStep(A, 0.5, 1.0, -0.5, 2.0),
+        "ridge_step",
+        {"theta": A, "centre": np.array([-0.5])},
+        {"ridge": 0.5, "residual_bound": 1.0, "scale": 2.0},
     ),
     (
         ClassCoefficients(A, B, 0.5, SOME),
@@ -151,7 +158,8 @@ COLUMNS = [  # of a table, standardised
 ]
 TABLE = (
     *("column_means", "column_log_sizes", "column_mean_norm", "gradient", "gradient_norm"),
-    *("root_curvature", "curvature", "residual_coefficients", "target_scale", "squared_errors"),
+    *("root_curvature", "curvature", "residual_coefficients", "ridge_step"),
+    *("target_scale", "squared_errors"),
 )
 SETS = ("correlated_features", "lasso_features", "post_lasso_features", "pursued_features")
 VECTORS = ("mean", "gradient", "residual_coefficients")

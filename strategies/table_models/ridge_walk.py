@@ -1,0 +1,121 @@
+"""The ridge walk: many short steps, each the mean direction of users' own ridge regressions."""
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Question, RidgeStep
+from ldp_flower.randomizers import Estimate, ball_codebook
+
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+
+Floats = NDArray[np.float64]
+
+_STEPS = 20  # at most
+_RIDGE = 0.3  # over the typical number of rows, in units of a row's mean square length
+_RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
+_FARTHEST, _PER_SIGNAL = 4.0, 100.0  # how long all steps together may be
+_SHORTER = 0.7  # what steps are multiplied by once one turns back
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where a walk went, and what users said on the way.
+
+    Attributes
+    ----------
+    coef : ndarray, shape (dim,)
+        The mean of the places in the second half, as coefficients of the features.
+    places : ndarray, shape (steps + 1, dim)
+        The coefficients that each step began from, and last where the walk ended.
+    directions : ndarray, shape (steps, dim)
+        The mean of the directions that a step's users reported.
+    lengths : ndarray, shape (steps,)
+        How far it went along them, in units of the coefficients.
+    noise : ndarray, shape (steps,)
+        Standard deviation of each coordinate of a direction, from the mechanism.
+    """
+
+    coef: Floats
+    places: Floats
+    directions: Floats
+    lengths: Floats
+    noise: Floats
+
+
+def ridge_walk(
+    strategy: LdpStrategy[Any],
+    num_users: int,
+    dim: int,
+    rows_per_user: float,
+    *,
+    centre: float = 0.0,
+    scale: float = 1.0,
+    view: Callable[[RidgeStep], Question] = lambda question: question,
+) -> Generator[Ask, Estimate, Walk]:
+    """Walk towards the coefficients that users' own rows ask for.
+
+    Every step's cohort is asked for the direction, of length 1, in which each user's own ridge
+    regression would move the current coefficients. The mean of these is the next step. There is
+    no scale to learn: only directions are reported.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        Whose users are asked, each with the strategy's ``epsilon``.
+    num_users : int
+        How many of those not asked yet.
+    dim : int
+        Number of features; each within about [-2, 2].
+    rows_per_user : float
+        Typical number of a user's rows.
+    centre, scale : float (default: 0 and 1)
+        Public numbers that bring targets to about [-2, 2] by ``(y - centre) / scale``. The
+        coefficients predict targets brought so.
+    view : callable, optional
+        Puts the question into one about users seen otherwise.
+
+    Raises
+    ------
+    TooFewReports
+        If a step's cohort would be smaller than the strategy's ``min_reports``.
+    """
+    steps = max(1, min(_STEPS, num_users // strategy.min_reports))
+    mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
+    # In units in which a row of features has about length 1, as its target has.
+    unit = 1 / math.sqrt(dim)
+    signal = math.sqrt(num_users / mechanism.variance)
+    length = unit * min(_FARTHEST, min(_PER_SIGNAL, signal) / steps)
+    ridge = _RIDGE / rows_per_user * dim
+    theta = np.zeros(dim)
+    places, directions, lengths, noise = [theta], [], [], []
+    sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
+    for cohort in strategy.cohorts(sizes):
+        question = RidgeStep(theta, ridge, _RESIDUAL_BOUND, centre, scale)
+        answer = yield Ask(cohort, view(question), mechanism)
+        sigma = math.sqrt(mechanism.variance / answer.count)
+        if directions and _turns_back(answer.mean, directions[-1], sigma):
+            length *= _SHORTER
+        theta = theta + length * answer.mean
+        places.append(theta)
+        directions.append(answer.mean)
+        lengths.append(length)
+        noise.append(sigma)
+    return Walk(
+        np.mean(places[-((steps + 1) // 2) :], axis=0),
+        np.array(places),
+        np.array(directions),
+        np.array(lengths),
+        np.array(noise),
+    )
+
+
+def _turns_back(direction: Floats, last: Floats, sigma: float) -> bool:
+    """Whether users are sent back the way that the last step came, beyond noise."""
+    size = float(np.linalg.norm(last))
+    return size > 0 and float(direction @ last) / size < -sigma
