@@ -77,6 +77,10 @@ class UsersNode(Node):
         paying = ledger or StateLedger(received.state, len(users))
         return cls(terms, keys, paying, accounts, received.run_id, users, own)
 
+    def census(self) -> dict[str, int]:
+        """Return how many users the node holds, their keys, and how many features rows have."""
+        return {**super().census(), "features": self.users.num_features}
+
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
