@@ -16,6 +16,7 @@ from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 
 from .node import Node, operators_ledger
+from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
 from .received import Received
 from .refusal import Refusal
@@ -127,6 +128,7 @@ def values_of(
         finite = users if query.question.features_public else users.finite()
         if lost := len(users.targets) - len(finite.targets):
             logger.warning("Records that are not finite and are left out: %d.", lost)
+        tell_far_rows(finite, query)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(finite, query.question, statistic, query.randomizer.width)
         return compute(finite, query.question)
@@ -137,6 +139,7 @@ def values_of(
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
     )
+    tell_far_values(values, query)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning("%d users have data that are not finite and report a centre.", bad)
     return values
