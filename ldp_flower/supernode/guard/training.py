@@ -1,0 +1,116 @@
+"""A guarded node: the run's own code trains, and the operator's own side reports."""
+
+import logging
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+
+from ldp_flower.clients import LdpUpdateMod
+from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.parameters import parameters_of
+
+from ..run import Run
+from .sandbox import Sandbox, SandboxError
+
+_NUMBER: Final = np.dtype("<f8")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Answers training messages: the run's app trains in a sandbox, one report leaves.
+
+    The app needs no mod. What it returns is taken apart in the sandbox; out of it comes one
+    float64 for each parameter of the model that the server sent, and nothing else. From
+    there on it is what :class:`~ldp_flower.clients.LdpUpdateMod` does with an update: clip,
+    randomise, pay, reply.
+
+    Parameters
+    ----------
+    sandbox : Sandbox
+        Where the app trains.
+
+    Guarantee
+    ---------
+    1. That of :class:`~ldp_flower.clients.LdpUpdateMod`, whatever app is submitted: the code
+       of a run is never imported, or unpacked, by the process that has ledger and network.
+    2. What the sandboxed process returns has a size that the message alone decides. Fewer
+       bytes, or none in time, count as the update 0.
+    3. No metric leaves, whatever the operator or the app call public; nothing is kept from one
+       message to the next; the app is not told the operator's limits, ledger or user.
+    4. Not covered: how long training takes, where it is longer than ``reply-after``; holes of
+       the kernel; and all of 1 for an operator who takes ``Sandbox(kind="none")``.
+    """
+
+    sandbox: Sandbox
+
+    @property
+    def name(self) -> str:
+        """What the log says has answered."""
+        return "the operator's mod, about guarded training,"
+
+    def check(self, node_config: Mapping[str, object]) -> None:
+        """Raise SandboxError if training would not be kept apart under an operator's settings."""
+        if "public-metrics" in node_config:
+            raise SandboxError(
+                "Expected no public-metrics in node_config: with guarded training their values "
+                "are whatever a run's code takes from the data."
+            )
+        policy = PrivacyPolicy.from_node_config(node_config)
+        seconds = self.sandbox.limits.seconds
+        if policy is not None and 0 < policy.reply_after <= seconds:
+            raise SandboxError(
+                f"Expected training to be ended before replies leave (reply-after, "
+                f"{policy.reply_after:g} s), got {seconds} s for it."
+            )
+        ledger = node_config.get("ledger-path")
+        self.sandbox.check([Path(ledger).expanduser()] if isinstance(ledger, str) else [])
+
+    def answer(self, message: Message, context: Context, run: Run) -> Message:
+        """Return a report of what the run's app learns."""
+        mod = LdpUpdateMod()
+        return mod(message, context, lambda inner, own: self._train(inner, own, run))
+
+    def _train(self, message: Message, context: Context, run: Run) -> Message:
+        """Let the run's app train, and return the model that it made."""
+        ((name, model),) = message.content.array_records.items()
+        shapes = {key: array.shape for key, array in parameters_of(model).items()}
+        sizes = [int(np.prod(shape)) for shape in shapes.values()]
+        request = pickle.dumps(  # for the sandbox; nothing that comes out of it is unpickled
+            {
+                "fab": run.fab,
+                "message": message,
+                "context": _for_strangers(context),
+                "name": name,
+                "shapes": shapes,
+            }
+        )
+        stranger = self.sandbox.start()
+        try:
+            with stranger:
+                answer = stranger.answer(request, sum(sizes) * _NUMBER.itemsize)
+        finally:
+            if stranger.output:
+                _log.info("The run's app has printed:\n%s", stranger.output)
+        parts = np.split(np.frombuffer(answer, _NUMBER), np.cumsum(sizes)[:-1])
+        arrays = {
+            key: Array(part.reshape(shape))
+            for (key, shape), part in zip(shapes.items(), parts, strict=True)
+        }
+        return Message(RecordDict({name: ArrayRecord(arrays)}), reply_to=message)
+
+
+def _for_strangers(context: Context) -> Context:
+    """Return a context without state, and without what the operator tells this library."""
+    config = context.node_config
+    own = PrivacyPolicy.settings()
+    return replace(
+        context,
+        node_config={key: value for key, value in config.items() if key not in own},
+        state=RecordDict(),
+    )
