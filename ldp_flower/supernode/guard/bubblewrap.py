@@ -37,7 +37,7 @@ def command(
     """
     arguments = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     arguments += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
-    arguments += ["--cap-drop", "ALL"]
+    arguments += ["--cap-drop", "ALL", "--hostname", "training"]
     if os.geteuid():
         arguments += ["--unshare-user", "--disable-userns"]
     else:

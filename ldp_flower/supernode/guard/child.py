@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import resource
+import struct
 import sys
 import tomllib
 import zipfile
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
 
 _APP = "app"  # a folder of the scratch space
-_DUMPABLE = 4  # prctl: what a process that was root is not, to whom its own /proc is closed
+# Of prctl. A process that was root is not dumpable, and its own /proc is closed to it.
+_SET_DUMPABLE, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES, _FILTER = 4, 22, 38, 2
 
 
 def main() -> None:
     """Answer one request."""
     settings = json.loads(sys.argv[1])
-    confine({int(number): each for number, each in settings["limits"].items()}, settings["user"])
+    confine(**settings["confine"])
     sys.path[:] = settings["path"]
     sys.argv[:] = [_APP]
     answer = os.dup(1)
@@ -40,17 +42,26 @@ def main() -> None:
         opened.write(_trained(**request).tobytes())
 
 
-def confine(limits: dict[int, int], user: int | None) -> None:
-    """Take the limits, and become somebody else where the sandbox is root's."""
-    for number, limit in limits.items():
+def confine(limits: dict[str, int], user: int | None, filtered: str) -> None:
+    """Take the limits, become somebody else where the sandbox is root's, and give up calls."""
+    for name, limit in limits.items():
+        number = int(name)
         _, most = resource.getrlimit(number)
         limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
         resource.setrlimit(number, (limit, limit))
+    system = ctypes.CDLL(None, use_errno=True)
     if user is not None:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-        ctypes.CDLL(None).prctl(_DUMPABLE, 1)
+        system.prctl(_SET_DUMPABLE, 1, 0, 0, 0)
+    if filtered:
+        steps = ctypes.create_string_buffer(bytes.fromhex(filtered))
+        program = struct.pack("@HP", len(filtered) // 16, ctypes.addressof(steps))
+        if system.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or system.prctl(
+            _SET_SECCOMP, _FILTER, program, 0, 0
+        ):
+            raise OSError(ctypes.get_errno(), "The filter of system calls is not taken")
 
 
 def _trained(

@@ -7,9 +7,11 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from collections.abc import Iterator
 from typing import Final
 
+_TO_A_HYPERVISOR: Final = 40  # AF_VSOCK
 HOLDS: Final = b"0"
 FOUND: Final = {
     b"1": "the data cannot be read, by the account that training has in the sandbox (of root's "
@@ -17,6 +19,7 @@ FOUND: Final = {
     b"2": "the data can be written.",
     b"3": "the ledger, or another file of the operator's, can be seen.",
     b"4": "there is a network.",
+    b"6": "there are sockets of a kind that no network namespace holds.",
     b"5": "it shows the processes of others.",
 }
 
@@ -27,8 +30,7 @@ def main() -> None:
     from child import confine  # the script beside this one
 
     settings, data, hidden = (json.loads(text) for text in sys.argv[1:])
-    limits = {int(number): each for number, each in settings["limits"].items()}
-    confine(limits, settings["user"])
+    confine(**settings["confine"])
     os.write(1, next(_holes(data, hidden), HOLDS))
 
 
@@ -43,6 +45,9 @@ def _holes(data: list[str], hidden: list[str]) -> Iterator[bytes]:
         yield b"4"
     if sum(name.isdigit() for name in os.listdir("/proc")) > 3:  # bubblewrap, and this
         yield b"5"
+    with suppress(OSError):
+        socket.socket(_TO_A_HYPERVISOR).close()
+        yield b"6"
 
 
 def _readable(path: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from . import bubblewrap, child, probe
+from . import bubblewrap, child, probe, system_calls
 from .installed import folders, python_path
 from .limits import Limits
 from .stranger import Stranger, StrangerError
@@ -28,7 +28,7 @@ _ENVIRONMENT: Final = {
     "FLWR_TELEMETRY_ENABLED": "0",
 }
 _PASSED_ON: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TZ")
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("flwr")  # what a node logs
 
 
 class SandboxError(Exception):
@@ -101,6 +101,10 @@ class Sandbox:
 
     def _try(self, secrets: Sequence[Path]) -> None:
         """Start a process that tries to get out."""
+        try:
+            system_calls.program()
+        except LookupError as error:
+            raise SandboxError(f"Training needs a sandbox. {error}") from error
         if shutil.which("bwrap") is None:
             raise SandboxError(
                 "Training needs a sandbox, and bubblewrap is not installed: install it (Debian "
@@ -123,13 +127,17 @@ class Sandbox:
             raise SandboxError(f"The sandbox does not hold: {probe.FOUND[found]}")
 
     def _command(self, script: str, arguments: Sequence[str]) -> list[str]:
+        apart = self.kind != "none"
         settings = {
-            "limits": self.limits.of_process(),
             "path": python_path(),
-            "user": None if os.geteuid() or self.kind == "none" else _NOBODY,
+            "confine": {
+                "limits": self.limits.of_process(),
+                "user": _NOBODY if apart and not os.geteuid() else None,
+                "filtered": system_calls.program().hex() if apart else "",
+            },
         }
         python = [sys.executable, "-I", "-B", "-u", script, json.dumps(settings), *arguments]
-        if self.kind == "none":
+        if not apart:
             return python
         program = shutil.which("bwrap") or "bwrap"
         within = bubblewrap.command(program, folders(), self.data, self.limits.scratch_bytes)

@@ -18,7 +18,7 @@ from ..run import Run
 from .sandbox import Sandbox, SandboxError
 
 _NUMBER: Final = np.dtype("<f8")
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("flwr")  # what a node logs
 
 
 @dataclass(frozen=True)
