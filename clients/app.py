@@ -6,6 +6,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query
 from ldp_flower.guarantee.questions import forms_with
+from ldp_flower.guarantee.user_source import SCHEMA, KnowsSchema
 
 from .compute import LoadUsers, UsersNode, check_loader
 from .own_statistics import OwnStatistics, checked
@@ -47,7 +48,8 @@ class LdpClientApp(ClientApp):
     load_users : callable
         Function from the Flower ``Context`` of a node to its :class:`Users` (in a
         simulation also :class:`~ldp_flower.GeneratedUsers`, or others that answer like them). A
-        deployment's users need ``ids``.
+        deployment's users need ``ids``. One of ``Schema.loader`` also declares its schema in the
+        census, which is public, so that a server with another one does not ask.
     policy : PrivacyPolicy, optional
         The app's own limits. In a deployment the operator's policy in
         ``node_config`` is mandatory and this one can only tighten it. In a
@@ -139,8 +141,11 @@ class _Client:
         """Answer how many users the node holds, and what their keys are."""
 
         def answer(received: Received) -> RecordDict:
-            census = self._open(received, context).census()
-            return RecordDict({"census": MetricRecord({**census})})
+            census = MetricRecord({**self._open(received, context).census()})
+            records = RecordDict({"census": census})
+            if isinstance(self._load_users, KnowsSchema):
+                records[SCHEMA] = MetricRecord({**self._load_users.schema_digests})
+            return records
 
         return reply_with(message, context, self._policy, answer)
 

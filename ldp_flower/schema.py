@@ -1,15 +1,20 @@
 """Schema: what is publicly known about a table's columns, and the standardisation it gives."""
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .validation import check_positive
-from .values.entries import as_numbers, entries
+from .guarantee.users import Users
+from .table_file import TableLoader
+from .validation import check_number, check_positive
+from .values.entries import Column, as_numbers, entries
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +53,9 @@ class Numeric:
     scale: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("low", "high", "centre", "scale"):
+            if (value := getattr(self, name)) is not None or name in ("low", "high"):
+                check_number(name, value)
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"Expected finite low < high, got {self.low} and {self.high}.")
         if self.centre is not None and not self.low <= self.centre <= self.high:
@@ -71,11 +79,14 @@ class Numeric:
         """Return the column's own name."""
         return [column]
 
+    def coded(self, values: object) -> Floats:
+        """Return standardised numbers, shape (rows,), NaN for what is no number."""
+        numbers = as_numbers(values)
+        return np.asarray((np.clip(numbers, self.low, self.high) - self._centre) / self._scale)
+
     def standardise(self, values: object) -> Floats:
         """Return standardised numbers, shape (rows, 1); what is no number is typical: 0."""
-        numbers = as_numbers(values)
-        scaled = (np.clip(numbers, self.low, self.high) - self._centre) / self._scale
-        return np.where(np.isnan(scaled), 0.0, scaled)[:, None]
+        return np.nan_to_num(self.coded(values))[:, None]
 
     def restore(self, standardised: ArrayLike) -> Floats:
         """Return standardised numbers in the column's units, unclipped."""
@@ -124,12 +135,16 @@ class Categories:
         """Return ``column=value`` for each category."""
         return [f"{column}={value}" for value in self.values]
 
+    def coded(self, values: object) -> Floats:
+        """Return the places of the categories, 0, 1, ..., shape (rows,), NaN for others."""
+        place = {label: float(i) for i, label in enumerate(self.values)}
+        return np.array([place.get(_label(value), np.nan) for value in entries(values)], np.float64)
+
     def standardise(self, values: object) -> Floats:
         """Return the centred indicators, shape (rows, categories)."""
-        place, width = {label: i for i, label in enumerate(self.values)}, self.width
-        codes = [place.get(_label(value), width) for value in entries(values)]
-        indicators = np.eye(width) - 1 / width
-        return np.vstack([indicators, np.zeros(width)])[np.array(codes, np.int64)]
+        codes = np.nan_to_num(self.coded(values), nan=self.width).astype(np.int64)
+        indicators = np.eye(self.width) - 1 / self.width
+        return np.vstack([indicators, np.zeros(self.width)])[codes]
 
 
 @dataclass(frozen=True)
@@ -146,15 +161,16 @@ class Schema:
     ----------
     columns : mapping of str to Numeric or Categories
         The columns that features are made of, in their order.
-    target : str
-        Name of the column to predict.
-    bounds : Numeric
-        What is known about the target.
+    target : str, optional
+        Name of the column to predict; none where nothing is predicted.
+    bounds : Numeric or Categories, optional
+        What is known about the target, given with it: the bounds of a number, or the classes.
 
     Raises
     ------
     ValueError
-        If there is no column, or the target is one of them.
+        If there is no column, one is neither a `Numeric` nor `Categories`, the target is one of
+        them, or only one of target and bounds is given.
 
     Notes
     -----
@@ -165,12 +181,26 @@ class Schema:
     """
 
     columns: Mapping[str, Numeric | Categories]
-    target: str
-    bounds: Numeric
+    target: str | None = None
+    bounds: Numeric | Categories | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping):
+            raise ValueError(
+                "Expected columns as a mapping of names to Numeric(low, high) or "
+                f"Categories([...]), got {self.columns!r}."
+            )
         if not self.columns:
             raise ValueError("Expected at least one column, got none.")
+        for name, kind in self.columns.items():
+            _check_kind(f"column {name!r}", kind)
+        if (self.target is None) != (self.bounds is None):
+            raise ValueError(
+                "Expected a target together with its bounds, "
+                f"got target={self.target!r} and bounds={self.bounds!r}."
+            )
+        if self.bounds is not None:
+            _check_kind(f"the target {self.target!r}", self.bounds)
         if self.target in self.columns:
             raise ValueError(f"Expected a target that is no feature, got {self.target!r}.")
 
@@ -186,10 +216,45 @@ class Schema:
         return 1 + sum(kind.width for kind in self.columns.values())
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Categories of the target, in their order; empty where it is none or a number."""
+        return tuple(self.bounds.values) if isinstance(self.bounds, Categories) else ()
+
+    def kind(self, name: str) -> Numeric | Categories:
+        """Return what is known about a column, the target included.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column.
+        """
+        if name == self.target and self.bounds is not None:
+            return self.bounds
+        if name not in self.columns:
+            known = [*self.columns, *([self.target] if self.target is not None else [])]
+            raise ValueError(f"Expected one of the columns {known}, got {name!r}.")
+        return self.columns[name]
+
+    def places(self, name: str) -> range:
+        """Return which features a column is; the target comes after all of them.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column.
+        """
+        if name == self.target:
+            return range(self.num_features, self.num_features + 1)
+        self.kind(name)
+        before = list(self.columns).index(name)
+        start = 1 + sum(kind.width for kind in list(self.columns.values())[:before])
+        return range(start, start + self.columns[name].width)
+
+    @property
     def centred(self) -> NDArray[np.bool_]:
         """Which features, and last the target, need no centre: it is declared, or they are none.
 
-        The intercept and indicators have none.
+        The intercept, indicators and classes have none.
         """
         return self._known(lambda column: column.centre is not None)
 
@@ -200,8 +265,9 @@ class Schema:
 
     def _known(self, declared: Callable[[Numeric], bool]) -> NDArray[np.bool_]:
         known = [True]
-        for kind in (*self.columns.values(), self.bounds):
+        for kind in self.columns.values():
             known += [declared(kind) if isinstance(kind, Numeric) else True] * kind.width
+        known.append(declared(self.bounds) if isinstance(self.bounds, Numeric) else True)
         return np.array(known)
 
     def features(self, table: Table) -> Floats:
@@ -229,23 +295,142 @@ class Schema:
         return np.hstack([np.ones((len(blocks[0]), 1)), *blocks])
 
     def targets(self, table: Table) -> Floats:
-        """Return the standardised targets, shape (rows,).
+        """Return the targets, standardised or the places of their classes, shape (rows,).
+
+        What is no number or none of the classes is NaN: a row without a target is no
+        example of anything, and users leave it out.
 
         Raises
         ------
         ValueError
-            If the target's column is missing.
+            If the schema has no target or the table lacks its column.
         """
-        return self.bounds.standardise(_column(table, self.target))[:, 0]
+        if self.target is None or self.bounds is None:
+            raise ValueError("Expected a schema with a target, got one without.")
+        return self.bounds.coded(_column(table, self.target))
+
+    def missing(self, table: Table) -> NDArray[np.bool_]:
+        """Return which entries are missing: no numbers, or none of the categories.
+
+        Returns
+        -------
+        ndarray of bool, shape (rows, num_features)
+            All features of a column of categories are missing together.
+
+        Raises
+        ------
+        ValueError
+            If the table lacks a column.
+        """
+        blocks = []
+        for name, kind in self.columns.items():
+            absent = np.isnan(kind.coded(_column(table, name)))
+            blocks.append(np.repeat(absent[:, None], kind.width, axis=1))
+        return np.hstack([np.zeros((len(blocks[0]), 1), np.bool_), *blocks])
+
+    def users(
+        self, table: Table, groups: str | Column | None = None, ids: Column | None = None
+    ) -> Users:
+        """Collect the rows of a table into users.
+
+        Parameters
+        ----------
+        table : mapping of str to array_like, or DataFrame
+            Has all columns of the schema, the target included.
+        groups : str or array_like of str or int, optional
+            The user of each row, or the name of the column that tells it. By default each
+            row is a user of its own.
+        ids : array_like of str or int, optional
+            All users, with those who have no rows.
+
+        Returns
+        -------
+        Users
+            They know which entries are missing. A row whose target is missing counts in
+            nothing that is about the target.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, columns differ in length, or groups or ids are refused
+            as by :meth:`~ldp_flower.Users.from_rows`.
+        """
+        named = _column(table, groups) if isinstance(groups, str) else groups
+        targets = None if self.target is None else self.targets(table)
+        missing = self.missing(table)
+        return Users.from_rows(self.features(table), targets, named, ids, missing=missing)
+
+    def loader(
+        self,
+        table: str | Path | None = None,
+        *,
+        user_column: str | None = None,
+        ids: str | Path | None = None,
+    ) -> TableLoader:
+        """Return the ``load_users`` of a table on disk, for ``LdpClientApp``.
+
+        In a deployment it loads the whole table of a node, in a simulation the node's share of
+        one table.
+
+        Parameters
+        ----------
+        table : str or Path, optional
+            A CSV or Parquet file with all columns of the schema. By default each node's operator
+            names it in ``node_config``, as ``data-path``.
+        user_column : str, optional
+            The column that tells whose a row is. By default each row is a user of its own, which
+            only a simulation takes: a ledger needs names.
+        ids : str or Path, optional
+            A text file with the names of all users, one a line, with those who have no rows. By
+            default ``ids-path`` in ``node_config``, if it is set; without either a server can
+            tell how many users have rows.
+
+        Raises
+        ------
+        ValueError
+            If the user column is one of the schema's, or ids are given without one.
+        """
+        return TableLoader(self, table, user_column, ids)
+
+    @property
+    def columns_read(self) -> list[str]:
+        """Names of all columns that a table needs, the target last."""
+        return [*self.columns, *([] if self.target is None else [self.target])]
+
+    def digests(self) -> dict[str, int]:
+        """Return a number for each column and the target that differs where what is declared does.
+
+        Of 63 bits each: two schemas with the same numbers are the same, unless somebody has
+        searched for two that agree.
+        """
+        parts = {
+            f"column {name}": [place, _exact(kind)]
+            for place, (name, kind) in enumerate(self.columns.items())
+        }
+        if self.bounds is not None:
+            parts[f"target {self.target}"] = [_exact(self.bounds)]
+        return {name: _digest([name, *part]) for name, part in parts.items()}
 
     def in_units(self, predictions: ArrayLike) -> Floats:
-        """Return predictions of standardised targets in the target's units."""
+        """Return predictions of standardised targets in the target's units.
+
+        Raises
+        ------
+        ValueError
+            If the target is no number.
+        """
+        if not isinstance(self.bounds, Numeric):
+            raise ValueError("Expected a schema whose target is a number, got another.")
         return self.bounds.restore(predictions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain values, for JSON; see :meth:`from_dict`."""
-        kinds = {name: _plain(kind) for name, kind in self.columns.items()}
-        return {"columns": kinds, "target": self.target, "bounds": _plain(self.bounds)}
+        plain: dict[str, Any] = {
+            "columns": {name: _plain(kind) for name, kind in self.columns.items()}
+        }
+        if self.bounds is not None:
+            plain |= {"target": self.target, "bounds": _plain(self.bounds)}
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -258,15 +443,35 @@ class Schema:
         """
         try:
             kinds = {name: _kind(kind) for name, kind in plain["columns"].items()}
-            return cls(kinds, plain["target"], Numeric(**plain["bounds"]))
+            bounds = _kind(plain["bounds"]) if "bounds" in plain else None
+            return cls(kinds, plain.get("target"), bounds)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"Expected a schema as to_dict gives it, got {error!r}.") from None
+
+
+def _check_kind(what: str, kind: object) -> None:
+    if not isinstance(kind, Numeric | Categories):
+        raise ValueError(
+            f"Expected {what} to be Numeric(low, high) or Categories([...]), got {kind!r}."
+        )
 
 
 def _plain(kind: Numeric | Categories) -> dict[str, Any]:
     if isinstance(kind, Categories):
         return {"values": list(kind.values)}
     return {name: value for name, value in vars(kind).items() if value is not None}
+
+
+def _exact(kind: Numeric | Categories) -> object:
+    """Return what is declared, in which 1 and 1.0 are the same."""
+    if isinstance(kind, Categories):
+        return list(kind.values)
+    return {name: float(value) for name, value in _plain(kind).items()}
+
+
+def _digest(part: Sequence[object]) -> int:
+    text = json.dumps(part, sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def _kind(plain: Mapping[str, Any]) -> Numeric | Categories:

@@ -9,6 +9,7 @@ A plan of several reports is paid as a whole with its first one; the ledger coun
 reports and gives no more of them than were paid.
 """
 
+import logging
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -295,6 +296,13 @@ class SqliteLedger(Ledger):
         # In the file as whoever opens it next will find it, or nothing is sent.
         if self.reply(entry.digest) is None:
             raise LedgerError("The ledger does not hold what was just written to it.")
+        logging.getLogger(__name__).info(
+            "%d of %d users paid epsilon %g, delta %g.",
+            len(paying),
+            len(accounts),
+            cost.epsilon,
+            cost.delta,
+        )
         return True
 
     def spent(self) -> dict[str, Cost]:

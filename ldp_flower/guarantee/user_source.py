@@ -1,11 +1,24 @@
 """What a client needs of whatever holds the people on its node."""
 
-from typing import Protocol, Self, runtime_checkable
+from collections.abc import Mapping
+from typing import Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .users import Users
+
+#: Name of the record in a census that says which schema a node's tables have.
+SCHEMA: Final = "schema"
+
+
+@runtime_checkable
+class KnowsSchema(Protocol):
+    """A loader of users that knows what is publicly declared about their columns."""
+
+    @property
+    def schema_digests(self) -> Mapping[str, int]:
+        """A number for each column, which differs where what is declared does; public."""
 
 
 @runtime_checkable

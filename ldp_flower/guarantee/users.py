@@ -32,6 +32,8 @@ class Users:
         makes results independent of how users are spread over nodes.
     has_targets : bool (default: True)
         Whether the targets are any; questions about them are refused otherwise.
+    missing : ndarray of bool, shape (rows, num_features), optional
+        Which entries were missing in the table that features were made from. By default none.
 
     Raises
     ------
@@ -55,6 +57,7 @@ class Users:
     ids: NDArray[np.str_] | None = None
     first: int | None = None
     has_targets: bool = True
+    missing: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         features, targets = as_table(self.features), as_numbers(self.targets)
@@ -67,6 +70,13 @@ class Users:
         if targets.shape != (rows,):
             raise ValueError(
                 f"Expected targets to be floats of shape ({rows},), got shape {targets.shape}."
+            )
+        if self.missing is not None and (
+            self.missing.dtype != np.bool_ or self.missing.shape[:1] != (rows,)
+        ):
+            raise ValueError(
+                f"Expected missing to be booleans of shape ({rows}, num_features), "
+                f"got {self.missing.dtype} of shape {self.missing.shape}."
             )
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "targets", targets)
@@ -109,6 +119,7 @@ class Users:
         ids: Column | None = None,
         *,
         num_features: int | None = None,
+        missing: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Collect rows into users.
 
@@ -129,6 +140,8 @@ class Users:
         num_features : int, optional
             Number of features. By default that of an array; of a list of rows, the length that
             most rows have. It is public: where rows come as lists, declare it.
+        missing : ndarray of bool, shape (rows, num_features), optional
+            Which entries were missing, as :meth:`~ldp_flower.Schema.missing` tells.
 
         Returns
         -------
@@ -150,7 +163,8 @@ class Users:
         if groups is None:
             if ids is not None:
                 raise ValueError("Expected groups, the user of each row, with ids.")
-            return cls(table, numbers, np.arange(len(table) + 1), has_targets=has_targets)
+            offsets = np.arange(len(table) + 1)
+            return cls(table, numbers, offsets, has_targets=has_targets, missing=missing)
         names, user = as_names("groups", groups)
         if len(user) != len(table):
             raise ValueError(f"Expected {len(table)} groups, one a row, got {len(user)}.")
@@ -170,7 +184,14 @@ class Users:
         order = np.argsort(user, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(names)))])
         known = np.array(names, np.str_)
-        return cls(table[order], numbers[order], offsets, known, has_targets=has_targets)
+        return cls(
+            table[order],
+            numbers[order],
+            offsets,
+            known,
+            has_targets=has_targets,
+            missing=_kept(missing, order),
+        )
 
     @classmethod
     def from_items(
@@ -224,6 +245,7 @@ class Users:
             None if self.ids is None else self.ids[start:stop],
             None if self.first is None else self.first + start,
             self.has_targets,
+            _kept(self.missing, rows),
         )
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
@@ -242,6 +264,7 @@ class Users:
             offsets=offsets,
             ids=ids,
             first=None,
+            missing=_kept(self.missing, rows),
         )
 
     def finite(self) -> Self:
@@ -256,7 +279,11 @@ class Users:
         kept |= np.repeat(np.diff(_counted(kept)[self.offsets]) == 0, self.num_rows)
         offsets = _counted(kept)[self.offsets]
         return replace(
-            self, features=self.features[kept], targets=self.targets[kept], offsets=offsets
+            self,
+            features=self.features[kept],
+            targets=self.targets[kept],
+            offsets=offsets,
+            missing=_kept(self.missing, kept),
         )
 
     def partition(self, index: int, num_partitions: int) -> Self:
@@ -278,6 +305,10 @@ def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
     size, extra = divmod(num_users, num_partitions)
     start = index * size + min(index, extra)
     return start, start + size + (index < extra)
+
+
+def _kept(missing: NDArray[np.bool_] | None, rows: Any) -> NDArray[np.bool_] | None:
+    return None if missing is None else missing[rows]
 
 
 def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.randomness import public_coin
+from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
 from .card import Card
@@ -52,6 +53,11 @@ _REJECTED = "{} answers of nodes were left out: those asked cannot have sent the
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
     "users first. Nobody has been asked anything but the census."
+)
+_OTHER_SCHEMA = (
+    "Expected all nodes to have the schema of this strategy: of {} with another one the first is "
+    "node {}, where {}. Agree on one schema.json (`Schema.to_dict`). Nobody has been asked anything but "
+    "the census."
 )
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
 
@@ -351,11 +357,15 @@ class LdpStrategy(Strategy, Generic[R]):
         if kept.get("roster") is None:
             roster = wait_for_nodes(grid, num_nodes, roster_timeout, self._fewest_nodes)
             kept.put("roster", roster)
-        self._exchange = Exchange(kept, self._rides_on)
+        schema = next((own for own in vars(self).values() if isinstance(own, Schema)), None)
+        self._exchange = Exchange(kept, self._rides_on, schema and schema.digests())
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))
             self._exchange.collect(grid, 0, messages, timeout)
         nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
+        if others := self._exchange.other_schemas():
+            node, difference = next(iter(others.items()))
+            raise ValueError(_OTHER_SCHEMA.format(len(others), node, difference))
         if not nodes:
             hint = advice(step.reasons)
             if step.silent:

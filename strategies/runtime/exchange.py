@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from .census import Facts, census_content, census_facts
 from .population import Cohort, Population
 from .result import PrivacySpent, Step
 from .run_store import Reply, RunStore
+from .schemas import OTHER_SCHEMA, objection
 
 logger = logging.getLogger("flwr")
 
@@ -133,11 +134,19 @@ class Exchange:
         Keeps every reply as it arrives.
     rides_on : str, optional
         Type of an app's own messages that all questions ride on.
+    schema : mapping of str to int, optional
+        Digests of the schema that the questions are about.
     """
 
-    def __init__(self, store: RunStore, rides_on: str | None = None) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        rides_on: str | None = None,
+        schema: Mapping[str, int] | None = None,
+    ) -> None:
         self._store = store
         self._rides_on = rides_on
+        self._schema = schema
         self._public: dict[int, dict[int, MetricRecord]] = {}
 
     def collect(self, grid: Grid, step: int, messages: list[Message], timeout: float) -> None:
@@ -181,6 +190,8 @@ class Exchange:
             return node, None, f"error {reply.error.code}: {reason}"
         try:
             if step == 0:
+                if (other := objection(reply.content, self._schema)) is not None:
+                    return node, None, other  # is asked again when the run is started again
                 content = census_content(reply.content)
             else:
                 content = self._report(step, node, reply.content).to_bytes()
@@ -231,6 +242,15 @@ class Exchange:
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
         step = Step(0, "census", "", 0, len(roster), len(nodes), errors, rejected, silent, reasons)
         return nodes, step
+
+    def other_schemas(self) -> dict[int, str]:
+        """Return what differs in the schemas of nodes that have another one."""
+        errors = {node: error or "" for node, (_, error) in self._store.replies(0).items()}
+        return {
+            node: error.removeprefix(OTHER_SCHEMA)
+            for node, error in errors.items()
+            if error.startswith(OTHER_SCHEMA)
+        }
 
     def _waiting(self, step: int, nodes: Iterable[int]) -> list[int]:
         replies = self._store.replies(step)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
-from ldp_flower.schema import Schema
+from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
 from ..runtime.base import LdpStrategy, Protocol
@@ -23,10 +23,16 @@ def check_table(dim: int | Schema, effects: str) -> tuple[int, Schema | None]:
     Raises
     ------
     ValueError
-        If the number is below 1, or effects are unknown or need a schema.
+        If the number is below 1, the schema's target is no number, or effects are unknown or
+        need a schema.
     """
     check_choice("effects", effects, _EFFECTS)
     if isinstance(dim, Schema):
+        if not isinstance(dim.bounds, Numeric):
+            raise ValueError(
+                f"Expected a schema whose target is a number, got the target {dim.target!r} "
+                f"with bounds {dim.bounds!r}."
+            )
         return dim.num_features, dim
     check_integer("dim", dim, 1)
     if effects != "all":

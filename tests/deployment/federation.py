@@ -187,15 +187,23 @@ class Deployment:
         host, port = self._address.split(":")
         return Wire((host, int(port)))
 
-    def start_supernode(self, name, node_config, wire=None, environment=None):
-        """Start a SuperNode with its operator's configuration, and its key if it needs one."""
+    def start_supernode(self, name, node_config, wire=None, environment=None, pinned=None):
+        """Start a SuperNode with its operator's configuration, and its key if it needs one.
+
+        With options of ``ldp-flower supernode`` in ``pinned`` it is the operator's node.
+        """
         arguments = ["--insecure"]
         if self.secure:
             arguments = ["--root-certificates", str(self.folder / "ca.crt")]
             arguments += ["--auth-supernode-private-key", str(self.folder / name)]
         return self._start(
             name,
-            *("flower-supernode", *arguments),
+            *(
+                ["flower-supernode"]
+                if pinned is None
+                else ["ldp-flower", "supernode", *pinned, "--"]
+            ),
+            *arguments,
             *("--superlink", wire.address if wire else self._address),
             *("--port", str(_free_port()), "--node-config", node_config),
             environment=environment,

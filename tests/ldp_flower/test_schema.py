@@ -38,7 +38,7 @@ def test_columns_are_standardised_by_what_is_declared():
     np.testing.assert_allclose(x[:, 2], [0, -2, 8, 8, -2])
     np.testing.assert_allclose(x[:4, 3:], np.eye(4) - 0.25)
     np.testing.assert_allclose(x[4, 3:], 0)
-    np.testing.assert_allclose(SCHEMA.targets(ROWS), [-2, 0, 2, 0.5, 0])
+    np.testing.assert_allclose(SCHEMA.targets(ROWS), [-2, 0, 2, 0.5, np.nan])
 
 
 def test_what_is_declared_is_known():
@@ -137,3 +137,66 @@ def test_tables_that_do_not_fit_are_refused():
         SCHEMA.features({"age": [1.0], "pay": [1.0, 2.0], "weekday": [1]})
     with pytest.raises(ValueError, match="one value a row"):
         SCHEMA.targets({"score": np.zeros((2, 2))})
+
+
+def test_a_target_may_be_classes_or_none():
+    classes = Schema({"age": AGE}, target="promoted", bounds=Categories(["no", "yes"]))
+    assert classes.classes == ("no", "yes") and SCHEMA.classes == ()
+    table = {"age": [18, 58, 98], "promoted": ["yes", "maybe", "no"]}
+    np.testing.assert_array_equal(classes.targets(table), [1, np.nan, 0])
+    with pytest.raises(ValueError, match="a number"):
+        classes.in_units([0.0])
+    none = Schema({"age": AGE})
+    with pytest.raises(ValueError, match="without"):
+        none.targets(table)
+    assert not none.users(table).has_targets
+    for schema in (classes, none, SCHEMA):
+        assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+
+
+def test_columns_know_their_places():
+    assert SCHEMA.places("age") == range(1, 2)
+    assert SCHEMA.places("weekday") == range(3, 7)
+    assert SCHEMA.places("score") == range(7, 8)
+    assert SCHEMA.kind("score") == SCHEMA.bounds and SCHEMA.kind("age") == AGE
+    with pytest.raises(ValueError, match="'wage'"):
+        SCHEMA.places("wage")
+
+
+def test_users_know_what_is_missing():
+    groups = ["b", "a", "b", "a", "c"]
+    users = SCHEMA.users({**ROWS, "who": groups}, groups="who", ids=["a", "b", "c", "d"])
+    assert users.ids.tolist() == ["a", "b", "c", "d"]
+    order = [1, 3, 0, 2, 4]
+    np.testing.assert_array_equal(users.features, SCHEMA.features(ROWS)[order])
+    assert np.flatnonzero(users.missing.any(axis=1)).tolist() == [4]
+    assert users.missing[4].tolist() == [False, True, False, True, True, True, True]
+    np.testing.assert_array_equal(users[2:3].missing, users.missing[4:])
+    np.testing.assert_array_equal(users.take(np.array([2, 0])).missing, users.missing[[4, 0, 1]])
+    # The last row has no target, but its user has no other.
+    assert len(users.finite().targets) == 5
+    same = SCHEMA.users(ROWS, groups=["a"] * 5).finite()
+    assert len(same.targets) == 4 == len(same.missing)
+    with pytest.raises(ValueError, match="'who'"):
+        SCHEMA.users(ROWS, groups="who")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((["g"],), "mapping"),
+        (({"g": (0, 1)},), "'g'"),
+        (({"g": AGE}, "y"), "bounds"),
+        (({"g": AGE}, None, AGE), "target"),
+        (({"g": AGE}, "y", (0, 1)), "'y'"),
+    ],
+)
+def test_a_schema_of_something_else_is_refused_by_name(arguments, told):
+    with pytest.raises(ValueError, match=told):
+        Schema(*arguments)
+
+
+@pytest.mark.parametrize("bounds", [(0, None), ("0", 1), (0, 1, "a"), (True, 2)])
+def test_bounds_are_numbers(bounds):
+    with pytest.raises(ValueError, match="to be a number"):
+        Numeric(*bounds)

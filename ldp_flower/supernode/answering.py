@@ -1,0 +1,96 @@
+"""The program that answers one message, in the place of Flower's ``flwr-clientapp``.
+
+A SuperNode starts a program of this name for every message. Flower's own unpacks the run's
+app and imports it. This one is Flower's own but for these two steps: nothing is unpacked,
+and what is called with the message is the operator's.
+"""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from flwr.app import Context, Error, Message
+from flwr.supernode.runtime import run_clientapp as flowers
+
+from ..clients import Refusal
+from . import flower
+from .journal import Journal
+from .run import Operator, Run
+from .settings import Settings
+
+_log = logging.getLogger("flwr")
+_FAILED = "The operator's app gave no answer to this message; the node's log says why."
+
+
+def main(settings_file: str, arguments: list[str]) -> None:
+    """Answer one message with what the operator has chosen."""
+    flower.check()
+    settings = Settings.read(Path(settings_file))
+    os.environ["PATH"] = settings.path
+    _let_answer(settings.operator)
+    flower.run("flwr-clientapp", arguments)
+
+
+def _let_answer(operator: Callable[[], Operator]) -> None:
+    """Make Flower's program take the operator's answer, and leave the run's app packed."""
+    fabs: list[bytes] = []
+
+    def take(fab: bytes, **_: object) -> None:
+        fabs.append(fab)
+
+    def loader(**_: object) -> Callable[[str, str, str], Callable[..., Message]]:
+        def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
+            def answer(message: Message, context: Context) -> Message:
+                run = Run(context.run_id, fab_id, fab_version, fabs[0])
+                return answered(operator, message, context, run)
+
+            return answer
+
+        return load
+
+    flowers.install_from_fab = take
+    flowers.get_project_dir = _no_folder
+    flowers.install_app_dependencies = _install_nothing
+    flowers.get_load_client_app_fn = loader
+
+
+def _no_folder(*_: object) -> Path:
+    return Path(os.devnull)
+
+
+def _install_nothing(*_: object, **__: object) -> NoReturn:
+    raise RuntimeError("An operator's node installs nothing that a run asks for.")
+
+
+def answered(
+    operator: Callable[[], Operator], message: Message, context: Context, run: Run
+) -> Message:
+    """Return the operator's reply, or an error of a fixed text, and log which it is."""
+    started, journal, name = time.monotonic(), Journal(), "nobody"
+    with journal:
+        try:
+            chosen = operator()
+            name = chosen.name
+            reply = chosen.answer(message, context, run)
+            if not _replies(reply, message):
+                raise TypeError(f"Expected a reply to the message, got {type(reply).__name__}.")
+        except KeyboardInterrupt:  # is the operator's
+            raise
+        except BaseException:  # an app may leave by sys.exit: its process would never answer
+            _log.exception("%s could not answer.", name)
+            reply = Message(Error(Refusal.FAILED, _FAILED), reply_to=message)
+    _log.info(journal.line(message, reply, run, name, time.monotonic() - started))
+    return reply
+
+
+def _replies(reply: object, message: Message) -> bool:
+    own = message.metadata.message_id
+    return isinstance(reply, Message) and reply.metadata.reply_to_message_id == own
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

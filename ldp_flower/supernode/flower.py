@@ -1,0 +1,88 @@
+"""Flower's own programs on a node, of the versions whose internals were read and tested.
+
+Which program a SuperNode starts for a message, and what that program does with the run's
+code, is no public interface of Flower. So the files that decide it are known by their
+contents, and any other content is refused before anything starts.
+"""
+
+import hashlib
+import importlib
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+#: What the guarantee rests on: who starts what for a message, and what that does with a FAB.
+FILES: Final = (
+    "supercore/cli/flower_superexec.py",
+    "supercore/superexec/executor/subprocess_executor.py",
+    "supercore/superexec/plugin/base_exec_plugin.py",
+    "supercore/superexec/run_superexec.py",
+    "supernode/cli/flower_supernode.py",
+    "supernode/cli/flwr_clientapp.py",
+    "supernode/runtime/run_clientapp.py",
+    "supernode/start_client_internal.py",
+)
+#: Digests of these files by Flower's version.
+TESTED: Final = {
+    "1.38.0": "3abb20be94d898fdcce4e19fd690bdfb06de43e3c5ca65976b1cffb9376bebf9",
+    "1.39.0": "fedcfc057f49deb368361a5f9315a842bb476bd6ab1d24a7d1ade0e4ceb51b6d",
+    "1.40.0": "3d713482cb6ffe81004bc71f4fa79925a0edaf23c9cea171975a6c63ede6bd32",
+    "1.41.0": "e88a4cc2ff7e4594c591941bc6af35c2b48262172afc84e712f160a8cb09ae63",
+    "1.42.0": "e9b13036c70d0efd11f766b9300417bc696e80b78db09b0ea6a7ebed2030dee3",
+}
+_PROGRAMS: Final = {
+    "flower-supernode": "flwr.supernode.cli",
+    "flower-superexec": "flwr.supercore.cli",
+    "flwr-clientapp": "flwr.supernode.cli",
+}
+
+
+class UntestedFlower(Exception):
+    """A version of Flower whose internals are not those that were tested."""
+
+
+def check() -> None:
+    """Raise UntestedFlower unless the installed Flower is one that was tested, unchanged."""
+    found = version("flwr")
+    if found not in TESTED:
+        raise UntestedFlower(
+            f"Flower {found} has not been tested as an operator's node, where nothing of a run may "
+            f"be executed: install one of {', '.join(TESTED)}."
+        )
+    if digest() != TESTED[found]:
+        raise UntestedFlower(
+            f"The installed Flower calls itself {found} and has other files than Flower {found}: "
+            "install it anew."
+        )
+
+
+def digest() -> str:
+    """Return the digest of the files that the guarantee rests on."""
+    spec = find_spec("flwr")
+    if spec is None or spec.origin is None:
+        raise UntestedFlower("Flower is not installed.")
+    root, told = Path(spec.origin).parent, hashlib.sha256()
+    for name in FILES:
+        try:
+            told.update(hashlib.sha256((root / name).read_bytes()).digest())
+        except OSError as error:
+            raise UntestedFlower(f"Flower's file {name} cannot be read: {error}.") from error
+    return told.hexdigest()
+
+
+def command(name: str, *arguments: str) -> list[str]:
+    """Return the command that runs one of Flower's programs, whatever PATH says."""
+    return [sys.executable, "-P", "-m", __name__, name, *arguments]
+
+
+def run(name: str, arguments: list[str]) -> None:
+    """Run one of Flower's programs in this process, as its own command would."""
+    sys.argv = [name, *arguments]
+    program = getattr(importlib.import_module(_PROGRAMS[name]), name.replace("-", "_"))
+    program()
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], sys.argv[2:])

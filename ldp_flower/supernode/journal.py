@@ -1,0 +1,47 @@
+"""What the log says of a message: who answered, what it cost, and which app was not run."""
+
+import logging
+from types import TracebackType
+from typing import Self
+
+from flwr.app import Message
+
+from ..guarantee import ledger
+from .run import Run
+
+
+class Journal(logging.Handler):
+    """Hears, while it is entered, what the ledger is charged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._paid: list[str] = []
+        self._logger = logging.getLogger(ledger.__name__)
+
+    def __enter__(self) -> Self:
+        self._level = self._logger.level
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what was paid."""
+        self._paid.append(record.getMessage())
+
+    def line(self, message: Message, reply: Message, run: Run, name: str, seconds: float) -> str:
+        """Return the line of the log about a message."""
+        outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
+        return (
+            f"Run {run.run_id}, {message.metadata.message_type}: {outcome} of {name} after "
+            f"{seconds:.2f} s; {' '.join(self._paid) or 'nothing was paid.'} The run's own app "
+            f"was not looked at: {run.fab_id!a} {run.fab_version!a}, SHA-256 {run.fab_hash}."
+        )

@@ -1,0 +1,123 @@
+"""A SuperNode that finds no programs but the operator's, started and kept alive."""
+
+import fcntl
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from . import answering, flower
+from .settings import Settings
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SETTLED: Final = 60.0  # seconds after which a SuperNode that ends is one that had worked
+_LONGEST_PAUSE: Final = 60.0  # seconds
+_log = logging.getLogger("flwr")
+
+
+@contextmanager
+def programs(settings: Settings) -> Iterator[Path]:
+    """Make the folder that is the whole PATH of a SuperNode, and remove it afterwards.
+
+    A SuperNode starts programs by name. Whatever kind of task a run makes it take on, there
+    is none but these: the one that looks for tasks, which is Flower's own, and the one that
+    answers.
+    """
+    with tempfile.TemporaryDirectory(prefix="ldp-flower-") as name:
+        folder = Path(name)
+        file = folder / "settings.json"
+        settings.write(file)
+        answer = [sys.executable, "-P", "-m", answering.__name__, str(file)]
+        for program, command in {
+            "flower-superexec": flower.command("flower-superexec"),
+            "flwr-clientapp": answer,
+            "flwr-agentapp": answer,  # a run decides which of the two its messages are for
+        }.items():
+            (folder / program).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+            (folder / program).chmod(0o700)
+        opened = os.open(folder, os.O_RDONLY)
+        fcntl.flock(opened, fcntl.LOCK_EX)  # systemd-tmpfiles leaves what is locked
+        try:
+            yield folder
+        finally:
+            os.close(opened)
+
+
+def supervise(arguments: Sequence[str], settings: Settings) -> int:
+    """Run a SuperNode until it is told to end, anew whenever it ends by itself.
+
+    One that ends within a minute of its first start is not started again: it cannot work.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Those of ``flower-supernode``.
+    settings : Settings
+        The operator's choices.
+
+    Returns
+    -------
+    int
+        Exit code: that of the SuperNode, 0 when told to end.
+    """
+    command = flower.command("flower-supernode", *arguments)
+    with programs(settings) as folder, _Told() as told:
+        environment = os.environ | {"PATH": str(folder)}
+        pause, settled = 1.0, False
+        while True:
+            started = time.monotonic()
+            code = told.run(command, environment)
+            if told.to_end:
+                return 0
+            if time.monotonic() - started >= _SETTLED:
+                pause, settled = 1.0, True
+            if code == 0 or not settled:
+                return code
+            _log.error("The SuperNode ended with code %d; started anew in %g s.", code, pause)
+            if told.within(pause):
+                return 0
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class _Told:
+    """Hands the signals that end this process on to the SuperNode, and remembers them."""
+
+    def __init__(self) -> None:
+        self.to_end = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "_Told":
+        self._previous = {number: signal.signal(number, self._end) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self.to_end = True
+        if self._process is not None:
+            self._process.terminate()
+
+    def run(self, command: list[str], environment: dict[str, str]) -> int:
+        """Return the exit code of a process, which ends when this one is told to."""
+        with subprocess.Popen(command, env=environment) as self._process:
+            if self.to_end:  # told before there was a process
+                self._process.terminate()
+            return self._process.wait()
+
+    def within(self, seconds: float) -> bool:
+        """Whether this process is told to end within some seconds."""
+        end = time.monotonic() + seconds
+        while not self.to_end and time.monotonic() < end:
+            time.sleep(0.1)
+        return self.to_end

@@ -1,0 +1,50 @@
+"""The arguments of ``flower-supernode``, as Flower itself reads them."""
+
+from collections.abc import Mapping, Sequence
+
+from flwr.common.config import parse_config_args
+from flwr.common.constant import ISOLATION_MODE_SUBPROCESS
+from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
+
+
+class ArgumentsError(Exception):
+    """Arguments with which a SuperNode would not be the operator's."""
+
+
+def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
+    """Return the node's configuration in the arguments of a SuperNode.
+
+    Raises
+    ------
+    ArgumentsError
+        If the arguments would let others start programs for the node's messages, or install
+        what a run asks for, or the configuration cannot be read.
+    SystemExit
+        If Flower does not know the arguments; it has said so.
+    """
+    known = _parse_args_run_supernode().parse_args(list(arguments))
+    if known.isolation != ISOLATION_MODE_SUBPROCESS:
+        raise ArgumentsError(
+            f"Expected no --isolation {known.isolation}: then whoever reaches the SuperNode's port "
+            "answers its messages, and not the operator's app."
+        )
+    if known.runtime_dependency_install:
+        raise ArgumentsError(
+            "Expected no --allow-runtime-dependency-installation: a run would decide what is "
+            "installed."
+        )
+    return read(known.node_config)
+
+
+def read(node_config: str | None) -> Mapping[str, object]:
+    """Return a ``--node-config`` as Flower reads it.
+
+    Raises
+    ------
+    ArgumentsError
+        If it cannot be read.
+    """
+    try:
+        return parse_config_args([node_config] if node_config else None)
+    except (Exception, SystemExit) as error:
+        raise ArgumentsError(f"The node's configuration cannot be read: {error}") from error

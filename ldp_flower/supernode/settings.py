@@ -1,0 +1,103 @@
+"""What the operator has chosen when starting a node, for the processes that answer."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from flwr.clientapp import ClientApp
+
+from ..clients import LdpClientApp
+from ..schema import Schema
+from ..table_file import TableLoader
+from .pinned import AppError, Pinned, load
+from .run import Operator
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table on disk that is answered from without any code of the operator's.
+
+    Attributes
+    ----------
+    path, schema : str
+        The table (CSV or Parquet), and the JSON file of ``Schema.to_dict``.
+    user_column : str
+        The column that tells whose a row is.
+    ids : str or None (default: None)
+        A text file of all users' names, one a line.
+    """
+
+    path: str
+    schema: str
+    user_column: str
+    ids: str | None = None
+
+    def loader(self) -> TableLoader:
+        """Return what loads the users.
+
+        Raises
+        ------
+        AppError
+            If the schema cannot be read, or its columns are not these.
+        """
+        try:
+            schema = Schema.from_dict(json.loads(Path(self.schema).read_text("utf-8")))
+            return schema.loader(self.path, user_column=self.user_column, ids=self.ids)
+        except (OSError, ValueError) as error:
+            raise AppError(f"The schema {self.schema} cannot be used: {error}") from error
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The operator's choices; no run can see or change them.
+
+    Attributes
+    ----------
+    app : str or None
+        ``module:attribute`` of the operator's ClientApp; None: it answers from a table.
+    table : Table or None
+        The table, if there is no app.
+    path : str
+        The operator's own PATH, which its app finds again; Flower's parts have another.
+    """
+
+    app: str | None
+    table: Table | None
+    path: str
+
+    @property
+    def name(self) -> str:
+        """What the log says has answered."""
+        return self.app or ("" if self.table is None else self.table.path)
+
+    def client_app(self) -> ClientApp:
+        """Return the operator's app.
+
+        Raises
+        ------
+        AppError
+            If there is none, or both an app and a table.
+        """
+        if self.app is not None and self.table is None:
+            return load(self.app)
+        if self.table is not None and self.app is None:
+            return LdpClientApp(self.table.loader())
+        raise AppError("Expected either --app, or --table with --schema and --user-column.")
+
+    def operator(self) -> Operator:
+        """Return what answers messages."""
+        return Pinned(self.name, self.client_app())
+
+    def write(self, file: Path) -> None:
+        """Write the settings into a new file that nobody else can read."""
+        with open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
+            json.dump(asdict(self), opened)
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Return the settings that were written."""
+        plain = json.loads(file.read_text())
+        table = plain.pop("table")
+        return cls(**plain, table=table and Table(**table))
