@@ -10,9 +10,7 @@ _ETC: Final = ("ld.so.cache", "alternatives", "localtime")
 _WRITABLE: Final = ("/tmp", "/dev/shm")
 
 
-def command(
-    program: str, visible: Sequence[Path], data: Sequence[Path], scratch: int
-) -> list[str]:
+def command(program: str, visible: Sequence[Path], data: Sequence[Path], scratch: int) -> list[str]:
     """Return how to start a command in a sandbox; the command is what is appended.
 
     Parameters

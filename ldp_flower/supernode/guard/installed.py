@@ -1,26 +1,24 @@
 """Which folders of the node's installation a run's training has to see."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
-import flwr
-
-import ldp_flower
-from ldp_flower import clients, strategies
-
-_OF_PACKAGES = {"site-packages", "dist-packages"}
+_OF_PACKAGES: Final = {"site-packages", "dist-packages"}
+_LIBRARY: Final = ("ldp_flower", "ldp_flower.clients", "ldp_flower.strategies")
 
 
 def python_path() -> list[str]:
     """Return where Python looks for modules, but for folders that are no installation's."""
     library = Path(sys.base_prefix).resolve()
-    imported = Path(flwr.__path__[0]).resolve().parent
+    flowers = _folder("flwr").resolve().parent
     return [
         entry
         for entry in sys.path
-        if (folder := Path(entry).resolve()).exists()
-        and entry
-        and (folder.name in _OF_PACKAGES or folder == imported or _of_library(folder, library))
+        if entry
+        and (folder := Path(entry).resolve()).exists()
+        and (folder.name in _OF_PACKAGES or folder == flowers or _of_library(folder, library))
     ]
 
 
@@ -30,14 +28,19 @@ def _of_library(folder: Path, library: Path) -> bool:
 
 def folders() -> list[Path]:
     """Return the folders of Python, its packages and this library, none within another."""
-    packages = (ldp_flower, clients, strategies)
     found = [
         Path(sys.base_prefix),
         Path(sys.prefix),
         *map(Path, python_path()),
-        *(Path(package.__path__[0]) for package in packages),
+        *map(_folder, _LIBRARY),
     ]
     return outermost([Path("/usr"), *found])[1:]
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
 
 
 def outermost(paths: list[Path]) -> list[Path]:

@@ -7,15 +7,15 @@ import json
 import os
 import socket
 import sys
-from contextlib import suppress
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 _TO_A_HYPERVISOR: Final = 40  # AF_VSOCK
 HOLDS: Final = b"0"
 FOUND: Final = {
-    b"1": "the data cannot be read, by the account that training has in the sandbox (of root's "
-    "sandboxes that is nobody's): allow it to.",
+    b"1": "the data cannot be read by the account that training has in the sandbox, which is this "
+    "one or, if this is root's, the data's owner's or nobody's.",
     b"2": "the data can be written.",
     b"3": "the ledger, or another file of the operator's, can be seen.",
     b"4": "there is a network.",

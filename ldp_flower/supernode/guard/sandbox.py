@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -132,7 +131,7 @@ class Sandbox:
             "path": python_path(),
             "confine": {
                 "limits": self.limits.of_process(),
-                "user": _NOBODY if apart and not os.geteuid() else None,
+                "user": self._user() if apart else None,
                 "filtered": system_calls.program().hex() if apart else "",
             },
         }
@@ -144,6 +143,12 @@ class Sandbox:
         for name, value in self._environment().items():
             within += ["--setenv", name, value]
         return [*within, "--", *python]
+
+    def _user(self) -> int | None:
+        """Return whom root's sandbox is somebody else's: the owner's of the data, or nobody's."""
+        if os.geteuid():
+            return None
+        return next((path.stat().st_uid for path in self.data if path.stat().st_uid), _NOBODY)
 
     def _environment(self) -> dict[str, str]:
         passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}

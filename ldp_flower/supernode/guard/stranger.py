@@ -4,6 +4,7 @@ import contextlib
 import os
 import selectors
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Final, Self
@@ -41,8 +42,10 @@ class Stranger:
     ) -> None:
         self._limits = limits
         self._output = bytearray()
+        self._folder = tempfile.TemporaryDirectory(prefix="ldp-flower-training-")
         self._process = subprocess.Popen(
             command,
+            cwd=self._folder.name,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -66,6 +69,7 @@ class Stranger:
         for pipe in self._pipes:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+        self._folder.cleanup()
 
     @property
     def _pipes(self) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:

@@ -86,9 +86,7 @@ def program(machine: str | None = None) -> bytes:
     """
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:
-        raise LookupError(
-            f"Expected a machine of {' or '.join(_ARCHITECTURES)}, got {machine}."
-        )
+        raise LookupError(f"Expected a machine of {' or '.join(_ARCHITECTURES)}, got {machine}.")
     known = _ARCHITECTURES[machine]
     refuse = _step(_RETURN, _ERROR | errno.EPERM)
     steps = [

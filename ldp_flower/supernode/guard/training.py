@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
 
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.parameters import parameters_of
 
-from ..run import Run
+from ..run import Operator, Run
 from .sandbox import Sandbox, SandboxError
 
 _NUMBER: Final = np.dtype("<f8")
@@ -34,6 +34,8 @@ class Guarded:
     ----------
     sandbox : Sandbox
         Where the app trains.
+    queries : Operator, optional
+        What answers all messages but those that train; by default they are refused.
 
     Guarantee
     ---------
@@ -48,11 +50,18 @@ class Guarded:
     """
 
     sandbox: Sandbox
+    queries: Operator | None = None
 
     @property
     def name(self) -> str:
         """What the log says has answered."""
-        return "the operator's mod, about guarded training,"
+        return LdpUpdateMod.__name__
+
+    @property
+    def fate(self) -> str:
+        """What the log says has become of the run's own app."""
+        where = "a sandbox" if self.sandbox.kind != "none" else "a process of its own"
+        return f"may have trained, in {where}"
 
     def check(self, node_config: Mapping[str, object]) -> None:
         """Raise SandboxError if training would not be kept apart under an operator's settings."""
@@ -73,6 +82,9 @@ class Guarded:
 
     def answer(self, message: Message, context: Context, run: Run) -> Message:
         """Return a report of what the run's app learns."""
+        trains = message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
+        if self.queries is not None and not trains:
+            return self.queries.answer(message, context, run)
         mod = LdpUpdateMod()
         return mod(message, context, lambda inner, own: self._train(inner, own, run))
 

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, RecordDict
 from guarded_node import EPSILON, MODEL, SECRET, Node, fab_of, report_in
 
 from ldp_flower.clients import LdpUpdateMod
-from ldp_flower.supernode.guard.sandbox import Sandbox, SandboxError
+from ldp_flower.supernode.guard.sandbox import Sandbox
 from ldp_flower.supernode.guard.training import Guarded
 
 HONEST = "def train(message, context):\n    return returned(message)\n"
@@ -86,7 +85,8 @@ def train(message, context):
 
 
 @pytest.mark.parametrize(
-    "what", [what if what in QUICK else pytest.param(what, marks=pytest.mark.hostile) for what in BAD]
+    "what",
+    [what if what in QUICK else pytest.param(what, marks=pytest.mark.hostile) for what in BAD],
 )
 def test_replies_have_one_form_whatever_training_does(what, tmp_path, updates, caplog):
     node = Node(tmp_path, seconds=2 if what in ("hangs", "floods its output") else 60)
@@ -184,7 +184,17 @@ ATTEMPT_NAMES = re.findall(r"^def (\w+)", ATTEMPTS, re.MULTILINE)
 #: What succeeds wherever it runs; whether it meant anything is seen from outside.
 OWN = {"shared", "scratch", "udp"}
 #: What would harm the machine that runs the tests, if nothing stopped it.
-HARMFUL = {"library", "python", "namespaces", "mounts", "remounts", "traces", "kernel", "signals", "nested"}
+HARMFUL = {
+    "library",
+    "python",
+    "namespaces",
+    "mounts",
+    "remounts",
+    "traces",
+    "kernel",
+    "signals",
+    "nested",
+}
 
 
 class Outside:
