@@ -130,7 +130,8 @@ def main(grid, context):
     nodes, received = asked()[-1:], []
     for step, kind in enumerate(KINDS):
         query = Query(
-            NormalisedUpdate(), Codebook(1.0, 7, num_codewords=8), uuid4().int % 2**32, 0, HASH_END, 1
+            NormalisedUpdate(), Codebook(1.0, 7, num_codewords=8), uuid4().int % 2**32, 0,
+            HASH_END, 1,
         )
         model = ArrayRecord({name: Array(array) for name, array in MODEL.items()})
         content = RecordDict({"arrays": model, "config": ConfigRecord({"lr": 0.1})})
@@ -178,7 +179,8 @@ TWICE = ("train", "train")
 ATTACKS = {
     # What a reply is made of.
     "rows in an array": reply(
-        'reply.content["rows"] = ArrayRecord([np.frombuffer(data.encode(), np.uint8)]); return reply'
+        'reply.content["rows"] = ArrayRecord([np.frombuffer(data.encode(), np.uint8)]); '
+        "return reply"
     ),
     "rows in the model": reply(
         'reply.content["arrays"]["bias"] = Array(np.frombuffer(data.encode()[:24])); return reply'
@@ -197,7 +199,7 @@ ATTACKS = {
         'reply.content["public-metrics"] = MetricRecord({"rows": len(data)}); return reply'
     ),
     "a report of its own": reply(
-        'return Message(RecordDict({"arrays": ArrayRecord([np.frombuffer(data.encode(), np.uint8)]),'
+        'return Message(RecordDict({"arrays": ArrayRecord([np.frombuffer(data.encode(), "u1")]),'
         ' "config": ConfigRecord({"version": 1, "layout": data})}), reply_to=message)'
     ),
     "an exception": reply("raise ValueError(data)"),
@@ -221,7 +223,8 @@ ATTACKS = {
     "whether it answers": reply("os._exit(1) if data else None; return reply"),
     "evaluation": Attack(
         "@app.evaluate()\n@app.query()\ndef tell(message, context):\n"
-        '    return Message(RecordDict({"m": ConfigRecord({"x": rows(context)})}), reply_to=message)\n',
+        '    told = RecordDict({"m": ConfigRecord({"x": rows(context)})})\n'
+        "    return Message(told, reply_to=message)\n",
         kinds=("evaluate", "query"),
     ),
     "the context's state": reply(
@@ -231,7 +234,8 @@ ATTACKS = {
         kinds=TWICE,
     ),
     "a second reply": reply(
-        "from flwr.supernode.runtime import run_clientapp as flowers; plain = flowers.push_message; "
+        "from flwr.supernode.runtime import run_clientapp as flowers; "
+        "plain = flowers.push_message; "
         "flowers.push_message = lambda client, reply, context: (plain(client, Message(RecordDict("
         '{"x": ConfigRecord({"data": data})}), reply_to=message), context), '
         "plain(client, reply, context)); return reply"

@@ -1,6 +1,5 @@
 """Every kind of hostile app, against a node that guards training, and against one that does not."""
 
-import json
 import pickle
 import socket
 import threading
@@ -8,11 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
-from federation import Deployment, wait_for, write
+from federation import Deployment, write
 from hostile_apps import ATTACKS, CLIENT, HONEST, PYPROJECT, SERVER
 
 from ldp_flower.guarantee.budget import Cost
@@ -22,6 +20,7 @@ pytestmark = pytest.mark.deployment
 
 QUICK = ("an exception", "a numpy of its own", "the ledger is emptied")
 SECONDS = 20  # of training, after which it is ended
+LIMITED = ["--train-seconds", str(SECONDS), "--train-memory", "2048"]
 AT_ONCE = 4
 PATIENCE = 150.0  # seconds for replies of a guarded node that others attack at the same time
 IMPATIENCE = 25.0  # for one that may never reply
@@ -49,10 +48,7 @@ class Operator:
             self.name,
             f'max-epsilon=1000.0 ledger-path="{self.path}" user-id="it" data-path="{self.data}"',
             environment={"OPERATORS_SECRET": "OPERATORS_SECRET", "OMP_NUM_THREADS": "1"},
-            pinned=["--train-on", str(self.data), "--train-seconds", str(SECONDS)]
-            + ["--train-memory", "2048"]
-            if self.guarded
-            else None,
+            pinned=[*LIMITED, "--train-on", str(self.data)] if self.guarded else None,
         )
 
     def restored(self):
@@ -179,7 +175,7 @@ def form(received):
     about = {name: metadata[name] for name in ("_group_id", "_message_type")}
     fields = {
         name: {
-            key: value[:3] + (len(value[3]),) if isinstance(value, tuple) else value
+            key: (*value[:3], len(value[3])) if isinstance(value, tuple) else value
             for key, value in record.items()
         }
         for name, record in records.items()

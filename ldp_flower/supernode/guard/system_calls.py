@@ -24,7 +24,7 @@ _NEW: Final = {  # the same on all architectures
 }
 _CLONE3: Final = 435
 _FAMILIES: Final = (1, 2, 10, 16)  # unix, internet, internet 6, netlink
-_NAMESPACES: Final = 0x7E020080  # flags of clone: all namespaces but time's, which it lacks
+_NAMESPACES: Final = 0x7E020080  # flags of clone: all namespaces
 
 
 class _Architecture(NamedTuple):

@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MessageType, RecordDict
 
-from ldp_flower.clients import LdpUpdateMod
+from ldp_flower.clients import LdpUpdateMod, Refusal
 from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.messages import MessageError
 from ldp_flower.guarantee.parameters import parameters_of
+from ldp_flower.guarantee.training import taken_apart
 
 from ..run import Operator, Run
+from .child import LOADED
 from .sandbox import Sandbox, SandboxError
+from .stranger import StrangerError
 
+_NOT_LOADED: Final = "The run's app cannot be loaded on this node, whose log says why."
 _NUMBER: Final = np.dtype("<f8")
 _log = logging.getLogger("flwr")  # what a node logs
 
@@ -43,9 +48,11 @@ class Guarded:
        of a run is never imported, or unpacked, by the process that has ledger and network.
     2. What the sandboxed process returns has a size that the message alone decides. Fewer
        bytes, or none in time, count as the update 0.
-    3. No metric leaves, whatever the operator or the app call public; nothing is kept from one
+    3. Whether the app can be loaded is told before anybody pays. It is tried where there are
+       no data.
+    4. No metric leaves, whatever the operator or the app call public; nothing is kept from one
        message to the next; the app is not told the operator's limits, ledger or user.
-    4. Not covered: how long training takes, where it is longer than ``reply-after``; holes of
+    5. Not covered: how long training takes, where it is longer than ``reply-after``; holes of
        the kernel; and all of 1 for an operator who takes ``Sandbox(kind="none")``.
     """
 
@@ -85,8 +92,19 @@ class Guarded:
         trains = message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
         if self.queries is not None and not trains:
             return self.queries.answer(message, context, run)
+        if _is_census(message) and not self._loads(run):
+            return Message(Error(Refusal.MISCONFIGURED, _NOT_LOADED), reply_to=message)
         mod = LdpUpdateMod()
         return mod(message, context, lambda inner, own: self._train(inner, own, run))
+
+    def _loads(self, run: Run) -> bool:
+        """Whether the run's app can be loaded, which is found out where there are no data."""
+        try:
+            _answer(replace(self.sandbox, data=()), pickle.dumps({"fab": run.fab}), len(LOADED))
+        except StrangerError as error:
+            _log.warning("The run's app cannot be loaded. %s", error)
+            return False
+        return True
 
     def _train(self, message: Message, context: Context, run: Run) -> Message:
         """Let the run's app train, and return the model that it made."""
@@ -102,19 +120,32 @@ class Guarded:
                 "shapes": shapes,
             }
         )
-        stranger = self.sandbox.start()
-        try:
-            with stranger:
-                answer = stranger.answer(request, sum(sizes) * _NUMBER.itemsize)
-        finally:
-            if stranger.output:
-                _log.info("The run's app has printed:\n%s", stranger.output)
+        answer = _answer(self.sandbox, request, sum(sizes) * _NUMBER.itemsize)
         parts = np.split(np.frombuffer(answer, _NUMBER), np.cumsum(sizes)[:-1])
         arrays = {
             key: Array(part.reshape(shape))
             for (key, shape), part in zip(shapes.items(), parts, strict=True)
         }
         return Message(RecordDict({name: ArrayRecord(arrays)}), reply_to=message)
+
+
+def _answer(sandbox: Sandbox, request: bytes, size: int) -> bytes:
+    """Return what a process in the sandbox answers; what it prints goes to the log."""
+    stranger = sandbox.start()
+    try:
+        with stranger:
+            return stranger.answer(request, size)
+    finally:
+        if stranger.output:
+            _log.info("The run's app has printed:\n%s", stranger.output)
+
+
+def _is_census(message: Message) -> bool:
+    try:
+        query, _ = taken_apart(message.content)
+    except MessageError:
+        return False
+    return query is None
 
 
 def _for_strangers(context: Context) -> Context:

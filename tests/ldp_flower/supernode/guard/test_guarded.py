@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from guarded_node import EPSILON, MODEL, SECRET, Node, fab_of, report_in
 
@@ -110,6 +111,10 @@ def test_an_answer_of_numbers_is_what_it_says_and_what_follows_is_not_read(tmp_p
 
 #: Attempts to get something out, or to reach what is not the training's; true if one succeeds.
 ATTEMPTS = """
+def crowd(): [os.fork() or os.execvp("sleep", ["sleep", "47.11"]) for _ in range(200)]
+def memory(): bytearray(1 << 31)
+def disk(): [Path("/tmp", str(i)).write_bytes(bytes(1 << 26)) for i in range(20)]
+def open_files(): [os.open("/dev/null", os.O_RDONLY) for _ in range(2000)]
 def hypervisor(): socket.socket(socket.AF_VSOCK)
 def packets(): socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 def hidden_memory(): os.memfd_create("x")
@@ -183,6 +188,8 @@ def train(message, context):
 ATTEMPT_NAMES = re.findall(r"^def (\w+)", ATTEMPTS, re.MULTILINE)
 #: What succeeds wherever it runs; whether it meant anything is seen from outside.
 OWN = {"shared", "scratch", "udp"}
+#: What the limits stop, wherever it runs, of somebody who is not root.
+LIMITED = {"crowd", "memory", "disk", "open_files"}
 #: What would harm the machine that runs the tests, if nothing stopped it.
 HARMFUL = {
     "library",
@@ -250,7 +257,7 @@ class Outside:
 
 @pytest.fixture
 def outside(tmp_path):
-    node = Node(tmp_path)
+    node = Node(tmp_path, memory=1024, scratch=512, processes=64)
     found = Outside(tmp_path, node)
     command = [sys.executable, "-c", "import time; time.sleep(600)", str(node.path)]
     with subprocess.Popen(command, env={"TOLD": found.at["secret"]}) as operators:
@@ -261,7 +268,8 @@ def outside(tmp_path):
 
 def attempts_at(node, found, names, caplog):
     """Return which attempts succeeded, as far as they can tell."""
-    node.node_config["at"] = json.dumps(found.at | {"attempts": sorted(names), "code": ATTEMPTS})
+    ordered = sorted(names, key=lambda name: (name in LIMITED, name))  # these use up the limits
+    node.node_config["at"] = json.dumps(found.at | {"attempts": ordered, "code": ATTEMPTS})
     with caplog.at_level(logging.INFO, "flwr"):
         node.ask(fab_of(ESCAPE))
     tried = dict(re.findall(r"^(?:did|could not) (\w+)(.*)", caplog.text, re.MULTILINE))
@@ -281,12 +289,13 @@ def test_a_stranger_reaches_nothing_of_the_operators(outside, caplog):
     assert [path.name for path in node.path.parent.iterdir()] == ["ledger.db"]
     assert len(ledger) <= node.path.stat().st_size
     assert node.spent() == {"the silo": EPSILON}
+    assert not [p for p in psutil.process_iter(["cmdline"]) if "47.11" in (p.info["cmdline"] or ())]
 
 
 def test_the_same_stranger_reaches_it_without_a_sandbox(outside, caplog):
     node, found = outside
     node.operator = Guarded(Sandbox((node.data,), kind="none"))
-    names = set(ATTEMPT_NAMES) - HARMFUL
+    names = set(ATTEMPT_NAMES) - HARMFUL - LIMITED
     assert attempts_at(node, found, names, caplog) >= names - {"devices", "descriptors", "root"}
     assert found.heard.count(SECRET.encode()) == 4
     assert any(path.exists() for path in found.files)
