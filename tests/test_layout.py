@@ -71,7 +71,9 @@ def test_what_both_agree_on_imports_neither_half():
 
 
 # They know the contents of Flower's files, and refuse others.
-OF_FLOWERS_NODE = {("supernode", "answering.py"), ("supernode", "node_arguments.py")}
+OF_FLOWERS_NODE = {
+    ("supernode", name) for name in ("answering.py", "census.py", "node_arguments.py")
+}
 
 
 def test_private_names_of_flower_live_in_few_modules():

@@ -23,7 +23,7 @@ from .ledger import ledger
 from .processes import TimeIsUp, ended_by_signals
 from .protocols import protocols
 from .run import FlowerError, Scalar, declared_config, override, private_superlink
-from .supernode import supernode
+from .supernode import check, supernode
 
 TIMED_OUT, INTERRUPTED = 124, 130
 _SIMULATION_FAILED = "Simulation failed with exception: "  # before what failed, in Flower's words
@@ -222,6 +222,7 @@ class _Screen:
 
 app.command(cls=TakesSeveral)(compare)
 app.command()(supernode)
+app.command()(check)
 app.command()(protocols)
 app.command(cls=NamesProtocols)(audit)
 

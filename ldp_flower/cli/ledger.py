@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -60,6 +60,29 @@ def ledger_export(path: LedgerPath) -> None:
         writer.writerow(BOOK)
         for row in SqliteLedger(path).book():
             writer.writerow(_cell(value) for value in row)
+
+
+@ledger.command("report")
+def ledger_report(
+    path: LedgerPath,
+    written: Annotated[
+        Literal["html", "json", "prometheus"], typer.Option("--format", help="How it is written.")
+    ] = "html",
+    max_epsilon: Annotated[
+        float | None, typer.Option(min=0.0, help="The node's max-epsilon, to tell what is left.")
+    ] = None,
+) -> None:
+    """Print an auditor's report of the ledger in the file PATH: users, spent, left; by run and day.
+
+    As one HTML page, as JSON, or as metrics in Prometheus' text format, which name no user.
+    """
+    # Reports need pandas, and whatever else the command does not.
+    from ..supernode.accounts import Accounts
+    from ..supernode.report import FORMATS
+
+    with _errors_told():
+        accounts = Accounts.of(path, max_epsilon)
+    sys.stdout.write(FORMATS[written](accounts))
 
 
 @ledger.command("renew")

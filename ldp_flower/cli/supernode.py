@@ -1,27 +1,40 @@
-"""The command ``ldp-flower supernode``."""
+"""The commands ``ldp-flower supernode`` and ``ldp-flower check``."""
 
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from ..supernode import flower
+from ..supernode.checks import Findings, examine
 from ..supernode.guard.limits import Limits
-from ..supernode.guard.sandbox import SandboxError
-from ..supernode.guard.training import Guarded
 from ..supernode.launch import supervise
-from ..supernode.node_arguments import ArgumentsError, node_config_of
-from ..supernode.pinned import AppError
-from ..supernode.settings import Settings, Training
-from .console import USAGE, fail
+from ..supernode.node_arguments import ArgumentsError, node_config_of, read
+from ..supernode.settings import Settings, Table, Training
+from .console import USAGE, console, errors, fail
 
 App = Annotated[
     str | None, typer.Option(metavar="MODULE:ATTRIBUTE", help="The operator's ClientApp.")
 ]
+TableFile = Annotated[
+    Path | None, typer.Option(help="Answer from this CSV or Parquet file, without an app.")
+]
+SchemaFile = Annotated[
+    Path | None, typer.Option(help="JSON file of the schema that was agreed on (Schema.to_dict).")
+]
+UserColumn = Annotated[str | None, typer.Option(help="Column that tells whose a row is.")]
+Ids = Annotated[
+    Path | None,
+    typer.Option(help="Text file of all users, one a line, also of those without rows."),
+]
 TrainOn = Annotated[
     list[Path] | None,
-    typer.Option(help="Let runs' own code train, in a sandbox, on this folder; may be repeated."),
+    typer.Option(
+        help="Let the runs' own code train on this folder, in a sandbox, and report what it "
+        "learns; may be repeated."
+    ),
 ]
 SandboxKind = Annotated[
     str, typer.Option(metavar="bubblewrap|none", help="What keeps training apart.")
@@ -35,6 +48,10 @@ def supernode(
         list[str], typer.Argument(metavar="-- ARGUMENTS", help="Those of flower-supernode.")
     ],
     app: App = None,
+    table: TableFile = None,
+    schema: SchemaFile = None,
+    user_column: UserColumn = None,
+    ids: Ids = None,
     train_on: TrainOn = None,
     sandbox: SandboxKind = "bubblewrap",
     train_seconds: Seconds = Limits.seconds,
@@ -42,23 +59,75 @@ def supernode(
 ) -> None:
     """Start Flower's SuperNode with the operator's own app, and keep it running.
 
-    Every message of every run is answered by this app, which is installed here. Of what a run
+    Every message of every run is answered by this app, or from this table. Of what a run
     brings along nothing is unpacked, imported or executed.
 
-    With --train-on messages that train are answered by a randomised report of what the run's
-    own code learns, in a sandbox.
+    With --train-on messages that train are answered, too: by a randomised report of what the
+    run's own code learns. It runs in a sandbox, without network, ledger and other files.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
-    settings = Settings(app, None, os.environ.get("PATH", os.defpath), training)
+    settings = _settings(app, table, schema, user_column, ids, training)
     try:
         flower.check()
         config = node_config_of(arguments)
-        operator = settings.operator()
-        if isinstance(operator, Guarded):
-            operator.check(config)
-    except (flower.UntestedFlower, ArgumentsError, AppError, SandboxError, ValueError) as error:
+    except (flower.UntestedFlower, ArgumentsError) as error:
         fail(str(error), USAGE)
+    findings = examine(config, settings)
+    _tell(findings)
+    if findings.problems:
+        raise typer.Exit(USAGE)
     raise typer.Exit(supervise(arguments, settings))
+
+
+def check(
+    node_config: Annotated[str, typer.Argument(help="As for flower-supernode's --node-config.")],
+    app: App = None,
+    table: TableFile = None,
+    schema: SchemaFile = None,
+    user_column: UserColumn = None,
+    ids: Ids = None,
+    train_on: TrainOn = None,
+    sandbox: SandboxKind = "bubblewrap",
+    train_seconds: Seconds = Limits.seconds,
+    train_memory: Memory = Limits.memory,
+) -> None:
+    """Look for what is wrong with a node before any query: exit code 0, or 2 if there is anything.
+
+    Without an app or a table it is a plain SuperNode's configuration that is looked at.
+    """
+    training = _training(train_on, sandbox, train_seconds, train_memory)
+    given = (app, table, schema, user_column, ids, training)
+    anything = any(each is not None for each in given)
+    settings = _settings(*given) if anything else None
+    try:
+        config = read(node_config)
+    except ArgumentsError as error:
+        fail(str(error), USAGE)
+    findings = examine(config, settings)
+    _tell(findings)
+    if findings.problems or findings.doubts:
+        raise typer.Exit(USAGE)
+
+
+def _settings(
+    app: str | None,
+    table: Path | None,
+    schema: Path | None,
+    user_column: str | None,
+    ids: Path | None,
+    training: Training | None,
+) -> Settings:
+    path = os.environ.get("PATH", os.defpath)
+    of_table = (table, schema, user_column, ids)
+    if app is not None or (training is not None and of_table == (None,) * 4):
+        if any(given is not None for given in of_table):
+            fail("Expected either --app or --table, which needs no app.", USAGE)
+        return Settings(app, None, path, training)
+    if table is None or schema is None or user_column is None:
+        fail("Expected either --app, or --table with --schema and --user-column.", USAGE)
+    files = (str(file.expanduser().resolve()) for file in (table, schema))
+    named = None if ids is None else str(ids.expanduser().resolve())
+    return Settings(None, Table(*files, user_column, named), path, training)
 
 
 def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) -> Training | None:
@@ -66,7 +135,16 @@ def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) 
         if (sandbox, seconds, memory) != ("bubblewrap", Limits.seconds, Limits.memory):
             fail("Expected --sandbox, --train-seconds and --train-memory with --train-on.", USAGE)
         return None
-    if sandbox not in ("bubblewrap", "none"):
-        fail(f"Expected --sandbox bubblewrap or none, got {sandbox!r}.", USAGE)
     folders = [str(path.expanduser().resolve()) for path in data]
-    return Training(folders, sandbox, seconds, memory)  # type: ignore[arg-type]
+    if sandbox == "bubblewrap" or sandbox == "none":
+        return Training(folders, sandbox, seconds, memory)
+    fail(f"Expected --sandbox bubblewrap or none, got {sandbox!r}.", USAGE)
+
+
+def _tell(findings: Findings) -> None:
+    for fact in findings.facts:
+        console.print(Text(fact))
+    for doubt in findings.doubts:
+        errors.print(Text.assemble(("Warning: ", "yellow"), doubt))
+    for problem in findings.problems:
+        errors.print(Text.assemble(("Error: ", "bold red"), problem))

@@ -172,13 +172,17 @@ class PrivacyPolicy:
         return {field.name.replace("_", "-") for field in fields(cls)} | _OTHER_SETTINGS
 
     @classmethod
+    def unknown_settings(cls, keys: Iterable[str]) -> set[str]:
+        """Return those keys that are no setting, and so an app's own."""
+        return set(keys) - cls._settings()
+
+    @classmethod
     def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
         """Return those of an app's own keys that look like a misspelt setting, and which."""
         settings = cls.settings()
         matches = {
             key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
-            for key in keys
-            if key not in settings
+            for key in cls.unknown_settings(keys)
         }
         return {key: match[0] for key, match in matches.items() if match}
 

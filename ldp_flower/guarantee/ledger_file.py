@@ -1,5 +1,8 @@
 """The file of a ledger: that it is one, that it stays the same one, and what it is about.
 
+Its format has a number. A ledger of an older one is answered from as it is, and becomes one of
+today's with the first answer: in one transaction, after a copy was made. A newer one is refused.
+
 A ledger has an identity, drawn when it is made. Whoever opened it works on this one file:
 if another takes its place, if only for a moment, everything fails instead.
 """
@@ -10,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 
 
 class LedgerError(RuntimeError):
@@ -37,11 +41,16 @@ _SCHEMA = """
         user TEXT, plan TEXT, used INTEGER NOT NULL, PRIMARY KEY (user, plan)
     ) WITHOUT ROWID;
 """
-# Ledgers of before have no such table until they are first answered from.
-_FACTS = """
-    CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
-"""
-_IDENTITY = "INSERT OR IGNORE INTO fact VALUES ('identity', hex(randomblob(16)))"
+#: Number of the format that is written.
+FORMAT: Final = 1
+# From one format to the next. Ledgers of before there were numbers may have the table.
+_UPGRADES: Final = (
+    (
+        "CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) "
+        "WITHOUT ROWID",
+        "INSERT OR IGNORE INTO fact VALUES ('identity', hex(randomblob(16)))",
+    ),
+)
 
 
 class LedgerFile:
@@ -98,22 +107,18 @@ class LedgerFile:
         except OSError as error:
             raise LedgerError(f"Cannot create {path}: {error.strerror}.") from error
         with closing(sqlite3.connect(path)) as connection:
+            upgrades = ";".join(statement for each in _UPGRADES for statement in each)
             connection.executescript(
-                f"PRAGMA synchronous=EXTRA; BEGIN; {_SCHEMA}; {_FACTS}; {_IDENTITY};"
-                f"PRAGMA application_id={cls._APPLICATION_ID}; COMMIT;"
+                f"PRAGMA synchronous=EXTRA; BEGIN; {_SCHEMA}; {upgrades};"
+                f"PRAGMA application_id={cls._APPLICATION_ID};"
+                f"PRAGMA user_version={FORMAT}; COMMIT;"
             )
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
         """Connect to the file, which is the one that this object was made for."""
         try:
-            connection = sqlite3.connect(
-                f"{self._path.resolve().as_uri()}?mode=rw",
-                timeout=self._timeout,
-                isolation_level=None,
-                uri=True,
-            )
-            with closing(connection):
+            with closing(self._connect()) as connection:
                 # FULL leaves the journal's removal, which is the commit, to the next sync.
                 connection.execute("PRAGMA synchronous=EXTRA")
                 self._leave_wal(connection)
@@ -122,18 +127,49 @@ class LedgerFile:
         except sqlite3.Error as error:
             raise LedgerError(f"The ledger {self._path} failed: {error}.") from error
 
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self._path.resolve().as_uri()}?mode=rw",
+            timeout=self._timeout,
+            isolation_level=None,
+            uri=True,
+        )
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Connect and write, alone: on disk afterwards, at this path, or an error and nothing."""
         with self.open() as connection:
-            if self._identity is None:  # a ledger of before
-                connection.execute(_FACTS)
-                connection.execute(_IDENTITY)
             connection.execute("BEGIN IMMEDIATE")
             self._check(connection)  # anew: from here on nobody else writes
+            self._upgrade(connection)
             yield connection
             connection.execute("COMMIT")
-            self._check_place()
+            self._check(connection)
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Make a ledger of an older format one of today's, if the transaction ends well."""
+        before = _format(connection)
+        if before == FORMAT:
+            return
+        copy = self._path.with_name(f"{self._path.name}.format-{before}")
+        try:  # anew, if an upgrade was interrupted
+            os.close(os.open(copy, os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise LedgerError(f"Cannot copy the ledger to {copy}: {error.strerror}.") from error
+        # Not the connection that is about to write: SQLite does not copy from that.
+        with closing(self._connect()) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        for statements in _UPGRADES[before:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={FORMAT}")
+        logging.getLogger(__name__).warning(
+            "The ledger %s is now of format %d. What it was is kept in %s: delete it once the node "
+            "works, since it does not know what is spent from now on.",
+            self._path,
+            FORMAT,
+            copy,
+        )
 
     def _leave_wal(self, connection: sqlite3.Connection) -> None:
         """Undo what another tool may have set, as the file alone is to hold all spending."""
@@ -150,7 +186,12 @@ class LedgerFile:
         self._check_place()
         (found,) = connection.execute("PRAGMA application_id").fetchone()
         if found != self._APPLICATION_ID:
-            raise LedgerError(f"{self._path} is not a ledger of this version of ldp-flower.")
+            raise LedgerError(f"{self._path} is not a ledger of ldp-flower.")
+        if (newer := _format(connection)) > FORMAT:
+            raise LedgerError(
+                f"The ledger {self._path} is of format {newer}, which a newer ldp-flower has "
+                f"written; this one knows formats up to {FORMAT}. Install the newer one."
+            )
         if _journal(connection) == "wal":
             raise LedgerError(f"The ledger {self._path} is set to write-ahead logging.")
         identity = fact(connection, "identity")
@@ -180,6 +221,10 @@ def fact(connection: sqlite3.Connection, name: str) -> str | None:
         return None
     row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _journal(connection: sqlite3.Connection) -> str:

@@ -1,10 +1,15 @@
 """The arguments of ``flower-supernode``, as Flower itself reads them."""
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from flwr.common.config import parse_config_args
 from flwr.common.constant import ISOLATION_MODE_SUBPROCESS
 from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
+
+_PAIR: Final = re.compile(r"(\S+?)=(\'[^\']*\'|\"[^\"]*\"|\S+)")  # as Flower finds them
 
 
 class ArgumentsError(Exception):
@@ -42,8 +47,14 @@ def read(node_config: str | None) -> Mapping[str, object]:
     Raises
     ------
     ArgumentsError
-        If it cannot be read.
+        If it cannot be read, or Flower would leave out a part of it without a word.
     """
+    text = node_config or ""
+    if not text.endswith(".toml") and (left := _PAIR.sub(" ", text).split()):
+        raise ArgumentsError(
+            f"Flower does not read {shlex.join(left)} in the node's configuration: expected pairs "
+            "key=value without spaces."
+        )
     try:
         return parse_config_args([node_config] if node_config else None)
     except (Exception, SystemExit) as error:

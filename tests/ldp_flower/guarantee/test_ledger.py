@@ -10,7 +10,7 @@ from flwr.app import RecordDict
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
-from ldp_flower.guarantee.ledger_file import LedgerError, LedgerFile
+from ldp_flower.guarantee.ledger_file import FORMAT, LedgerError, LedgerFile
 
 POLICY = PrivacyPolicy(2.0, 0.1)
 ONE = Cost(1.0)
@@ -238,6 +238,7 @@ def as_made_before(path):
     """Take from a ledger what the first version did not write."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE fact")
+        connection.execute("PRAGMA user_version=0")
 
 
 def test_spending_of_users_counts_for_records_but_not_the_other_way_round(tmp_path):
@@ -284,6 +285,54 @@ def test_an_older_ledger_may_be_read_without_being_written(tmp_path):
     before = path.read_bytes()
     assert SqliteLedger(path).spent() == {"a": ONE}
     assert len(list(SqliteLedger(path).book())) == 1
+    assert path.read_bytes() == before
+
+
+def formats(*paths):
+    """Return the numbers of ledgers' formats."""
+    found = []
+    for path in paths:
+        with closing(sqlite3.connect(path)) as connection:
+            found.append(connection.execute("PRAGMA user_version").fetchone()[0])
+    return found
+
+
+def test_an_older_ledger_becomes_one_of_todays_when_it_is_answered_from(tmp_path, caplog):
+    path, copy, cost = tmp_path / "ledger.db", tmp_path / "ledger.db.format-0", Cost(0.5)
+    assert SqliteLedger.create(path).commit(Entry("q1", b"one"), USER, cost, POLICY)
+    as_made_before(path)
+    copy.write_bytes(b"of an upgrade that was interrupted")
+    copy.chmod(0o600)
+
+    older, other = SqliteLedger(path), SqliteLedger(path)
+    assert older.commit(Entry("q2", b"two"), USER, cost, POLICY)
+    assert other.commit(Entry("q3", b"three"), USER, cost, POLICY)  # it was opened before
+
+    assert formats(path, copy) == [FORMAT, 0]
+    assert caplog.text.count("is now of format") == 1
+    assert copy.stat().st_mode & 0o077 == 0
+    assert SqliteLedger(copy).spent() == {"a": cost}
+    assert SqliteLedger(path).spent() == {"a": Cost(1.5)}
+
+
+def test_a_ledger_that_cannot_be_copied_stays_what_it_is(tmp_path):
+    path = tmp_path / "ledger.db"
+    SqliteLedger.create(path)
+    as_made_before(path)
+    (tmp_path / "ledger.db.format-0").mkdir()
+    with pytest.raises(LedgerError):
+        SqliteLedger(path).commit(Entry("q1", b"one"), USER, ONE, POLICY)
+    assert formats(path) == [0] and not SqliteLedger(path).spent()
+
+
+def test_a_newer_ledger_is_refused_and_not_touched(tmp_path):
+    path = tmp_path / "ledger.db"
+    SqliteLedger.create(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version={FORMAT + 1}")
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=f"of format {FORMAT + 1}, which a newer ldp-flower"):
+        SqliteLedger(path)
     assert path.read_bytes() == before
 
 

@@ -1,7 +1,6 @@
 """What is refused before a node starts, and the filter of system calls."""
 
 import errno
-import logging
 import os
 import shutil
 import socket
@@ -12,6 +11,7 @@ from flwr.app import ConfigRecord, RecordDict
 from guarded_node import SECRET, Node, fab_of
 
 from ldp_flower.guarantee.training import census
+from ldp_flower.supernode.checks import examine
 from ldp_flower.supernode.guard import system_calls
 from ldp_flower.supernode.guard.limits import Limits
 from ldp_flower.supernode.guard.sandbox import Sandbox, SandboxError
@@ -65,9 +65,7 @@ def test_settings_that_would_let_data_out_are_refused(tmp_path):
     node.operator.check(node.node_config | {"reply-after": 61.0})
 
 
-def test_a_system_without_a_sandbox_is_refused_unless_the_operator_says_so(
-    tmp_path, monkeypatch, caplog
-):
+def test_a_system_without_a_sandbox_is_refused_unless_the_operator_says_so(tmp_path, monkeypatch):
     node = Node(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     refused(node, "bubblewrap is not installed")
@@ -77,9 +75,13 @@ def test_a_system_without_a_sandbox_is_refused_unless_the_operator_says_so(
     monkeypatch.setattr(system_calls.platform, "machine", lambda: "riscv64")
     refused(node, "riscv64")
 
-    with caplog.at_level(logging.WARNING, "flwr"):
-        Sandbox((node.data,), kind="none").check([node.path])
-    assert "WITHOUT a sandbox" in caplog.text
+    findings = examine(node.node_config, Settings(None, None, "", Training([str(node.data)])))
+    assert "riscv64" in findings.problems[0]
+    findings = examine(
+        node.node_config, Settings(None, None, "", Training([str(node.data)], "none"))
+    )
+    assert findings.problems == []
+    assert "without a sandbox: whoever submits a run" in findings.doubts[0]
 
 
 def test_arguments_that_mean_nothing_are_refused(tmp_path):

@@ -1,0 +1,111 @@
+"""A ledger as an auditor reads it: users, what is spent and left, by run and by day."""
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..guarantee.ledger_file import FORMAT, LedgerFile
+
+_USERS = "SELECT user, epsilon, delta FROM spent ORDER BY user"
+_PAID = """
+    SELECT {by}, COUNT(DISTINCT number) AS questions, COUNT(DISTINCT user) AS users,
+        TOTAL(epsilon) AS epsilon, TOTAL(delta) AS delta,
+        MIN(created) AS first, MAX(created) AS last
+    FROM reply LEFT JOIN charge ON reply = number GROUP BY 1 ORDER BY MIN(created), 1
+"""
+_ASKED = """
+    SELECT statistic, mechanism, COUNT(*) AS questions FROM reply GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_RENEWALS = "SELECT created, user, epsilon, delta FROM renewal ORDER BY created, user"
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What a ledger says, as tables.
+
+    Attributes
+    ----------
+    ledger : str
+        The ledger's file.
+    made : str
+        When it was read, UTC.
+    max_epsilon : float or None
+        The operator's limit, of which something is left.
+    users : DataFrame
+        One row a user who has spent since its last renewal: ``user``, ``epsilon``, ``delta`` and,
+        with a limit, ``left``.
+    runs, days : DataFrame
+        One row a run, and one a day (UTC): its ``questions``, the ``users`` who answered any, the
+        sum of what they paid, ``first`` and ``last`` answer.
+    asked : DataFrame
+        How many questions there were of each statistic and mechanism.
+    renewals : DataFrame
+        Whose budget was given anew, when, and what was spent until then.
+    """
+
+    ledger: str
+    made: str
+    max_epsilon: float | None
+    users: pd.DataFrame
+    runs: pd.DataFrame
+    days: pd.DataFrame
+    asked: pd.DataFrame
+    renewals: pd.DataFrame
+
+    @classmethod
+    def of(cls, path: Path, max_epsilon: float | None = None) -> "Accounts":
+        """Read a ledger, of one moment.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read.
+        """
+        with LedgerFile(path, timeout=60.0).open() as connection:
+            connection.execute("BEGIN")  # all that follows is of one moment
+            users = pd.read_sql_query(_USERS, connection)
+            runs = pd.read_sql_query(_PAID.format(by="run"), connection)
+            days = pd.read_sql_query(_PAID.format(by="DATE(created) AS day"), connection)
+            asked = pd.read_sql_query(_ASKED, connection)
+            renewals = pd.read_sql_query(_RENEWALS, connection)
+            connection.execute("ROLLBACK")
+        if max_epsilon is not None:
+            users["left"] = (max_epsilon - users.epsilon).clip(lower=0.0)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(str(path), made, max_epsilon, users, runs, days, asked, renewals)
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """Numbers about the whole ledger, by name."""
+        spent = self.users.epsilon
+        totals = {
+            "format": FORMAT,
+            "users": len(self.users),
+            "questions": int(self.runs.questions.sum()),
+            "runs": len(self.runs),
+            "renewals": len(self.renewals),
+            "largest epsilon spent": float(spent.max()) if len(spent) else 0.0,
+            "mean epsilon spent": float(spent.mean()) if len(spent) else 0.0,
+            "largest delta spent": float(self.users.delta.max()) if len(spent) else 0.0,
+        }
+        if self.max_epsilon is not None:
+            left = self.users.left
+            totals |= {
+                "largest epsilon allowed": self.max_epsilon,
+                "smallest epsilon left": float(left.min()) if len(left) else self.max_epsilon,
+                "users with nothing left": int((left <= 0).sum()),
+            }
+        return totals
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        plain = {name: value for name, value in asdict(self).items()}
+        tables = {
+            name: table.to_dict("records")
+            for name, table in plain.items()
+            if isinstance(table, pd.DataFrame)
+        }
+        return plain | {"totals": self.totals} | tables

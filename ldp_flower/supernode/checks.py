@@ -1,0 +1,201 @@
+"""What is wrong with a node, found before anybody asks it anything."""
+
+import logging
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flwr.clientapp import ClientApp
+
+from ..clients import LdpClientApp
+from ..guarantee.budget import PrivacyPolicy
+from ..guarantee.ledger import SqliteLedger
+from ..guarantee.ledger_file import LedgerError
+from .census import census
+from .guard.sandbox import SandboxError
+from .pinned import AppError
+from .settings import Settings, Training
+
+
+@dataclass
+class Findings:
+    """What was found: sentences, for the operator.
+
+    Attributes
+    ----------
+    problems : list of str
+        Why the node would not answer, or not as it should.
+    doubts : list of str
+        What may be meant otherwise.
+    facts : list of str
+        What is as it should be.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+
+
+def examine(config: Mapping[str, object], settings: Settings | None = None) -> Findings:
+    """Look at a node's configuration and, if there are any, at its app and its data.
+
+    Parameters
+    ----------
+    config : mapping of str to object
+        The node's configuration.
+    settings : Settings, optional
+        What answers on an operator's node; None: a plain SuperNode, of which no app is known.
+    """
+    findings = Findings()
+    policy = _policy(config, findings)
+    _ledger(config, policy, findings)
+    _keys(config, settings, findings)
+    _places(config, settings, findings)
+    if settings is not None and not findings.problems:
+        if settings.app is not None or settings.table is not None:
+            _app(config, settings, findings)
+        if settings.training is not None:
+            _train(config, settings.training, findings)
+    return findings
+
+
+def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy | None:
+    try:
+        policy = PrivacyPolicy.from_node_config(config)
+    except (ValueError, OverflowError) as error:
+        findings.problems.append(f"The policy is not valid: {error}")
+        return None
+    if policy is None:
+        findings.problems.append("There is no policy: set max-epsilon in the node's configuration.")
+    else:
+        findings.facts.append(
+            f"Policy: epsilon {policy.max_epsilon:g} and delta {policy.max_delta:g} for each "
+            f"{policy.unit}, for life."
+        )
+    return policy
+
+
+def _ledger(config: Mapping[str, object], policy: PrivacyPolicy | None, findings: Findings) -> None:
+    path = config.get("ledger-path")
+    if not isinstance(path, str):
+        findings.problems.append("There is no ledger: set ledger-path in the node's configuration.")
+        return
+    try:
+        ledger = SqliteLedger(path)
+        ledger.check("user" if policy is None else policy.unit)
+        findings.facts.append(f"Ledger: {path}, on which {len(ledger.spent())} users have spent.")
+    except LedgerError as error:
+        findings.problems.append(str(error))
+
+
+def _keys(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
+    nearly = PrivacyPolicy.nearly_settings(config)
+    for key, setting in sorted(nearly.items()):
+        findings.doubts.append(
+            f"The key {key!r} is no setting of ldp-flower and is left to the app: is {setting!r} "
+            "meant?"
+        )
+    if settings is not None and settings.table is not None:
+        for key in sorted(PrivacyPolicy.unknown_settings(config) - set(nearly)):
+            findings.problems.append(f"The key {key!r} has no effect on a node without an app.")
+
+
+def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
+    """Find paths to nothing, and files of the operator's that are others' as well."""
+    named = {f"{key} {value}": value for key, value in config.items() if isinstance(value, str)}
+    table = settings and settings.table
+    if table is not None:
+        named |= {f"--table {table.path}": table.path, f"--schema {table.schema}": table.schema}
+        named |= {f"--ids {table.ids}": table.ids} if table.ids is not None else {}
+    for name, text in named.items():
+        path = Path(text).expanduser()
+        if not path.exists():
+            if name.split()[0].endswith("-path") and not name.startswith("ledger-path"):
+                findings.problems.append(f"There is no file at {name}.")
+            continue
+        public = table is not None and text == table.schema
+        for what in _open_to_others(path.resolve(), public):
+            findings.problems.append(f"{name}: {what}")
+
+
+def _open_to_others(path: Path, public: bool) -> Iterator[str]:
+    """Tell what other accounts of the machine can do to a file that they can get at."""
+    folders = [*path.parents][::-1]
+    for above, folder in zip(folders, [*folders[1:], path], strict=True):
+        mode = above.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            return  # nobody else gets any further
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            yield f"every account of this machine can replace {folder}: chmod o-w {above}"
+    mode = path.stat().st_mode
+    if mode & stat.S_IWOTH:
+        yield f"every account of this machine can write it: chmod o-w {path}"
+    if mode & stat.S_IROTH and not public:
+        yield f"every account of this machine can read it: chmod o-r {path}"
+
+
+def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -> None:
+    try:
+        app = settings.client_app()
+    except AppError as error:
+        findings.problems.append(str(error))
+        return
+    if not isinstance(app, LdpClientApp):
+        findings.facts.append(f"App: {settings.name}, which was not asked anything.")
+        return
+    with _Heard() as heard:
+        users, reason = _asked(app, config)
+    if users is None:
+        findings.problems.append(f"{settings.name} does not answer: {heard.last or reason}")
+    else:
+        findings.facts.append(f"App: {settings.name}, with {users} users.")
+
+
+def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:
+    if not isinstance(config.get("user-id"), str):
+        findings.problems.append(
+            "There is no user whom training is about: set user-id in the node's configuration."
+        )
+        return
+    try:
+        training.guarded(None).check(config)
+    except SandboxError as error:
+        findings.problems.append(str(error))
+        return
+    if training.sandbox == "none":
+        findings.doubts.append(
+            "Training runs without a sandbox: whoever submits a run can read and send whatever "
+            "this account can, the data and the ledger included."
+        )
+    else:
+        findings.facts.append(f"Training: in a sandbox, on {' and '.join(training.data)}.")
+
+
+def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, str]:
+    """Return how many users an app says that it has, or why it does not say."""
+    reply = census(app, config)
+    if reply.has_error():
+        return None, reply.error.reason
+    return int(reply.content.metric_records["census"]["users"]), ""  # type: ignore[arg-type]
+
+
+class _Heard(logging.Handler):
+    """Keeps what the client logs for its operator last, instead of its being printed."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+        self._logger = logging.getLogger("ldp_flower")
+
+    def __enter__(self) -> "_Heard":
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what is said or, if it is about an error, what this says."""
+        error = record.exc_info[1] if record.exc_info else None
+        self.last = record.getMessage() if error is None else f"{type(error).__name__}: {error}"
