@@ -140,7 +140,7 @@ class PrivacyPolicy:
             If a value is not allowed, or a key is a setting's but for capitals and
             underscores (``max_rows``): it would be taken for the app's own.
         """
-        settings = cls.settings()
+        settings = cls._settings()
         for key in node_config.keys() - settings:
             if (meant := key.lower().replace("_", "-")) in settings:
                 raise ValueError(f"Expected the key {meant!r}, got {key!r}.")
@@ -167,7 +167,7 @@ class PrivacyPolicy:
             raise ValueError(text) from None
 
     @classmethod
-    def settings(cls) -> set[str]:
+    def _settings(cls) -> set[str]:
         """Return all keys that an operator may set."""
         return {field.name.replace("_", "-") for field in fields(cls)} | _OTHER_SETTINGS
 
@@ -179,7 +179,7 @@ class PrivacyPolicy:
     @classmethod
     def nearly_settings(cls, keys: Iterable[str]) -> dict[str, str]:
         """Return those of an app's own keys that look like a misspelt setting, and which."""
-        settings = cls.settings()
+        settings = cls._settings()
         matches = {
             key: get_close_matches(key, settings, n=1, cutoff=_NEARLY)
             for key in cls.unknown_settings(keys)

@@ -151,9 +151,5 @@ def _is_census(message: Message) -> bool:
 def _for_strangers(context: Context) -> Context:
     """Return a context without state, and without what the operator tells this library."""
     config = context.node_config
-    own = PrivacyPolicy.settings()
-    return replace(
-        context,
-        node_config={key: value for key, value in config.items() if key not in own},
-        state=RecordDict(),
-    )
+    own = {key: config[key] for key in PrivacyPolicy.unknown_settings(config)}
+    return replace(context, node_config=own, state=RecordDict())
