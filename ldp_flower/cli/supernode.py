@@ -9,9 +9,10 @@ from rich.text import Text
 
 from ..supernode import flower
 from ..supernode.checks import Findings, examine
+from ..supernode.guard.limits import Limits
 from ..supernode.launch import supervise
 from ..supernode.node_arguments import ArgumentsError, node_config_of, read
-from ..supernode.settings import Settings, Table
+from ..supernode.settings import Settings, Table, Training
 from .console import USAGE, console, errors, fail
 
 App = Annotated[
@@ -28,6 +29,18 @@ Ids = Annotated[
     Path | None,
     typer.Option(help="Text file of all users, one a line, also of those without rows."),
 ]
+TrainOn = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Let the runs' own code train on this folder, in a sandbox, and report what it "
+        "learns; may be repeated."
+    ),
+]
+SandboxKind = Annotated[
+    str, typer.Option(metavar="bubblewrap|none", help="What keeps training apart.")
+]
+Seconds = Annotated[int, typer.Option(min=1, help="After which training is ended.")]
+Memory = Annotated[int, typer.Option(min=1, help="MiB that training may use.")]
 
 
 def supernode(
@@ -39,13 +52,21 @@ def supernode(
     schema: SchemaFile = None,
     user_column: UserColumn = None,
     ids: Ids = None,
+    train_on: TrainOn = None,
+    sandbox: SandboxKind = "bubblewrap",
+    train_seconds: Seconds = Limits.seconds,
+    train_memory: Memory = Limits.memory,
 ) -> None:
     """Start Flower's SuperNode with the operator's own app, and keep it running.
 
     Every message of every run is answered by this app, or from this table. Of what a run
     brings along nothing is unpacked, imported or executed.
+
+    With --train-on messages that train are answered, too: by a randomised report of what the
+    run's own code learns. It runs in a sandbox, without network, ledger and other files.
     """
-    settings = _settings(app, table, schema, user_column, ids)
+    training = _training(train_on, sandbox, train_seconds, train_memory)
+    settings = _settings(app, table, schema, user_column, ids, training)
     try:
         flower.check()
         config = node_config_of(arguments)
@@ -65,13 +86,19 @@ def check(
     schema: SchemaFile = None,
     user_column: UserColumn = None,
     ids: Ids = None,
+    train_on: TrainOn = None,
+    sandbox: SandboxKind = "bubblewrap",
+    train_seconds: Seconds = Limits.seconds,
+    train_memory: Memory = Limits.memory,
 ) -> None:
     """Look for what is wrong with a node before any query: exit code 0, or 2 if there is anything.
 
     Without an app or a table it is a plain SuperNode's configuration that is looked at.
     """
-    anything = any(given is not None for given in (app, table, schema, user_column, ids))
-    settings = _settings(app, table, schema, user_column, ids) if anything else None
+    training = _training(train_on, sandbox, train_seconds, train_memory)
+    given = (app, table, schema, user_column, ids, training)
+    anything = any(each is not None for each in given)
+    settings = _settings(*given) if anything else None
     try:
         config = read(node_config)
     except ArgumentsError as error:
@@ -88,17 +115,30 @@ def _settings(
     schema: Path | None,
     user_column: str | None,
     ids: Path | None,
+    training: Training | None,
 ) -> Settings:
     path = os.environ.get("PATH", os.defpath)
-    if app is not None:
-        if any(given is not None for given in (table, schema, user_column, ids)):
+    of_table = (table, schema, user_column, ids)
+    if app is not None or (training is not None and of_table == (None,) * 4):
+        if any(given is not None for given in of_table):
             fail("Expected either --app or --table, which needs no app.", USAGE)
-        return Settings(app, None, path)
+        return Settings(app, None, path, training)
     if table is None or schema is None or user_column is None:
         fail("Expected either --app, or --table with --schema and --user-column.", USAGE)
     files = (str(file.expanduser().resolve()) for file in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
-    return Settings(None, Table(*files, user_column, named), path)
+    return Settings(None, Table(*files, user_column, named), path, training)
+
+
+def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) -> Training | None:
+    if not data:
+        if (sandbox, seconds, memory) != ("bubblewrap", Limits.seconds, Limits.memory):
+            fail("Expected --sandbox, --train-seconds and --train-memory with --train-on.", USAGE)
+        return None
+    folders = [str(path.expanduser().resolve()) for path in data]
+    if sandbox == "bubblewrap" or sandbox == "none":
+        return Training(folders, sandbox, seconds, memory)
+    fail(f"Expected --sandbox bubblewrap or none, got {sandbox!r}.", USAGE)
 
 
 def _tell(findings: Findings) -> None:

@@ -70,20 +70,19 @@ def answered(
     operator: Callable[[], Operator], message: Message, context: Context, run: Run
 ) -> Message:
     """Return the operator's reply, or an error of a fixed text, and log which it is."""
-    started, journal, name = time.monotonic(), Journal(), "nobody"
+    started, journal, chosen = time.monotonic(), Journal(), None
     with journal:
         try:
             chosen = operator()
-            name = chosen.name
             reply = chosen.answer(message, context, run)
             if not _replies(reply, message):
                 raise TypeError(f"Expected a reply to the message, got {type(reply).__name__}.")
         except KeyboardInterrupt:  # is the operator's
             raise
         except BaseException:  # an app may leave by sys.exit: its process would never answer
-            _log.exception("%s could not answer.", name)
+            _log.exception("%s could not answer.", "Nobody" if chosen is None else chosen.name)
             reply = Message(Error(Refusal.FAILED, _FAILED), reply_to=message)
-    _log.info(journal.line(message, reply, run, name, time.monotonic() - started))
+    _log.info(journal.line(message, reply, run, chosen, time.monotonic() - started))
     return reply
 
 

@@ -13,8 +13,9 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from .census import census
+from .guard.sandbox import SandboxError
 from .pinned import AppError
-from .settings import Settings
+from .settings import Settings, Training
 
 
 @dataclass
@@ -52,7 +53,10 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
     _keys(config, settings, findings)
     _places(config, settings, findings)
     if settings is not None and not findings.problems:
-        _app(config, settings, findings)
+        if settings.app is not None or settings.table is not None:
+            _app(config, settings, findings)
+        if settings.training is not None:
+            _train(config, settings.training, findings)
     return findings
 
 
@@ -146,6 +150,26 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         findings.problems.append(f"{settings.name} does not answer: {heard.last or reason}")
     else:
         findings.facts.append(f"App: {settings.name}, with {users} users.")
+
+
+def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:
+    if not isinstance(config.get("user-id"), str):
+        findings.problems.append(
+            "There is no user whom training is about: set user-id in the node's configuration."
+        )
+        return
+    try:
+        training.guarded(None).check(config)
+    except SandboxError as error:
+        findings.problems.append(str(error))
+        return
+    if training.sandbox == "none":
+        findings.doubts.append(
+            "Training runs without a sandbox: whoever submits a run can read and send whatever "
+            "this account can, the data and the ledger included."
+        )
+    else:
+        findings.facts.append(f"Training: in a sandbox, on {' and '.join(training.data)}.")
 
 
 def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, str]:

@@ -7,7 +7,7 @@ from typing import Self
 from flwr.app import Message
 
 from ..guarantee import ledger
-from .run import Run
+from .run import Operator, Run
 
 
 class Journal(logging.Handler):
@@ -37,11 +37,15 @@ class Journal(logging.Handler):
         """Keep what was paid."""
         self._paid.append(record.getMessage())
 
-    def line(self, message: Message, reply: Message, run: Run, name: str, seconds: float) -> str:
+    def line(
+        self, message: Message, reply: Message, run: Run, operator: Operator | None, seconds: float
+    ) -> str:
         """Return the line of the log about a message."""
+        name = "nobody" if operator is None else operator.name
+        fate = "was not looked at" if operator is None else operator.fate
         outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
         return (
             f"Run {run.run_id}, {message.metadata.message_type}: {outcome} of {name} after "
             f"{seconds:.2f} s; {' '.join(self._paid) or 'nothing was paid.'} The run's own app "
-            f"was not looked at: {run.fab_id!a} {run.fab_version!a}, SHA-256 {run.fab_hash}."
+            f"{fate}: {run.fab_id!a} {run.fab_version!a}, SHA-256 {run.fab_hash}."
         )

@@ -28,6 +28,11 @@ class Pinned:
     name: str
     app: ClientApp
 
+    @property
+    def fate(self) -> str:
+        """What the log says has become of the run's own app."""
+        return "was not looked at"
+
     def answer(self, message: Message, context: Context, run: Run) -> Message:
         """Return the app's reply."""
         return self.app(message, context)

@@ -40,6 +40,10 @@ class Operator(Protocol):
     def name(self) -> str:
         """What the log says has answered."""
 
+    @property
+    def fate(self) -> str:
+        """What the log says has become of the run's own app."""
+
     def answer(self, message: Message, context: Context, run: Run) -> Message:
         """Return the reply to a message of a run.
 

@@ -2,15 +2,19 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from flwr.clientapp import ClientApp
 
 from ..clients import LdpClientApp
 from ..schema import Schema
 from ..table_file import TableLoader
+from .guard.limits import Limits
+from .guard.sandbox import Sandbox
+from .guard.training import Guarded
 from .pinned import AppError, Pinned, load
 from .run import Operator
 
@@ -50,6 +54,31 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Training:
+    """Training by the runs' own code, in a sandbox.
+
+    Attributes
+    ----------
+    data : sequence of str
+        Folders, or files, that it may read.
+    sandbox : {"bubblewrap", "none"}
+        What keeps it apart.
+    seconds, memory : int
+        Its limits, as those of :class:`.guard.limits.Limits`.
+    """
+
+    data: Sequence[str]
+    sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
+    seconds: int = Limits.seconds
+    memory: int = Limits.memory
+
+    def guarded(self, queries: Operator | None) -> Guarded:
+        """Return what answers training, and leaves all else to ``queries``."""
+        limits = Limits(seconds=self.seconds, memory=self.memory)
+        return Guarded(Sandbox(tuple(map(Path, self.data)), limits, self.sandbox), queries)
+
+
+@dataclass(frozen=True)
 class Settings:
     """The operator's choices; no run can see or change them.
 
@@ -61,11 +90,14 @@ class Settings:
         The table, if there is no app.
     path : str
         The operator's own PATH, which its app finds again; Flower's parts have another.
+    training : Training or None (default: None)
+        How the runs' own code trains; None: not at all.
     """
 
     app: str | None
     table: Table | None
     path: str
+    training: Training | None = None
 
     @property
     def name(self) -> str:
@@ -88,7 +120,9 @@ class Settings:
 
     def operator(self) -> Operator:
         """Return what answers messages."""
-        return Pinned(self.name, self.client_app())
+        queries = self.app is not None or self.table is not None
+        pinned = Pinned(self.name, self.client_app()) if queries or not self.training else None
+        return pinned if self.training is None else self.training.guarded(pinned)
 
     def write(self, file: Path) -> None:
         """Write the settings into a new file that nobody else can read."""
@@ -99,5 +133,7 @@ class Settings:
     def read(cls, file: Path) -> Self:
         """Return the settings that were written."""
         plain = json.loads(file.read_text())
-        table = plain.pop("table")
-        return cls(**plain, table=table and Table(**table))
+        table, training = plain.pop("table"), plain.pop("training")
+        return cls(
+            **plain, table=table and Table(**table), training=training and Training(**training)
+        )

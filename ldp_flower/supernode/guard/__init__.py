@@ -1,0 +1,1 @@
+"""A run's own training, run on the operator's node as a stranger's code."""

@@ -1,0 +1,68 @@
+"""The command line of bubblewrap, in which a run's training sees nothing but what it needs."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+_SYSTEM: Final = ("bin", "sbin", "lib", "lib32", "lib64")
+_ETC: Final = ("ld.so.cache", "alternatives", "localtime")
+_WRITABLE: Final = ("/tmp", "/dev/shm")
+
+
+def command(program: str, visible: Sequence[Path], data: Sequence[Path], scratch: int) -> list[str]:
+    """Return how to start a command in a sandbox; the command is what is appended.
+
+    Parameters
+    ----------
+    program : str
+        Path of bubblewrap.
+    visible : sequence of Path
+        Folders of the installation.
+    data : sequence of Path
+        Folders, or files, of the operator's data.
+    scratch : int
+        Bytes of files that it may write into each of ``/tmp`` and ``/dev/shm``, which are memory.
+
+    Notes
+    -----
+    The sandbox has no network but a loopback interface of its own, processes, shared memory,
+    host name and devices of its own, and an empty root with these folders, read-only. It ends
+    with the process that starts it.
+
+    An operator who is root has no rights to give up to a user namespace that would make it a
+    stranger to its own files: then the command has to give up root (:mod:`.child`).
+    """
+    arguments = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    arguments += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
+    arguments += ["--cap-drop", "ALL", "--hostname", "training"]
+    if os.geteuid():
+        arguments += ["--unshare-user", "--disable-userns"]
+    else:
+        arguments += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/usr", "/usr"]
+    for name in _SYSTEM:
+        arguments += _system(Path("/", name))
+    for name in _ETC:
+        arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for folder in _WRITABLE:
+        arguments += ["--perms", "1777", "--size", str(scratch), "--tmpfs", folder]
+    made: set[Path] = set()
+    for path in [*visible, *data]:
+        arguments += _parents(path, made)
+        arguments += ["--ro-bind", str(path), str(path)]
+    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", _WRITABLE[0]]
+
+
+def _system(path: Path) -> Iterable[str]:
+    if path.is_symlink():  # into /usr
+        return ["--symlink", os.readlink(path), str(path)]
+    return ["--ro-bind-try", str(path), str(path)]
+
+
+def _parents(path: Path, made: set[Path]) -> Iterable[str]:
+    """Make the folders that lead to a path; bubblewrap's own are for nobody else to enter."""
+    for parent in reversed(path.parents[:-1]):
+        if parent not in made:
+            made.add(parent)
+            yield from ("--dir", str(parent))

@@ -1,0 +1,201 @@
+"""``ldp-flower check``, the refusals at start, and ``ldp-flower ledger report``."""
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ldp_flower import Numeric, PrivacyPolicy, Schema
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+
+cli = import_module("ldp_flower.cli.app")
+SCHEMA = Schema({"age": Numeric(0, 100)})
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def node(monkeypatch):
+    """Return the folder of a node that has everything, as the working directory.
+
+    Unlike pytest's own folders it is one that everybody gets at.
+    """
+    with TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        monkeypatch.chdir(folder)
+        SqliteLedger.create("ledger.db")
+        (folder / "schema.json").write_text(json.dumps(SCHEMA.to_dict()))
+        (folder / "table.csv").write_text("person,age\np1,20\np2,30\np1,40\n")
+        (folder / "table.csv").chmod(0o600)
+        yield folder
+
+
+CONFIG = 'max-epsilon=2.0 ledger-path="ledger.db"'
+TABLE = ("--table", "table.csv", "--schema", "schema.json", "--user-column", "person")
+
+
+def test_a_node_that_is_as_it_should_be(node):
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 0, checked.stderr
+    assert "Policy: epsilon 2 and delta 0 for each user, for life." in checked.stdout
+    assert "Ledger: ledger.db, on which 0 users have spent." in checked.stdout
+    assert "table.csv, with 2 users." in checked.stdout
+    plain = invoke("check", CONFIG + ' data-path="table.csv"')
+    assert plain.exit_code == 0 and not plain.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ('ledger-path="ledger.db"', "There is no policy: set max-epsilon"),
+        (CONFIG.replace("2.0", "-2.0"), "policy is not valid: Expected max-epsilon > 0"),
+        (CONFIG + " unit='record'", "Expected num-records"),
+        ("max-epsilon=2.0", "There is no ledger: set ledger-path"),
+        ('max-epsilon=2.0 ledger-path="none.db"', "No ledger at none.db"),
+        ('max-epsilon=2.0 ledger-path="table.csv"', "file is not a database"),
+        (CONFIG + " max_rows=3", "Expected the key 'max-rows', got 'max_rows'"),
+        (CONFIG + " reherasal=true", "is 'rehearsal' meant?"),
+        (CONFIG + ' data-path="tabel.csv"', "There is no file at data-path tabel.csv"),
+        (CONFIG + " rehearsal = true", "does not read rehearsal = true"),
+    ],
+)
+def test_what_is_wrong_with_a_configuration_is_found(node, config, told):
+    checked = invoke("check", config)
+    assert checked.exit_code == 2 and told in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("table.csv", "person,years\np,1\n"), r"Expected the columns ['age'] in"),
+        (("table.csv", "person,age\n,1\n"), "1 rows without"),
+        (("schema.json", "{}"), "schema.json cannot be used"),
+        (("schema.json", '{"columns": {"person": {"low": 0, "high": 1}}}'), "none of the schema's"),
+    ],
+)
+def test_a_table_that_would_fail_is_found(node, change, told):
+    name, text = change
+    (node / name).write_text(text)
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 2 and told in checked.stderr
+
+
+def test_a_key_without_effect_is_found(node):
+    checked = invoke("check", CONFIG + " site=3", *TABLE)
+    assert checked.exit_code == 2 and "'site' has no effect" in checked.stderr
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "table.csv"])
+@pytest.mark.parametrize(("mode", "told"), [(0o604, "read it: chmod o-r"), (0o602, "write it")])
+def test_what_everybody_on_the_machine_can_get_at_is_refused(node, name, mode, told):
+    (node / name).chmod(mode)
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 2 and told in checked.stderr
+    node.chmod(0o700)  # nobody gets there
+    assert invoke("check", CONFIG, *TABLE).exit_code == 0
+
+
+def test_a_folder_in_which_everybody_may_replace_the_ledger_is_refused(node):
+    node.chmod(0o777)
+    checked = invoke("check", CONFIG)
+    assert checked.exit_code == 2 and "can replace" in checked.stderr
+    node.chmod(0o1777)  # as /tmp is
+    assert invoke("check", CONFIG).exit_code == 0
+
+
+def test_a_node_is_not_started_if_anything_is_wrong(node, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        import_module("ldp_flower.cli.supernode"), "supervise", lambda *given: started.append(given)
+    )
+    flowers = ("--", "--insecure", "--node-config")
+    for arguments, told in (
+        ((*TABLE, *flowers, 'max-epsilon=2.0 ledger-path="none.db"'), "No ledger at none.db"),
+        ((*TABLE, "--", "--insecure"), "There is no policy"),
+        ((*flowers, CONFIG), "Expected either --app, or --table with"),
+        (("--app", "a:b", *TABLE, *flowers, CONFIG), "Expected either --app or --table"),
+        (("--app", "no_module:app", *flowers, CONFIG), "cannot be loaded"),
+        ((*TABLE, "--", "--insecure", "--isolation=process"), "no --isolation process"),
+    ):
+        refused = invoke("supernode", *arguments)
+        assert refused.exit_code == 2 and told in refused.stderr, refused.output
+    assert not started
+    assert invoke("supernode", *TABLE, *flowers, CONFIG).exit_code == 0
+    ((given, settings),) = started
+    assert given == ["--insecure", "--node-config", CONFIG]
+    assert settings.table.path == str(node / "table.csv")  # from wherever a message is answered
+
+
+# ------------------------------------------------------------------------- reports
+
+
+@pytest.fixture
+def spent(tmp_path):
+    ledger, policy = SqliteLedger.create(tmp_path / "ledger.db"), PrivacyPolicy(2.0)
+    first = Entry("q1", b"", 1 << 63, "gradient", "Codebook")
+    assert ledger.commit(first, np.array(["a", "<b>"]), Cost(0.5), policy)
+    assert ledger.commit(
+        Entry("q2", b"", 7, "view", "Codebook"), np.array(["a"]), Cost(1.5), policy
+    )
+    assert ledger.commit(
+        Entry("q3", b"", 7, "view", "Codebook"), np.array(["c"]), Cost(0.25), policy
+    )
+    assert ledger.renew(["<b>"]) == 1
+    return tmp_path / "ledger.db"
+
+
+def report(path, written, *options):
+    done = invoke("ledger", "report", path, "--format", written, *options)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_report_says_who_spent_what_when_and_what_is_left(spent):
+    found = json.loads(report(spent, "json", "--max-epsilon", 2.0))
+    assert found["users"] == [
+        {"user": "a", "epsilon": 2.0, "delta": 0.0, "left": 0.0},
+        {"user": "c", "epsilon": 0.25, "delta": 0.0, "left": 1.75},
+    ]
+    runs = {run["run"]: (run["questions"], run["users"], run["epsilon"]) for run in found["runs"]}
+    assert runs == {str(1 << 63): (1, 2, 1.0), "7": (2, 2, 1.75)}
+    (day,) = found["days"]
+    assert (day["questions"], day["users"], day["epsilon"]) == (3, 3, 2.75)
+    assert [(row["user"], row["epsilon"]) for row in found["renewals"]] == [("<b>", 0.5)]
+    totals = found["totals"]
+    assert (totals["users"], totals["questions"], totals["runs"]) == (2, 3, 2)
+    assert totals["smallest epsilon left"] == 0.0 and totals["users with nothing left"] == 1
+
+
+def test_a_page_is_whole_and_runs_nothing_that_a_name_holds(spent):
+    page = report(spent, "html")
+    assert "&lt;b&gt;" in page and "<b>" not in page
+    assert "src=" not in page and "href=" not in page and "<script" not in page
+    assert "<td>9223372036854775808</td>" in page and "<th>left</th>" not in page
+
+
+def test_metrics_are_prometheus_text_and_name_nobody(spent):
+    metrics = report(spent, "prometheus", "--max-epsilon", 2.0)
+    line = r"(# TYPE [a-z_]+ gauge|[a-z_]+(\{(run|day)=\"[-0-9]+\"\})? [0-9.e+-]+)"
+    assert all(re.fullmatch(line, each) for each in metrics.splitlines())
+    assert 'ldp_flower_run_epsilon{run="7"} 1.75' in metrics.splitlines()
+    assert "ldp_flower_smallest_epsilon_left 0" in metrics.splitlines()
+
+
+def test_an_empty_ledger_has_a_report(tmp_path):
+    SqliteLedger.create(tmp_path / "ledger.db")
+    for written in ("html", "json", "prometheus"):
+        assert report(tmp_path / "ledger.db", written, "--max-epsilon", 1.0)
+
+
+def test_no_ledger_has_none(tmp_path):
+    failed = invoke("ledger", "report", tmp_path / "none.db")
+    assert failed.exit_code == 1 and "No ledger at" in failed.stderr
