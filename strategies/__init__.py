@@ -17,8 +17,9 @@ from .models.trained import trainable_of
 from .runtime.base import LdpStrategy, TooFewReports
 from .runtime.card import Card
 from .runtime.exchange import Ask
+from .runtime.facts import PrivacySpent, Step
 from .runtime.population import Cohort
-from .runtime.result import LinearResult, PrivacySpent, Result, Step
+from .runtime.result import LinearResult, Result
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht

@@ -127,7 +127,7 @@ def test_statistics_have_names_on_the_wire_only():
 
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
-SERVER = BOTH_SIDES | {"iht", "schema"}
+SERVER = BOTH_SIDES | {"iht", "schema", "presentation"}
 SHARED = ("runtime", "numerics", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
@@ -149,6 +149,7 @@ MAY_IMPORT = {
     "accounting": {"validation", "randomizers"},
     "iht": {"validation", "values"},
     "schema": {"validation", "values", "guarantee"},
+    "presentation": {"validation"},
     "sweep": {"validation"},
     "clients": BOTH_SIDES | {"iht"},
     "strategies/numerics": {"validation"},

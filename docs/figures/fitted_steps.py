@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from ldp_flower.presentation.charts import GREEN, GREY, RED, STYLE, finish
+
 CASES = Path(__file__).with_name("fitted-steps.csv")
 LOWEST = 0.5  # what is below is drawn here
 ENOUGH, FEW = 0.97, 0.6  # share of the best that is good; q above which a run warns
-INK, GREY = "#22313f", "#8a8f98"
 STYLES = {
-    "equal steps": {"marker": "x", "color": "#b0532c", "s": 30, "lw": 1.3},
-    "fitted steps": {"marker": "o", "color": "#0b7a75", "s": 30},
+    "equal steps": {"marker": "x", "color": RED, "s": 30, "lw": 1.3},
+    "fitted steps": {"marker": "o", "color": GREEN, "s": 30},
 }
 TITLES = {"tuned": "Tuned on nine apps", "judged": "Judged on eight others"}
 
@@ -35,7 +36,7 @@ def _panel(axes: Axes, which: str) -> None:
     for steps, style in STYLES.items():
         q, found = shares(which, steps)
         axes.scatter(q, [max(share, LOWEST) for share in found], label=steps, **style)
-    axes.set_title(TITLES[which], loc="left", fontsize=10, fontweight="bold")
+    finish(axes, TITLES[which])
     axes.set_xscale("log")
     ticks = [0.05, 0.1, 0.2, 0.6, 1, 2]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -43,12 +44,11 @@ def _panel(axes: Axes, which: str) -> None:
     axes.set_xlim(0.035, 2)
     axes.set_ylim(LOWEST - 0.02, 1.04)
     axes.set_xlabel("q = sqrt(d c / n)")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw() -> Figure:
     """Return the figure, a panel for each set."""
-    plt.rcParams.update({"font.size": 10, "axes.edgecolor": INK, "text.color": INK})
+    plt.rcParams.update(STYLE)
     figure, every = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for axes, which in zip(every, TITLES, strict=True):
         _panel(axes, which)

@@ -109,7 +109,7 @@ def compare(
     The app's own main is run up to its strategy's start, which says model, settings and
     evaluation; then every method trains the same ClientApp, in this process. Finished cells are
     kept in cells.csv: the same command goes on where it was interrupted. Prints the table, and
-    writes table.md and compare.png.
+    writes table.md, compare.png and compare.html.
     """
     from ..compare.comparison import chosen_methods, run_comparison
     from ..compare.jobs import Plan
@@ -159,10 +159,7 @@ def compare(
             f"The app itself uses {strategy_name}; here all methods average as FedAvg does.",
             style="yellow",
         )
-    try:
-        written = found.write(where)
-    except ImportError as error:
-        fail(str(error), FAILED)
+    written = found.write(where)
     console.print(f"Wrote {', '.join(map(str, written))}", style="green")
 
 

@@ -10,19 +10,25 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from ..presentation import charts
+from ..presentation.markup import table_of
+from ..presentation.page import Section, fragment, listed, page
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _HEAD = ("method", "epsilon", "true epsilon", "trusted", "protects")
 _STYLES = {  # colour, marker
-    "LdpFedAvg": ("#0b7a75", "o"),
-    "LocalDpMod, calibrated": ("#b0532c", "s"),
+    "LdpFedAvg": (charts.GREEN, "o"),
+    "LocalDpMod, calibrated": (charts.RED, "s"),
     "LocalDpMod, nominal": ("#e08e5b", "x"),
-    "DP-SGD": ("#7b5ea7", "^"),
-    "DP-FedAvg": ("#4c78a8", "D"),
-    "FedAvg": ("#22313f", "--"),
-    "untrained": ("#8a8f98", ":"),
+    "DP-SGD": (charts.PURPLE, "^"),
+    "DP-FedAvg": (charts.BLUE, "D"),
+    "FedAvg": (charts.INK, "--"),
+    "untrained": (charts.GREY, ":"),
 }
+_HEIGHT = 4.2  # inches of the figure
 # The same sum and the same noise, so the same model: only what the server sees differs.
 _CLIENTS_CLIP = {"DP-FedAvg": "DP-FedAvg, clients clip"}
 
@@ -168,8 +174,6 @@ class Comparison:
         table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
         return "\n".join([table, self.explanation, *(f"\n* {note}" for note in self.notes)]) + "\n"
 
-    _repr_markdown_ = markdown  # what notebooks show
-
     def __rich__(self) -> Table:
         """Return the table for a terminal."""
         table = Table(
@@ -192,22 +196,13 @@ class Comparison:
         return table
 
     def figure(self) -> "Figure":
-        """Draw the metric against the true epsilon, with standard errors.
+        """Draw the metric against the true epsilon, with standard errors."""
+        with charts.style():
+            axes = charts.new_axes(_HEIGHT)
+            self._draw(axes)
+        return axes.get_figure(root=True)
 
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError(
-                'The figure needs matplotlib: pip install "ldp-flower[sim]"'
-            ) from error
-
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        axes = figure.subplots()
+    def _draw(self, axes: "Axes") -> None:
         for method, (colour, style) in _STYLES.items():
             lines = [line for line in self.lines if line.method == method]
             lines = [line for line in lines if not math.isnan(line.mean)]
@@ -230,18 +225,47 @@ class Comparison:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("true epsilon")
         axes.set_ylabel(self.metric)
-        axes.set_title(f"{self.name}, {self.num_nodes:,} nodes", loc="left", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(self._title)
         if axes.get_legend_handles_labels()[1]:  # not all were refused
-            axes.legend(frameon=False, fontsize=8)
-        return figure
+            axes.legend()
+
+    @property
+    def _title(self) -> str:
+        return f"{self.name}, {self.num_nodes:,} nodes"
+
+    @property
+    def _sections(self) -> list[Section]:
+        from pandas import DataFrame
+
+        with charts.style():
+            axes = charts.standing_alone(_HEIGHT)
+            self._draw(axes)
+        figure = charts.svg(axes.get_figure(root=True), f"{self.metric} by true epsilon")
+        table = table_of(DataFrame(self.rows(), columns=self.head), most_rows=len(self.cells) + 2)
+        return [
+            Section("", [figure, table, self.explanation]),
+            Section("Notes", [listed(self.notes)]),
+        ]
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the table, the figure and the notes as one page, and write it if a path is given.
+
+        It needs no other file.
+        """
+        return page(self._title, self._sections, path)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return fragment(self._title, self._sections)
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Write ``table.md`` and ``compare.png`` to a folder, and return their paths."""
-        table, picture = Path(folder) / "table.md", Path(folder) / "compare.png"
+        """Write ``table.md``, ``compare.png`` and ``compare.html``, and return their paths."""
+        names = ("table.md", "compare.png", "compare.html")
+        table, picture, shown = (Path(folder) / name for name in names)
         table.write_text(self.markdown(), "utf-8")
         self.figure().savefig(picture, dpi=110)
-        return [table, picture]
+        self.to_html(shown)
+        return [table, picture, shown]
 
 
 def _row(line: Line) -> tuple[str, ...]:

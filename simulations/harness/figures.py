@@ -12,19 +12,39 @@ from matplotlib.figure import Figure
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-INK, GREY = "#22313f", "#8a8f98"
-GREEN, RED, BLUE, PURPLE, YELLOW, PINK = (
-    "#0b7a75",
-    "#b0532c",
-    "#4c78a8",
-    "#7b5ea7",
-    "#c9a227",
-    "#d1779b",
+from ldp_flower.presentation.charts import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    PINK,
+    PURPLE,
+    RED,
+    STYLE,
+    YELLOW,
+    finish,
 )
+
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "PINK",
+    "PURPLE",
+    "RED",
+    "YELLOW",
+    "digest",
+    "finish",
+    "legend_below",
+    "panels",
+    "save",
+    "source_of",
+]
 _COLUMN = 2.5  # inches that a column of the legend takes, more or less
 _SOURCE = "Source"
 
-plt.rcParams.update({"font.size": 10, "axes.edgecolor": INK, "text.color": INK})
+plt.rcParams.update(STYLE)
 
 
 def panels(
@@ -38,12 +58,6 @@ def panels(
     for unused in axes.flat[count:]:
         unused.set_visible(False)
     return figure, list(axes.flat[:count])
-
-
-def finish(axes: Axes, title: str) -> None:
-    """Give a panel its title, and no frame above and to the right."""
-    axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def legend_below(figure: Figure, order: Iterable[str]) -> Figure:

@@ -2,20 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
+from ldp_flower.presentation import charts
 from ldp_flower.values.items import hash_items
 
 from ..runtime.result import Floats, Result
 from .item_mechanism import MAX_DIRECT, fits_direct
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
 Integers = NDArray[np.int64]
 
-_SHOWN = 10  # items in a result's text
+_SHOWN = 10  # items in a result's text ...
+_DRAWN = 20  # ... and in its chart
 
 
 @dataclass(repr=False, kw_only=True)
@@ -39,6 +45,8 @@ class HeavyHittersResult(Result):
     all_counts : ndarray of float64, shape (domain_size,), or None
         The estimates for all items, unbiased, where they were counted directly.
     """
+
+    _derived = ("frequencies",)
 
     domain_size: int
     items: Integers
@@ -96,6 +104,39 @@ class HeavyHittersResult(Result):
             for item, count in zip(self.items.tolist(), self.counts.tolist(), strict=True)
         }
 
+    def table(self) -> "DataFrame":
+        """Return the items, the most frequent first.
+
+        Returns
+        -------
+        DataFrame
+            ``item``, ``users`` who hold it of those who answered, their ``standard error``, and
+            their ``share``, a fraction.
+        """
+        from pandas import DataFrame
+
+        return DataFrame(
+            {
+                "item": self.items.astype(np.str_),
+                "users": self.counts,
+                "standard error": self.std_error,
+                "share": self.frequencies,
+            }
+        )
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(min(_DRAWN, len(self.items)))
+
+    def _draw(self, axes: "Axes") -> None:
+        shown = slice(min(_DRAWN, len(self.items)))
+        charts.intervals(
+            axes, self.items[shown].tolist(), self.counts[shown], self.std_error[shown]
+        )
+        axes.axvline(self.cutoff, color=charts.GREY, ls="--", lw=1, label="cut-off")
+        axes.legend()
+        axes.set_xlabel("users who hold the item, with 95 % intervals")
+
     def _findings(self) -> list[str]:
         rows = zip(self.items, self.counts, self.std_error, self.frequencies, strict=True)
         lines = [
@@ -109,15 +150,3 @@ class HeavyHittersResult(Result):
             *lines,
             *([f"  and {more} more"] if more else []),
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but ``all_counts`` as plain values, for JSON."""
-        return {
-            "domain_size": self.domain_size,
-            "items": self.items.tolist(),
-            "counts": self.counts.tolist(),
-            "frequencies": self.frequencies.tolist(),
-            "std_error": self.std_error.tolist(),
-            "cutoff": self.cutoff,
-            **super().to_dict(),
-        }

@@ -1,6 +1,7 @@
 """What KernelRidgeRegression returns."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -9,6 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from ldp_flower.values.public_maps import fourier_features
 
 from ..runtime.result import LinearResult, as_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DRAWN, _REACH, _POINTS = 4, 5.0, 201  # features, length scales to each side of 0, points
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +55,28 @@ class KernelResult(LinearResult):
         rows = as_rows(features, len(self.frequencies))
         mapped = fourier_features(rows, self.frequencies, self.length_scale)
         return np.asarray(mapped @ self.coef)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the Fourier features."""
+        half = self.frequencies.shape[1]
+        return [f"{wave} {number}" for wave in ("cosine", "sine") for number in range(half)]
+
+    @property
+    def _height(self) -> float:
+        return 3.6
+
+    def _draw(self, axes: "Axes") -> None:
+        dim = len(self.frequencies)
+        along = np.linspace(-_REACH, _REACH, _POINTS) * self.length_scale
+        for feature in range(min(dim, _DRAWN)):
+            rows = np.zeros((_POINTS, dim))
+            rows[:, feature] = along
+            axes.plot(along, self.predict(rows), label=f"feature {feature}")
+        axes.set_xlabel("a feature, all others being 0")
+        axes.set_ylabel("prediction")
+        if dim > 1:
+            axes.legend()
 
     def _findings(self) -> list[str]:
         return [f"{len(self.coef)} Fourier features of length scale {self.length_scale:g}"]

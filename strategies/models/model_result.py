@@ -2,11 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flwr.app import ArrayRecord
 
+from ldp_flower.presentation import charts
+
 from ..runtime.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(repr=False, kw_only=True)
@@ -38,17 +43,15 @@ class FedAvgResult(Result):
     def __post_init__(self) -> None:
         self.arrays = self.model
 
+    def _draw(self, axes: "Axes") -> None:
+        super()._draw(axes)
+        if math.isfinite(self.noise):
+            told = "noise of a parameter"
+            axes.axvline(self.noise, color=charts.RED, ls="--", lw=1, label=told)
+            axes.legend()
+
     def _findings(self) -> list[str]:
         told = f"q = {self.noise_to_signal:.2g}"
         if math.isfinite(self.noise):
             told += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
         return [told]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the model as plain values, for JSON."""
-        return {
-            "noise_to_signal": self.noise_to_signal,
-            "path_length": self.path_length,
-            "noise": self.noise,
-            **super().to_dict(),
-        }

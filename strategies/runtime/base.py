@@ -407,5 +407,10 @@ class LdpStrategy(Strategy, Generic[R]):
             result.notes = [*result.notes, _REJECTED.format(rejected)]
         if self._rehearsing:
             result.notes = [*result.notes, _REHEARSED.format(self._rehearsing)]
+        result.strategy = type(self).__name__
+        card = getattr(self, "card", None)  # which an app's own strategy need not have
+        result.question = card.question if card else ""
+        if result.schema is None:
+            result.schema = getattr(self, "schema", None)  # where a family takes one
         result.privacy = privacy_spent(self._asked, self.protects, seeded)
         return result

@@ -20,8 +20,8 @@ from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summar
 from ldp_flower.randomness import Words
 
 from .census import Facts, census_content, census_facts
+from .facts import PrivacySpent, Step
 from .population import Cohort, Population
-from .result import PrivacySpent, Step
 from .run_store import Reply, RunStore
 
 logger = logging.getLogger("flwr")

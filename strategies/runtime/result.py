@@ -1,14 +1,27 @@
 """What a protocol returns."""
 
 import math
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import flwr.serverapp.strategy as flower
 import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike, NDArray
+
+from ldp_flower.presentation import charts, page
+from ldp_flower.schema import Schema
+
+from .facts import PrivacySpent, Step
+from .plain import made, to_plain
+from .result_page import sections_of, title_of
+from .units import in_units
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -18,94 +31,21 @@ _NOISE = (
 )
 
 
-@dataclass(frozen=True)
-class Step:
-    """What became of one question.
-
-    Attributes
-    ----------
-    number : int
-        From 1.
-    statistic : str
-        What was asked.
-    mechanism : str
-        The randomizer that answered.
-    report_bytes : int
-        Size of one user's report.
-    asked : int
-        Users in the cohort.
-    reports : int
-        Users whose report was used.
-    errors : int
-        Nodes that answered with an error.
-    rejected : int
-        Nodes whose answer could not come from the randomizer that was asked for.
-    silent : int
-        Nodes that did not answer in time.
-    reasons : Counter of str
-        The texts of the error replies.
-    """
-
-    number: int
-    statistic: str
-    mechanism: str
-    report_bytes: int
-    asked: int
-    reports: int
-    errors: int
-    rejected: int
-    silent: int
-    reasons: Counter[str]
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts by name."""
-        names = ("asked", "reports", "errors", "rejected", "silent")
-        return {name: getattr(self, name) for name in names}
-
-    def __str__(self) -> str:
-        reasons = "".join(
-            f"; {times} x {text.rstrip('.')}" for text, times in self.reasons.most_common(3)
-        )
-        return (
-            f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered; "
-            f"nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent{reasons}"
-        )
-
-
-@dataclass(frozen=True)
-class PrivacySpent:
-    """What one user spent, at most, by answering this run.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        The guarantee of everything that the run asked of one user.
-    unit : str
-        Who is protected.
-    exact : bool
-        Whether all mechanisms have finite outputs, free of floating-point caveats.
-    seeded : bool
-        Whether reports were drawn from a known seed: then nobody is protected, and
-        the run is a simulation.
-    """
-
-    epsilon: float
-    delta: float
-    unit: str
-    exact: bool
-    seeded: bool
-
-    def __str__(self) -> str:
-        delta = f", delta = {self.delta:g}" if self.delta else ""
-        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}"
-
-
 @dataclass(repr=False, kw_only=True)
 class Result(flower.Result):
     """A Flower ``Result`` with how it came about; subclasses add the estimate.
 
+    Their fields are what :meth:`to_dict` tells, so they are numbers, texts, NumPy arrays of
+    numbers, Flower's records, a schema, dataclasses, and lists, tuples and mappings of these. A
+    subclass writes :meth:`table` and ``_draw(axes)``, and says in ``_findings`` what a
+    representation tells first.
+
     Attributes
     ----------
+    strategy, question : str
+        Name of the strategy that asked, and what it estimates.
+    schema : Schema, optional
+        What is publicly known about the users' tables, where the strategy was given it.
     privacy : PrivacySpent
         What each user spent at most.
     num_users : int
@@ -118,11 +58,80 @@ class Result(flower.Result):
         What a user of the estimate should know.
     """
 
+    #: Properties that :meth:`to_dict` tells beside the fields.
+    _derived: ClassVar[tuple[str, ...]] = ()
+
+    strategy: str = ""
+    question: str = ""
+    schema: Schema | None = None
     privacy: PrivacySpent | None = None
     num_users: int = 0
     num_reports: int = 0
     steps: list[Step] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def table(self) -> "DataFrame":
+        """Return the estimate as a table; of a result that says no more, its arrays.
+
+        Returns
+        -------
+        DataFrame
+            Names come first, then numbers in the units that the names tell.
+        """
+        from pandas import DataFrame
+
+        arrays = {name: array.numpy() for name, array in self.arrays.items()}
+        return DataFrame(
+            {
+                "array": list(arrays),
+                "shape": [" x ".join(map(str, each.shape)) for each in arrays.values()],
+                "numbers": [each.size for each in arrays.values()],
+                "root mean square": [_root_mean_square(each) for each in arrays.values()],
+            }
+        )
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draw the estimate.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure, ``plot().figure``. No window opens.
+        """
+        with charts.style():
+            axes = charts.new_axes(self._height) if axes is None else axes
+            self._draw(axes)
+        return axes
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return a page for a reviewer, and write it if a path is given.
+
+        It tells the question, the guarantee in words, the result with its figure, the notes,
+        and who answered. It needs no other file, and can be read in light and dark and
+        printed.
+        """
+        return page.page(title_of(self), sections_of(self), path)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return page.fragment(title_of(self), sections_of(self))
+
+    @property
+    def _height(self) -> float:
+        """Inches that a figure of its own is high."""
+        return 3.6
+
+    def _draw(self, axes: "Axes") -> None:
+        """Draw the estimate on some axes."""
+        table = Result.table(self)
+        names = list(map(charts.label, table["array"]))
+        axes.barh(names, table["root mean square"], color=charts.BLUE)
+        axes.invert_yaxis()
+        axes.set_xlabel("root mean square")
+
+    def _shown(self, table: "DataFrame") -> "DataFrame":
+        """Return the rows of a table in an order in which the first ones are worth showing."""
+        return table
 
     def _findings(self) -> list[str]:
         """Return the lines that tell the estimate."""
@@ -139,14 +148,51 @@ class Result(flower.Result):
         return "\n".join(lines + self.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        return {
-            "privacy": None if self.privacy is None else vars(self.privacy),
-            "num_users": self.num_users,
-            "num_reports": self.num_reports,
-            "steps": [vars(step) | {"reasons": dict(step.reasons)} for step in self.steps],
-            "notes": self.notes,
-        }
+        """Return everything as plain values, for JSON; see :meth:`from_dict`."""
+        # Where a class makes ``arrays`` of other fields, these tell them.
+        made_of_others = hasattr(self, "__post_init__")
+        told = (each.name for each in fields(self) if each.name != "arrays" or not made_of_others)
+        plain = {name: to_plain(getattr(self, name)) for name in told}
+        derived = {name: to_plain(getattr(self, name)) for name in self._derived}
+        return {"kind": type(self).__name__, **plain, **derived}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the result that :meth:`to_dict` gave, of this class or one made from it.
+
+        Raises
+        ------
+        ValueError
+            If it is no such dict: of no known kind, or with a value missing, unknown or of
+            another type. Nothing but results is made of it, wherever it comes from.
+        """
+        kinds = {kind.__name__: kind for kind in (*_family(cls), cls)}
+        name = plain.get("kind") if isinstance(plain, Mapping) else None
+        if not isinstance(name, str) or name not in kinds:
+            known = ", ".join(sorted(kinds))
+            raise ValueError(f"Expected a result as to_dict gives it ({known}), got kind {name!r}.")
+        kind = kinds[name]
+        values = {k: v for k, v in plain.items() if k not in ("kind", *kind._derived)}
+        try:
+            found: Self = made(kind, values)
+        except ValueError as error:
+            raise ValueError(f"Expected a {name} as to_dict gives it. {error}") from None
+        return found
+
+
+def _family(kind: type[Result]) -> Iterator[type[Result]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _family(each)
+
+
+def _root_mean_square(array: NDArray[Any]) -> float:
+    numbers = np.asarray(array, np.float64)
+    return float(np.sqrt(np.mean(numbers**2))) if numbers.size else 0.0
+
+
+_NORMAL = 1.96  # standard errors that 95 % are within
+_FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
 
 
 def as_rows(features: ArrayLike, dim: int) -> Floats:
@@ -170,6 +216,8 @@ class LinearResult(Result):
         randomizers' known noise or the spread of the reports; 0 outside the support.
         It leaves out the bias of clipping, thresholding and early stopping.
     """
+
+    _derived = ("support",)
 
     coef: Floats
     std_error: Floats
@@ -208,14 +256,66 @@ class LinearResult(Result):
         """
         return np.asarray(as_rows(features, len(self.coef)) @ self.coef)
 
+    @property
+    def _drawn(self) -> NDArray[np.int64]:
+        """Indices of the coefficients that a chart shows, the largest first."""
+        order = np.argsort(-np.abs(self.coef), kind="stable")[:_DRAWN]
+        return order[self.coef[order] != 0] if len(self.coef) > _DRAWN else order
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self._drawn))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features: the schema's, or their numbers."""
+        if self.schema is not None and self.schema.num_features == len(self.coef):
+            return self.schema.names
+        return [f"feature {number}" for number in range(len(self.coef))]
+
+    def table(self) -> "DataFrame":
+        """Return the coefficients by name.
+
+        Returns
+        -------
+        DataFrame
+            ``name``, with a schema ``unit``, then ``coefficient``, ``standard error`` and an
+            interval of 95 % that leaves out bias, as the error does. With a schema the
+            coefficients are in units of the table: the intercept is the prediction where all
+            columns have their centres, a slope the change for one more of its column's
+            unit, or for the category instead of an average one. An error that is not known,
+            as of coefficients that are left out, is not a number.
+        """
+        from pandas import DataFrame
+
+        coef, errors = self.coef, np.where(self.std_error > 0, self.std_error, np.nan)
+        columns: dict[str, object] = {"name": self.names}
+        if self.schema is not None and self.schema.num_features == len(coef):
+            columns["unit"], coef, errors = in_units(self.schema, coef, errors)
+        return DataFrame(
+            {
+                **columns,
+                "coefficient": coef,
+                "standard error": errors,
+                "95 % from": coef - _NORMAL * errors,
+                "95 % to": coef + _NORMAL * errors,
+            }
+        )
+
+    def _shown(self, table: "DataFrame") -> "DataFrame":
+        """Return the table with coefficients that stand out first, if they are many."""
+        if len(table) <= _FEW:
+            return table
+        order = np.argsort(-np.abs(self.coef), kind="stable")
+        return table.iloc[order]
+
+    def _draw(self, axes: "Axes") -> None:
+        drawn = self._drawn
+        names = [self.names[i] for i in drawn]
+        charts.intervals(axes, names, self.coef[drawn], self.std_error[drawn])
+        axes.set_xlabel("coefficient on the scale of the computation, with 95 % intervals")
+        if len(drawn) < len(self.coef):
+            axes.set_title(f"the {len(drawn)} largest of {len(self.coef):,} coefficients")
+
     def _findings(self) -> list[str]:
         return [f"{len(self.support)} of {len(self.coef)} coefficients are not zero"]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        return {
-            "coef": self.coef.tolist(),
-            "std_error": self.std_error.tolist(),
-            "support": self.support.tolist(),
-            **super().to_dict(),
-        }

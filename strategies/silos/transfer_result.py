@@ -1,12 +1,18 @@
 """What PeelingTransfer returns."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.presentation import charts
+
 from ..runtime.result import LinearResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +29,15 @@ class TransferResult(LinearResult):
 
     teachers: Floats
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        return {"teachers": self.teachers.tolist(), **super().to_dict()}
+    def table(self) -> "DataFrame":
+        """Return the student's coefficients by name, with the mean and spread of the teachers'."""
+        table = super().table()
+        table["teachers' mean"] = self.teachers.mean(axis=0)
+        table["teachers' standard deviation"] = self.teachers.std(axis=0)
+        return table
+
+    def _draw(self, axes: "Axes") -> None:
+        super()._draw(axes)
+        drawn = self._drawn
+        for teacher in self.teachers:
+            axes.plot(teacher[drawn], range(len(drawn)), ".", color=charts.GREY, alpha=0.4, ms=3)

@@ -1,12 +1,15 @@
 """What protocols return that say how likely each coefficient is to differ from zero."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..runtime.result import LinearResult
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +35,6 @@ class SparseResult(LinearResult):
         """Indices of the coefficients that are more likely than not to differ from zero."""
         return np.flatnonzero(self.inclusion > 0.5)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        return {**super().to_dict(), "inclusion": self.inclusion.tolist()}
+    def table(self) -> "DataFrame":
+        """Return the coefficients by name, with the probability that each is not zero."""
+        return super().table().assign(**{"probability of not zero": self.inclusion})

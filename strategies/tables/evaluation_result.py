@@ -1,12 +1,20 @@
 """What PrivateEvaluation returns."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord
 
+from ldp_flower.presentation import charts
+
 from ..runtime.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+_NORMAL = 1.96  # standard errors that 95 % are within
 
 
 @dataclass(repr=False, kw_only=True)
@@ -37,13 +45,40 @@ class EvaluationResult(Result):
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([np.array([self.r2, self.loss])])
 
+    def table(self) -> "DataFrame":
+        """Return R2 and both squared errors, in squared units of the standardised target.
+
+        Returns
+        -------
+        DataFrame
+            ``name``, ``value``, ``standard error`` and an interval of 95 %.
+        """
+        from pandas import DataFrame
+
+        values = np.array([self.r2, self.loss, self.baseline])
+        errors = np.array([self.std_error, self.loss_std_error, np.nan])
+        return DataFrame(
+            {
+                "name": ["R2", "mean squared error", "mean squared error of the centre"],
+                "value": values,
+                "standard error": errors,
+                "95 % from": values - _NORMAL * errors,
+                "95 % to": values + _NORMAL * errors,
+            }
+        )
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(1)
+
+    def _draw(self, axes: "Axes") -> None:
+        error = self.std_error if np.isfinite(self.std_error) else np.nan
+        charts.intervals(axes, ["R2"], [self.r2], [error])
+        axes.axvline(1, color=charts.GREY, lw=0.8, ls=":")
+        axes.set_xlabel("0: no better than the centre; 1: perfect; with a 95 % interval")
+
     def _findings(self) -> list[str]:
         return [
             f"R2 = {self.r2:.3f} (standard error {self.std_error:.2g}), "
             f"loss {self.loss:.3g} ({self.loss_std_error:.2g})"
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        names = ("r2", "std_error", "loss", "loss_std_error", "baseline")
-        return {**{name: getattr(self, name) for name in names}, **super().to_dict()}

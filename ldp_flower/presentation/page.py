@@ -1,0 +1,92 @@
+"""Pages: sections of text, tables and figures, in one file that needs nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .markup import Markup, element, joined
+
+_STYLE = """
+.ldp-flower { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; }
+.ldp-flower h1 { font-size: 1.5em; line-height: 1.25; margin: 0 0 .3em; }
+.ldp-flower h2 { font-size: 1.1em; margin: 1.6em 0 .4em; }
+.ldp-flower p, .ldp-flower ul { margin: .4em 0; }
+.ldp-flower .quiet { opacity: .7; }
+.ldp-flower .wide { overflow-x: auto; }
+.ldp-flower table { border-collapse: collapse; margin: .5em 0; font-variant-numeric: tabular-nums; }
+.ldp-flower th, .ldp-flower td { padding: .2em .9em .2em 0; border: 0; background: none;
+  border-bottom: 1px solid rgb(128 128 128 / .35); vertical-align: top; }
+.ldp-flower .text { text-align: left; overflow-wrap: break-word; max-width: 24em; }
+.ldp-flower .number { text-align: right; white-space: nowrap; }
+.ldp-flower th.number, .ldp-flower th { font-weight: 600; white-space: normal;
+  vertical-align: bottom; }
+.ldp-flower svg { display: block; max-width: 100%; height: auto; margin: .6em 0; }
+"""
+_PAGE_STYLE = """
+:root { color-scheme: light dark; }
+body { margin: 2rem auto; padding: 0 1.2rem; max-width: 60rem; color: #22313f; background: #fff; }
+@media screen and (prefers-color-scheme: dark) {
+  body { color: #dfe4e8; background: #14191f; --green: #3fb8b1; --red: #d2643a; --blue: #7fa8d6;
+    --purple: #ab92d0; --yellow: #dcbb4d; --pink: #e29cb8; }
+}
+@media print {
+  body { margin: 0; max-width: none; color: #000; background: #fff; }
+  .ldp-flower { font-size: 10pt; }
+  .ldp-flower .wide { overflow: visible; }
+  .ldp-flower tr, .ldp-flower svg { break-inside: avoid; }
+  .ldp-flower h2 { break-after: avoid; }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it.
+
+    Attributes
+    ----------
+    heading : str
+        Empty for none.
+    content : sequence of Markup or str
+        Elements, and texts, each of which becomes a paragraph.
+    """
+
+    heading: str
+    content: Sequence[Markup | str]
+
+    def markup(self) -> Markup:
+        """Return the section; nothing if it has no content."""
+        told = [c if isinstance(c, Markup) else element("p", c) for c in self.content if c]
+        heading = [element("h2", self.heading)] if self.heading else []
+        return element("section", *heading, *told) if told else Markup()
+
+
+def listed(texts: Sequence[str]) -> Markup:
+    """Return a list of texts; nothing if there are none."""
+    return element("ul", *(element("li", text) for text in texts)) if texts else Markup()
+
+
+def fragment(title: str, sections: Sequence[Section]) -> Markup:
+    """Return sections for a page that exists already, as a notebook's."""
+    style = joined(Markup(f"<style>{_STYLE}</style>"))
+    told = [section.markup() for section in sections]
+    return joined(style, element("div", element("h1", title), *told, class_="ldp-flower"))
+
+
+def page(title: str, sections: Sequence[Section], path: str | Path | None = None) -> str:
+    """Return sections as a page that needs no other file, and write it if a path is given.
+
+    It is read in light and dark, on a screen of any width and on paper.
+    """
+    head = element(
+        "head",
+        Markup('<meta charset="utf-8">'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        element("title", title),
+        Markup(f"<style>{_PAGE_STYLE}</style>"),
+    )
+    body = element("body", fragment(title, sections))
+    text = f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    if path is not None:
+        Path(path).write_text(text, "utf-8")
+    return text

@@ -1,0 +1,68 @@
+"""Numbers as people read them, and what a privacy parameter means."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+_MISSING = "–"
+_SPAN = 1e4  # of numbers that are told with as many decimals
+_SURE = 0.999  # chance of a right guess from where on it is not told more exactly
+
+
+def number(value: object) -> str:
+    """Return a number in four digits, an integer in all of them, anything else as text."""
+    if isinstance(value, bool | np.bool_) or value is None:
+        return _MISSING if value is None else ("no", "yes")[bool(value)]
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, float | np.floating):
+        if math.isnan(value):
+            return _MISSING
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    return str(value)
+
+
+def numbers(values: Sequence[object]) -> list[str]:
+    """Return a column of numbers, with as many decimals each unless they differ too much."""
+    floats = [value for value in values if isinstance(value, float | np.floating)]
+    sizes = [abs(value) for value in floats if math.isfinite(value) and value]
+    if not sizes or len(floats) < len(values) or max(sizes) > _SPAN * min(sizes):
+        return [number(value) for value in values]
+    decimals = min(max(3 - math.floor(math.log10(max(sizes))), 0), 9)
+    return [_MISSING if math.isnan(value) else f"{value:,.{decimals}f}" for value in floats]
+
+
+def share(value: float) -> str:
+    """Return a share in percent, in three digits."""
+    return _MISSING if math.isnan(value) else f"{100 * value:.3g} %"
+
+
+def guarantee(epsilon: float, delta: float, unit: str) -> str:
+    """Return what a privacy parameter promises, in words.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all that is reported about one unit.
+    unit : str
+        Who is protected, such as ``"user"`` or, if not all of it is, ``"user (labels only)"``.
+
+    Notes
+    -----
+    Whoever holds two possibilities for equally likely and sees reports that are (epsilon,
+    delta)-indistinguishable guesses right with probability at most ``(e**epsilon + delta) /
+    (1 + e**epsilon)``, the best of any test between them.
+    """
+    who, _, only = unit.partition(" (")
+    data = only.removesuffix(" only)") or "data"
+    # Written so that it does not overflow.
+    right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+    told = f"guesses right at most {share(right)} of the time, where a coin has 50 %"
+    if right > _SURE:
+        told = "may guess right nearly always: an epsilon so large promises little"
+    spent = f"epsilon {epsilon:g}" + (f" and delta {delta:g}" if delta else "")
+    return (
+        f"Each {unit} is protected with {spent}: whoever wavers between two possibilities for "
+        f"everything that one {who}'s {data} may be, and sees all that was reported, {told}."
+    )

@@ -1,0 +1,86 @@
+"""Facts of a run: who answered each question, and what each of them spent."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of one question.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    statistic : str
+        What was asked.
+    mechanism : str
+        The randomizer that answered.
+    report_bytes : int
+        Size of one user's report.
+    asked : int
+        Users in the cohort.
+    reports : int
+        Users whose report was used.
+    errors : int
+        Nodes that answered with an error.
+    rejected : int
+        Nodes whose answer could not come from the randomizer that was asked for.
+    silent : int
+        Nodes that did not answer in time.
+    reasons : Counter of str
+        The texts of the error replies.
+    """
+
+    number: int
+    statistic: str
+    mechanism: str
+    report_bytes: int
+    asked: int
+    reports: int
+    errors: int
+    rejected: int
+    silent: int
+    reasons: Counter[str]
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts by name."""
+        names = ("asked", "reports", "errors", "rejected", "silent")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        reasons = "".join(
+            f"; {times} x {text.rstrip('.')}" for text, times in self.reasons.most_common(3)
+        )
+        return (
+            f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered; "
+            f"nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent{reasons}"
+        )
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What one user spent, at most, by answering this run.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The guarantee of everything that the run asked of one user.
+    unit : str
+        Who is protected.
+    exact : bool
+        Whether all mechanisms have finite outputs, free of floating-point caveats.
+    seeded : bool
+        Whether reports were drawn from a known seed: then nobody is protected, and
+        the run is a simulation.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    exact: bool
+    seeded: bool
+
+    def __str__(self) -> str:
+        delta = f", delta = {self.delta:g}" if self.delta else ""
+        return f"epsilon = {self.epsilon:g}{delta} per {self.unit}"

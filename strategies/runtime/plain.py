@@ -1,0 +1,184 @@
+"""Plain values: what results are as JSON, and back again, by the types of their fields.
+
+Only classes that a result's own fields name are made, from values of the types that these
+name: a dict from anywhere may be wrong, but makes nothing else happen.
+"""
+
+import base64
+import types
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
+
+from ldp_flower.schema import Schema
+
+_KINDS = "biuf"  # of NumPy's types
+_RECORDS = (MetricRecord, ConfigRecord)
+
+
+def to_plain(value: Any) -> Any:
+    """Return dicts, lists, texts, numbers and None that tell a value.
+
+    Raises
+    ------
+    TypeError
+        If it is or holds something else than results may.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        if value.dtype.kind in _KINDS:
+            return value.tolist()
+    elif value is None or isinstance(value, bool | int | float | str):
+        return value
+    elif isinstance(value, ArrayRecord):
+        return {name: _encoded(array.numpy()) for name, array in value.items()}
+    elif isinstance(value, Schema):
+        return value.to_dict()
+    elif isinstance(value, Mapping):
+        return {str(key): to_plain(each) for key, each in value.items()}
+    elif isinstance(value, list | tuple):
+        return [to_plain(each) for each in value]
+    elif is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    raise TypeError(f"A result cannot be told in plain values with a {type(value).__name__} in it.")
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """Return the value of a type that :func:`to_plain` gave.
+
+    Raises
+    ------
+    ValueError
+        If it is no such value.
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _one_of(arguments, value)
+    if kind is None or kind is type(None):
+        return _checked(value, value is None, "null")
+    if origin is Literal:
+        return _checked(value, value in arguments, f"one of {list(arguments)}")
+    if kind is float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(_checked(value, number, "a number"))
+    if kind in (bool, int, str):
+        return _checked(value, type(value) is kind, f"a value of type {kind.__name__}")
+    if origin is np.ndarray:
+        return _array(get_args(arguments[1])[0], value)
+    if kind is ArrayRecord:
+        pairs = _checked(value, isinstance(value, dict), "named arrays").items()
+        return ArrayRecord({name: Array(_decoded(array)) for name, array in pairs})
+    if kind in _RECORDS:
+        return kind(_checked(value, isinstance(value, dict), "named numbers"))
+    if kind is Schema:
+        return Schema.from_dict(_checked(value, isinstance(value, dict), "a schema"))
+    if origin in (list, tuple):
+        _checked(value, isinstance(value, list), "a list")
+        if origin is list or arguments[1:] == (...,):
+            return origin(from_plain(arguments[0], each) for each in value)
+        _checked(value, len(value) == len(arguments), f"{len(arguments)} values")
+        return tuple(from_plain(k, each) for k, each in zip(arguments, value, strict=True))
+    if origin in (dict, Counter):
+        _checked(value, isinstance(value, dict), "a mapping")
+        of_values = arguments[1] if origin is dict else int
+        pairs = ((_key(arguments[0], key), each) for key, each in value.items())
+        return origin({key: from_plain(of_values, each) for key, each in pairs})
+    if is_dataclass(kind) and isinstance(kind, type):
+        return made(kind, value)
+    raise TypeError(f"A result's fields cannot be of type {kind!r}.")
+
+
+def made(kind: type[Any], plain: Any) -> Any:
+    """Return an object of a dataclass from the plain values of its fields.
+
+    Raises
+    ------
+    ValueError
+        If one is unknown, missing or of another type, or the class refuses it.
+    """
+    values = _checked(plain, isinstance(plain, dict), f"the values of a {kind.__name__}")
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.init]
+    if unknown := [name for name in values if name not in names]:
+        raise ValueError(f"Expected the values of a {kind.__name__}, got {unknown[0]!r} as well.")
+    found = {}
+    for name in names:
+        if name in values:
+            try:
+                found[name] = from_plain(hints[name], values[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    try:
+        return kind(**found)
+    except TypeError:
+        missing = [
+            field.name
+            for field in fields(kind)
+            if field.name not in found
+            and field.default is MISSING
+            and field.default_factory is MISSING
+        ]
+        raise ValueError(f"Expected the values of a {kind.__name__}, without {missing}.") from None
+
+
+def _checked(value: Any, fits: bool, expected: str) -> Any:
+    if not fits:
+        shown = f"{value!r}"
+        shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+        raise ValueError(f"Expected {expected}, got {shown}.")
+    return value
+
+
+def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
+    if value is None and type(None) in kinds:
+        return None
+    failed = None
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return from_plain(kind, value)
+            except ValueError as error:
+                failed = error
+    raise ValueError(str(failed))
+
+
+def _key(kind: type, key: Any) -> Any:
+    try:
+        return kind(_checked(key, isinstance(key, str | int), "a name or a number"))
+    except ValueError:
+        raise ValueError(f"Expected keys of type {kind.__name__}, got {key!r}.") from None
+
+
+def _array(dtype: Any, value: Any) -> Any:
+    _checked(value, isinstance(value, list), "a list of numbers")
+    try:
+        array = np.array(value) if value else np.empty(0, dtype)
+    except ValueError:
+        raise ValueError("Expected rows of one length.") from None
+    if not array.size:
+        return array.astype(dtype)
+    wanted = np.dtype(dtype).kind
+    fits = {"f": "iuf", "i": "iu", "u": "iu", "b": "b"}.get(wanted, "")
+    _checked(value, array.dtype.kind in fits, "numbers")
+    return array.astype(dtype)
+
+
+def _encoded(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
+
+
+def _decoded(plain: Any) -> np.ndarray[Any, Any]:
+    """Return an array of numbers from its bytes; nothing is unpickled."""
+    try:
+        dtype = np.dtype(str(plain["dtype"]))
+        shape = [int(size) for size in plain["shape"]]
+        data = base64.b64decode(plain["data"], validate=True)
+        if dtype.kind not in _KINDS:
+            raise ValueError
+        return np.frombuffer(data, dtype).reshape(shape).copy()
+    except (ValueError, KeyError, TypeError):
+        raise ValueError("Expected an array's type, shape and bytes.") from None

@@ -1,0 +1,88 @@
+"""What a result says to a reviewer: one page with question, guarantee, answer, who answered."""
+
+from typing import TYPE_CHECKING
+
+from ldp_flower.presentation import charts
+from ldp_flower.presentation.markup import Markup, element, table_of
+from ldp_flower.presentation.page import Section, listed
+from ldp_flower.presentation.words import guarantee
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from .facts import PrivacySpent
+    from .result import Result
+
+_SEEDED = (
+    "This run was a simulation whose reports were drawn from a known seed, which protects nobody: "
+    "the sentence above is about the same run without a seed."
+)
+_REAL_VALUED = (
+    "Some mechanism draws real numbers: the guarantee holds in exact arithmetic, and is not "
+    "proved for floating point."
+)
+_SERVER = "Nobody has to trust the server for this: clients randomise before they send."
+
+
+def title_of(result: "Result") -> str:
+    """Return what was asked, or what there is instead."""
+    question = result.question or type(result).__name__
+    return question[:1].upper() + question[1:]
+
+
+def sections_of(result: "Result") -> list[Section]:
+    """Return what a result tells, in a reader's order."""
+    return [
+        Section("", [_asked(result), *result._findings()[:1]]),
+        Section("Result", [table_of(result._shown(result.table())), _figure(result)]),
+        Section("Notes", [listed(result.notes)] if result.notes else []),
+        Section("What is protected", _guarantee(result.privacy)),
+        Section("Who answered", [_answered(result), table_of(_steps(result))]),
+    ]
+
+
+def _asked(result: "Result") -> str:
+    by = f"Estimated by {result.strategy} of ldp-flower" if result.strategy else ""
+    if result.schema is None or result.schema.target is None:
+        return by and f"{by}."
+    return f"{by or 'Estimated'}; the target is {result.schema.target}."
+
+
+def _figure(result: "Result") -> Markup:
+    with charts.style():
+        axes = charts.standing_alone(result._height)
+        result._draw(axes)
+    return charts.svg(axes.get_figure(root=True), title_of(result))
+
+
+def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
+    if privacy is None:
+        return ["Nobody was asked anything, and nothing was spent."]
+    told = [f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit)} {_SERVER}"]
+    return told + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
+
+
+def _answered(result: "Result") -> Markup:
+    text = (
+        f"{result.num_reports:,} reports were used, of {result.num_users:,} users. Step 0 is the "
+        "census, which asks nodes how many users they hold; the columns from errors on count "
+        "nodes. Bytes are those of one report."
+    )
+    return element("p", text)
+
+
+def _steps(result: "Result") -> "DataFrame":
+    from pandas import DataFrame
+
+    columns = ("asked", "reports", "errors", "rejected", "silent")
+    reasons = ["; ".join(step.reasons) for step in result.steps]
+    return DataFrame(
+        {
+            "step": [step.number for step in result.steps],
+            "question": [step.statistic for step in result.steps],
+            "mechanism": [step.mechanism for step in result.steps],
+            "bytes": [step.report_bytes for step in result.steps],
+            **{name: [getattr(step, name) for step in result.steps] for name in columns},
+            **({"reasons": reasons} if any(reasons) else {}),
+        }
+    )
