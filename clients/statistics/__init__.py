@@ -32,6 +32,7 @@ from .columns import COLUMNS
 from .evaluation import EVALUATION
 from .items import ITEMS
 from .labels import LABELLED_FEATURES, LABELS
+from .lines import LINES
 from .mapped import fourier, projected
 from .means import MEANS
 from .moments import MOMENTS
@@ -56,6 +57,7 @@ STATISTICS: Statistics = {
     **LABELS,
     **TEACHERS,
     **EVALUATION,
+    **LINES,
 }
 #: What of users leaves as it is; their operator must have declared it public.
 PUBLIC: Blocks = LABELLED_FEATURES

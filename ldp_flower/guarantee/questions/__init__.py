@@ -44,6 +44,7 @@ from .features import (
     PursuedFeatures,
     WeightedMean,
 )
+from .lines import LineMoments, LineSizes, RowCount
 from .records import (
     DrawnItems,
     FrequentItems,
@@ -70,7 +71,16 @@ from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standard
 
 _PLAIN: tuple[type[Question], ...] = (
     *(Gradient, GradientNorm, Curvature, RootCurvature, ResidualCoefficients),
-    *(RidgeStep, ClassCoefficients, TargetScaleBin, SquaredErrors, Teacher),
+    *(
+        RidgeStep,
+        LineMoments,
+        LineSizes,
+        RowCount,
+        ClassCoefficients,
+        TargetScaleBin,
+        SquaredErrors,
+        Teacher,
+    ),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
@@ -225,6 +235,8 @@ __all__ = [
     "GradientNorm",
     "Labels",
     "LassoFeatures",
+    "LineMoments",
+    "LineSizes",
     "Mean",
     "MessageError",
     "NormalisedUpdate",
@@ -245,6 +257,7 @@ __all__ = [
     "RootCurvature",
     "Rotated",
     "RotatedBins",
+    "RowCount",
     "Rows",
     "SecondMoments",
     "Signed",
