@@ -18,6 +18,9 @@ from ...baselines.learners import Arrays, Linear
 from .data import Split
 
 DELTA = 1e-5  # of LocalDpMod
+#: Length of the coefficients that an app of a regression is told: rows have length about 1 and
+#: targets are within [-2, 2].
+PATH = 2.0
 OURS, NO_PRIVACY = "Private*", "no privacy"
 
 #: A score, and what became of the run.
@@ -68,13 +71,14 @@ def _app(divided: Split) -> Problem:
         Linear(dim, 1, kind, rate),  # type: ignore[arg-type]
         score,
         declared.rows_per_user,
+        path=None if declared.is_binary else PATH,
     )
 
 
 def ldp_fedavg(divided: Split, epsilon: float, seed: int) -> Outcome:
     """Train the app with LdpUpdateMod and LdpFedAvg."""
     problem = _app(divided)
-    strategy = LdpFedAvg(epsilon=epsilon, model="linear")
+    strategy = LdpFedAvg(epsilon=epsilon, model="linear", path_length=problem.path)
     initial = ArrayRecord(problem.learner.initial())
     with methods.quiet():
         found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
