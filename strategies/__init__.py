@@ -30,6 +30,8 @@ from .silos.two_stage_regression import TwoStageRegression
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
 from .sparse.sparse_result import SparseResult
+from .table_models.private_regression import PrivateRegression
+from .table_models.regression_fit import RegressionFit
 from .tables.evaluation_result import EvaluationResult
 from .tables.private_evaluation import PrivateEvaluation
 from .user_level.multi_round_regression import MultiRoundRegression
@@ -63,6 +65,8 @@ __all__ = [
     "PrivacySpent",
     "PrivateEvaluation",
     "PrivateFrankWolfe",
+    "PrivateRegression",
+    "RegressionFit",
     "Result",
     "SmoothGlm",
     "SparseMean",

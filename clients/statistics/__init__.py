@@ -31,6 +31,7 @@ from .classes import CLASSES, with_labels
 from .evaluation import EVALUATION
 from .items import ITEMS
 from .labels import LABELLED_FEATURES, LABELS
+from .lines import LINES
 from .mapped import fourier, projected
 from .means import MEANS
 from .moments import MOMENTS
@@ -54,6 +55,7 @@ STATISTICS: Statistics = {
     **LABELS,
     **TEACHERS,
     **EVALUATION,
+    **LINES,
 }
 #: What of users leaves as it is; their operator must have declared it public.
 PUBLIC: Blocks = LABELLED_FEATURES

@@ -54,6 +54,7 @@ def ridge_walk(
     dim: int,
     rows_per_user: float,
     *,
+    start: Floats | None = None,
     centre: float = 0.0,
     scale: float = 1.0,
     view: Callable[[RidgeStep], Question] = lambda question: question,
@@ -92,7 +93,7 @@ def ridge_walk(
     signal = math.sqrt(num_users / mechanism.variance)
     length = unit * min(_FARTHEST, min(_PER_SIGNAL, signal) / steps)
     ridge = _RIDGE / rows_per_user * dim
-    theta = np.zeros(dim)
+    theta = np.zeros(dim) if start is None else start
     places, directions, lengths, noise = [theta], [], [], []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     for cohort in strategy.cohorts(sizes):

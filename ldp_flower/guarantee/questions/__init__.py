@@ -41,6 +41,7 @@ from .features import (
     PursuedFeatures,
     WeightedMean,
 )
+from .lines import LineMoments, LineSizes, RowCount
 from .records import FrequentItems, Labels, Record, RecordCopies, SecondMoments, TensorMoments
 from .regression import (
     ClassCoefficients,
@@ -59,7 +60,16 @@ from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standard
 
 _PLAIN: tuple[type[Question], ...] = (
     *(Gradient, GradientNorm, Curvature, RootCurvature, ResidualCoefficients),
-    *(RidgeStep, ClassCoefficients, TargetScaleBin, SquaredErrors, Teacher),
+    *(
+        RidgeStep,
+        LineMoments,
+        LineSizes,
+        RowCount,
+        ClassCoefficients,
+        TargetScaleBin,
+        SquaredErrors,
+        Teacher,
+    ),
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, FrequentItems, Labels),
@@ -210,6 +220,8 @@ __all__ = [
     "GradientNorm",
     "Labels",
     "LassoFeatures",
+    "LineMoments",
+    "LineSizes",
     "Mean",
     "MessageError",
     "NormalisedUpdate",
@@ -230,6 +242,7 @@ __all__ = [
     "RootCurvature",
     "Rotated",
     "RotatedBins",
+    "RowCount",
     "SecondMoments",
     "Signed",
     "Slot",
