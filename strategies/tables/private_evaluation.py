@@ -115,6 +115,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         """Return the mechanism for a number in ``[-radius, radius]``."""
         return number_randomizer(self.epsilon, radius)
 
+    @property
+    def _num_features(self) -> int:
+        return len(self._model)
+
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield the evaluation of a model that is partly right."""
