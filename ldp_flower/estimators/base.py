@@ -1,6 +1,5 @@
 """What both estimators share: a table made of X and y, a simulated run, how it is shown."""
 
-import html
 import warnings
 from typing import Any, ClassVar, Literal
 
@@ -137,5 +136,5 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     def _html_repr(self) -> str:
         """Return scikit-learn's picture, the result if there is one, and what a fit is."""
         result = getattr(self, "result_", None)
-        shown = "" if result is None else f"<pre>{html.escape(repr(result))}</pre>"
+        shown = "" if result is None else result._repr_html_()
         return f"{estimator_html_repr(self)}{shown}<p>{_SAYS}</p>"

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from ..schema import Categories, Numeric, Schema
-from ..strategies import LdpIht, LdpStrategy
+from ..strategies import LdpStrategy, PrivateRegression
 from ..values.entries import Column
 from .base import LdpEstimator
 from .public import STANDARDISED
@@ -122,7 +122,9 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
         return np.asarray(self.result_.predict(table))
 
     def _strategy(self, schema: Schema) -> LdpStrategy[Any]:
-        return LdpIht(schema, epsilon=self.epsilon)
+        return PrivateRegression(
+            schema, epsilon=self.epsilon, rows_per_user=self.rows_per_user, method=self.method
+        )
 
     def _known_of(self, y: Any) -> Numeric | Categories:
         low, high = STANDARDISED if self.target_bounds is None else self.target_bounds

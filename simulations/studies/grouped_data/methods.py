@@ -9,22 +9,52 @@ import numpy as np
 from flwr.app import ArrayRecord
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from ldp_flower import Numeric, Schema, simulate
+from ldp_flower import Numeric, Schema, simulate, strategies
 from ldp_flower.compare import methods
-from ldp_flower.strategies import LdpFedAvg, LdpIht, SparseRegression, TooFewReports
+from ldp_flower.strategies import (
+    LdpFedAvg,
+    LdpIht,
+    PrivateRegression,
+    SparseRegression,
+    TooFewReports,
+)
 
 from ...baselines.federated import Problem, training_of
 from ...baselines.learners import Arrays, Linear
 from .data import Split
 
 DELTA = 1e-5  # of LocalDpMod
-OURS, NO_PRIVACY = "Private*", "no privacy"
+#: Length of the coefficients that an app of a regression is told: rows have length about 1 and
+#: targets are within [-2, 2].
+PATH = 2.0
+OURS, NO_PRIVACY = "Private", "no privacy"
 
 #: A score, and what became of the run.
 Outcome = tuple[float, str]
 Method = Callable[[Split, float, int], Outcome]
 
 REFUSED, GATED, WARNED, SILENT = "refused", "constant", "warning", ""
+
+
+def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
+    """Run PrivateRegression or PrivateClassification, told bounds and nothing else."""
+    schema = divided.declared.schema
+    if divided.declared.is_binary:
+        strategy: Any = strategies.PrivateClassification(schema, epsilon=epsilon)
+    else:
+        strategy = PrivateRegression(schema, epsilon=epsilon)
+    try:
+        result = simulate(strategy, divided.users, seed=seed)
+    except TooFewReports:
+        return divided.constant, REFUSED
+    rows = divided.held_out.frame
+    if divided.declared.is_binary:
+        score = divided.score(np.asarray(result.predict_proba(rows))[:, 1])
+    else:
+        score = divided.score(result.predict(rows))
+    if not result.coef[1:].any():
+        return score, GATED
+    return score, WARNED if result.notes else SILENT
 
 
 def earlier(strategy: Callable[..., Any], divided: Split, epsilon: float, seed: int) -> Outcome:
@@ -68,13 +98,14 @@ def _app(divided: Split) -> Problem:
         Linear(dim, 1, kind, rate),  # type: ignore[arg-type]
         score,
         declared.rows_per_user,
+        path=None if declared.is_binary else PATH,
     )
 
 
 def ldp_fedavg(divided: Split, epsilon: float, seed: int) -> Outcome:
     """Train the app with LdpUpdateMod and LdpFedAvg."""
     problem = _app(divided)
-    strategy = LdpFedAvg(epsilon=epsilon, model="linear")
+    strategy = LdpFedAvg(epsilon=epsilon, model="linear", path_length=problem.path)
     initial = ArrayRecord(problem.learner.initial())
     with methods.quiet():
         found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
@@ -106,6 +137,7 @@ def no_privacy(divided: Split, epsilon: float, seed: int) -> Outcome:
 
 
 METHODS: dict[str, Method] = {
+    OURS: ours,
     "LdpIht": partial(earlier, LdpIht),
     "SparseRegression": partial(earlier, SparseRegression),
     "LdpFedAvg": ldp_fedavg,

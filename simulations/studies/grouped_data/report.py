@@ -125,10 +125,10 @@ def explanation(runs: pd.DataFrame) -> str:
     bad = sum(cell.bad for (_, _, method), cell in found.items() if method == OURS)
     fits = sum(cell.runs for (_, _, method), cell in found.items() if method == OURS)
     return (
-        "Median (worst) over splits by user: R2 or AUC of rows of users who had no part in the "
-        "run. Rows: a public guess of how many a user has. In brackets' wake: runs that were "
-        "refused (r), returned a constant by their gate (c), or were bad without a word (b: R2 "
-        "below -.05, AUC below .5). Splits a cell, at least: "
+        f"{OURS}: PrivateRegression, PrivateClassification. Median (worst) over splits by user: R2 "
+        "or AUC on rows of users who had no part in the run. Rows: a public guess of how many a "
+        "user has. After the brackets: runs that were refused (r), returned a constant (c), or "
+        "were bad without a word (b: R2 below -.05, AUC below .5). Splits a cell, at least: "
         + ", ".join(f"{name} {count}" for name, count in seeds.items())
         + f". Of {fits} runs of {OURS} {bad} were bad without a word. Medians that are lower by "
         f"more than {_short(_LOWER)} at twice the epsilon: {'; '.join(lower) or 'none'}."
