@@ -29,7 +29,7 @@ from .base import (
     name_of,
     slots,
 )
-from .columns import Category
+from .columns import Category, Cell, Grain, SharesBelow
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -74,6 +74,7 @@ _PLAIN: tuple[type[Question], ...] = (
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
     *(DrawnItems, FrequentItems, Category),
+    *(SharesBelow, Cell, Grain),
     *(NormalisedUpdate, ClippedUpdate),
 )
 _VIEWS: tuple[type[View], ...] = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
@@ -208,6 +209,7 @@ __all__ = [
     "AboutFeatures",
     "Arrays",
     "Category",
+    "Cell",
     "ClassCoefficients",
     "ClippedUpdate",
     "ColumnLogSizes",
@@ -222,6 +224,7 @@ __all__ = [
     "FrequentItems",
     "Gradient",
     "GradientNorm",
+    "Grain",
     "Labels",
     "LassoFeatures",
     "Mean",
@@ -245,6 +248,7 @@ __all__ = [
     "RotatedBins",
     "Rows",
     "SecondMoments",
+    "SharesBelow",
     "Signed",
     "Slot",
     "SquaredErrors",
