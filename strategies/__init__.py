@@ -2,6 +2,8 @@
 
 from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
+from .analytics.quantiles import Quantiles
+from .analytics.quantiles_result import QuantilesResult
 from .collect_once.constrained_mean import ConstrainedMean
 from .collect_once.constrained_regression import ConstrainedRegression
 from .collect_once.glm_result import GlmResult
@@ -67,6 +69,8 @@ __all__ = [
     "PrivateFrankWolfe",
     "PrivateRegression",
     "RegressionFit",
+    "Quantiles",
+    "QuantilesResult",
     "Result",
     "SmoothGlm",
     "SparseMean",

@@ -29,7 +29,7 @@ from .base import (
     name_of,
     slots,
 )
-from .columns import Category
+from .columns import Category, Cell, Grain, SharesBelow
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -85,6 +85,7 @@ _PLAIN: tuple[type[Question], ...] = (
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
     *(DrawnItems, FrequentItems, Category),
+    *(SharesBelow, Cell, Grain),
     *(NormalisedUpdate, ClippedUpdate),
 )
 _VIEWS: tuple[type[View], ...] = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
@@ -219,6 +220,7 @@ __all__ = [
     "AboutFeatures",
     "Arrays",
     "Category",
+    "Cell",
     "ClassCoefficients",
     "ClippedUpdate",
     "ColumnLogSizes",
@@ -233,6 +235,7 @@ __all__ = [
     "FrequentItems",
     "Gradient",
     "GradientNorm",
+    "Grain",
     "Labels",
     "LassoFeatures",
     "LineMoments",
@@ -260,6 +263,7 @@ __all__ = [
     "RowCount",
     "Rows",
     "SecondMoments",
+    "SharesBelow",
     "Signed",
     "Slot",
     "SquaredErrors",
