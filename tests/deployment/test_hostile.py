@@ -166,6 +166,7 @@ class Federation(Deployment):
         )
         status, log = self.run(app, "")
         assert status == "finished:completed", log
+        sinks.output = output
         return pickle.loads(output.read_bytes()), sinks
 
 
