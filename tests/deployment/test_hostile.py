@@ -23,7 +23,7 @@ SECONDS = 20  # of training, after which it is ended
 LIMITED = ["--train-seconds", str(SECONDS), "--train-memory", "2048"]
 AT_ONCE = 4
 PATIENCE = 150.0  # seconds for replies of a guarded node that others attack at the same time
-IMPATIENCE = 25.0  # for one that may never reply
+IMPATIENCE = 40.0  # for one that may never reply
 LARGEST_LOG = 1 << 20  # bytes a message
 REFUSED = (101, "This client answers training messages only.")
 
@@ -166,6 +166,7 @@ class Federation(Deployment):
         )
         status, log = self.run(app, "")
         assert status == "finished:completed", log
+        sinks.output = output
         return pickle.loads(output.read_bytes()), sinks
 
 

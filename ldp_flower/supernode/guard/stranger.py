@@ -79,9 +79,9 @@ class Stranger:
 
     @property
     def output(self) -> str:
-        """The last of what it has printed, in ASCII: no text of a stranger's moves a cursor."""
+        """The last of what it has printed, in ASCII: it moves no cursor, and forges no line."""
         lines = self._output.decode("ascii", "backslashreplace").splitlines()
-        return "\n".join(ascii(line)[1:-1] for line in lines)
+        return "\n".join(f"| {ascii(line)[1:-1]}" for line in lines)
 
     def answer(self, request: bytes, size: int) -> bytes:
         """Send the request and return the ``size`` bytes that are answered.

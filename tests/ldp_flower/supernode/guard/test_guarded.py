@@ -272,9 +272,9 @@ def attempts_at(node, found, names, caplog):
     node.node_config["at"] = json.dumps(found.at | {"attempts": ordered, "code": ATTEMPTS})
     with caplog.at_level(logging.INFO, "flwr"):
         node.ask(fab_of(ESCAPE))
-    tried = dict(re.findall(r"^(?:did|could not) (\w+)(.*)", caplog.text, re.MULTILINE))
+    tried = dict(re.findall(r"^\| (?:did|could not) (\w+)(.*)", caplog.text, re.MULTILINE))
     assert set(tried) == set(names), caplog.text
-    return set(re.findall(r"^did (\w+)", caplog.text, re.MULTILINE))
+    return set(re.findall(r"^\| did (\w+)", caplog.text, re.MULTILINE))
 
 
 def test_a_stranger_reaches_nothing_of_the_operators(outside, caplog):
