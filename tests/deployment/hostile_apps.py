@@ -124,7 +124,7 @@ def seen(reply):
 
 
 def received_within(grid, messages, end):
-    """Flower's own looks every 3 s only."""
+    # Flower's own looks every 3 s only.
     waiting, replies = set(grid.push_messages(messages)), []
     while waiting and time.monotonic() < end:
         new = list(grid.pull_messages(waiting))
