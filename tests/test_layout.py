@@ -167,7 +167,7 @@ MAY_IMPORT = {
     "simulation": BOTH_SIDES | {"clients", "strategies"},
     "audit": SERVER | {"clients", "strategies", "simulation"},
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},
-    "supernode": BOTH_SIDES | {"clients", "schema"},
+    "supernode": BOTH_SIDES | {"clients", "schema", "table_file"},
     "cli": SERVER | {"clients", "strategies", "simulation", "audit", "compare", "supernode"},
     "ldp_flower": {"guarantee", "schema", "simulation", "values"},
 }

@@ -1,32 +1,35 @@
 """The operator's node against a run that brings code of its own."""
 
 import json
-from pathlib import Path
+import os
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from federation import Deployment, write
 
+from ldp_flower import Numeric, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
 
 pytestmark = pytest.mark.deployment
 
-USERS = 1000
-THETA = np.array([0, 0.9, 0, 0, 0, 0, -0.4, 0])
+PATHS = [*filter(None, [os.environ.get("PYTHONPATH")])]  # where another Flower may be
+USERS = 40
+THETA = np.array([0, 0, 0.9, 0, 0, 0, 0, -0.4, 0])  # the intercept first
+SIGN = Numeric(-1, 1, centre=0, scale=1)
+SCHEMA = Schema({f"x{i}": SIGN for i in range(8)}, target="y", bounds=SIGN)
+OTHER = Schema(SCHEMA.columns | {"x3": Numeric(-2, 2, centre=0, scale=1)}, "y", SIGN)
 SITE = """
-import numpy as np
+import json
+from pathlib import Path
 
-from ldp_flower import Users
+from ldp_flower import Schema
 from ldp_flower.clients import LdpClientApp
 
-
-def load_users(context):
-    with np.load(context.node_config["data-path"]) as data:
-        return Users.from_rows(data["features"], data["targets"], groups=data["ids"])
-
-
-app = LdpClientApp(load_users)
+schema = Schema.from_dict(json.loads(Path(__file__).with_name("schema.json").read_text()))
+app = LdpClientApp(schema.loader(user_column="person"))
 """
 HOSTILE = {
     "pyproject.toml": """
@@ -43,7 +46,7 @@ clientapp = "hostile.client_app:app"
 
 [tool.flwr.app.config]
 output = ""
-stolen = ""
+schema = ""
 """,
     "hostile/__init__.py": "",
     "hostile/client_app.py": """
@@ -59,98 +62,111 @@ app = ClientApp()
 
 
 def raw(message, context):
-    data = np.load(context.node_config["data-path"])
-    return Message(RecordDict({"raw": ArrayRecord([data["targets"]])}), reply_to=message)
+    data = np.genfromtxt(context.node_config["data-path"], delimiter=",", skip_header=1)
+    return Message(RecordDict({"raw": ArrayRecord([data])}), reply_to=message)
 
 
 app.train()(raw)
-app.query("report")(raw)
 """,
     "hostile/server_app.py": """
 import json
+import time
 from pathlib import Path
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import ServerApp
 
+from ldp_flower import Schema
 from ldp_flower.strategies import LdpIht
 
 app = ServerApp()
 
 
-def raw(grid, kind):
-    nodes = list(grid.get_node_ids())
-    messages = [Message(RecordDict(), dst_node_id=node, message_type=kind) for node in nodes]
+def raw(grid):
+    while len(nodes := list(grid.get_node_ids())) < 3:
+        time.sleep(0.5)
+    messages = [Message(RecordDict(), dst_node_id=node, message_type="train") for node in nodes]
     replies = grid.send_and_receive(messages, timeout=60)
-    return [[reply.error.code, reply.error.reason] if reply.has_error() else None
+    return [[reply.error.code, reply.error.reason] if reply.has_error() else [0, ""]
             for reply in replies]
 
 
 @app.main()
 def main(grid, context):
-    answers = {kind: raw(grid, kind) for kind in ("train", "query.report")}
-    if None not in answers["train"]:
-        strategy = LdpIht(8, sparsity=2, epsilon=2.0, min_reports=5)
-        answers["coef"] = strategy.start(grid, num_nodes=2, timeout=60).to_dict()["coef"]
+    answers = {"train": raw(grid)}
+    try:
+        schema = Schema.from_dict(json.loads(context.run_config["schema"]))
+        LdpIht(schema, epsilon=8.0).start(grid, num_nodes=3, timeout=60)
+    except ValueError as error:
+        answers["schema"] = str(error)
+    strategy = LdpIht(9, sparsity=2, epsilon=8.0, min_reports=5)
+    answers["coef"] = strategy.start(grid, num_nodes=3, timeout=60).to_dict()["coef"]
     Path(context.run_config["output"]).write_text(json.dumps(answers))
 """,
 }
 
 
-@pytest.fixture
-def federation(tmp_path):
+def test_no_line_of_a_run_is_executed_and_the_operators_app_answers(tmp_path):
+    """Two nodes are their operators', with an app and with a table; the third is a plain one."""
     write(tmp_path / "hostile", HOSTILE)
-    write(tmp_path / "site", {"site_app.py": SITE})
+    plain = json.dumps(SCHEMA.to_dict())
+    write(tmp_path / "site", {"site_app.py": SITE, "schema.json": plain})
+    table = ["--schema", str(tmp_path / "site" / "schema.json"), "--user-column", "person"]
     federation = Deployment(tmp_path)
+    ledgers = []
     try:
         federation.start_superlink()
-        yield federation
+        for number, pinned in enumerate((["--app", "site_app:app"], ["--table", *table], None)):
+            data, path = tmp_path / f"{number}.csv", tmp_path / f"{number}.db"
+            table_of(number).to_csv(data, index=False)
+            ledgers.append(SqliteLedger.create(path))
+            node_config = f'max-epsilon=8.0 ledger-path="{path}"'
+            if pinned is not None and pinned[0] == "--table":
+                pinned = ["--table", str(data), *table]
+            else:
+                node_config += f' data-path="{data}"'
+            environment = {
+                "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *PATHS]),
+                "STOLEN": str(tmp_path / f"stolen-{number}"),
+            }
+            federation.start_supernode(
+                f"node-{number}", node_config, environment=environment, pinned=pinned
+            )
+        output, schema = tmp_path / "answers.json", json.dumps(OTHER.to_dict())
+        settings = f"output=\"{output}\" schema='{schema}'"
+        status, log = federation.run(tmp_path / "hostile", settings)
     finally:
         federation.stop()
-
-
-def operator(folder, number):
-    """Return a node's configuration and its ledger."""
-    rng = np.random.default_rng(number)
-    features = rng.choice([-1.0, 1.0], (USERS, len(THETA)))
-    targets = features @ THETA + rng.normal(0, 0.04, USERS)
-    ids = np.array([f"patient-{number}-{i}" for i in range(USERS)])
-    data, path = folder / f"data-{number}.npz", folder / f"ledger-{number}.db"
-    np.savez(data, ids=ids, features=features, targets=targets)
-    ledger = SqliteLedger.create(path)
-    return f'max-epsilon=2.0 ledger-path="{path}" data-path="{data}"', ledger
-
-
-def answers_of(federation, folder, pinned):
-    """Return what the hostile run got of two nodes, and these nodes' ledgers."""
-    environment = {"PYTHONPATH": str(folder / "site"), "STOLEN": str(folder / "stolen")}
-    operators = [operator(folder, number) for number in range(2)]
-    for number, (node_config, _) in enumerate(operators):
-        federation.start_supernode(
-            f"node-{number}", node_config, environment=environment, pinned=pinned
-        )
-    output = folder / "answers.json"
-    status, log = federation.run(folder / "hostile", f'output="{output}"')
     assert status == "finished:completed", log
-    return json.loads(output.read_text()), [ledger for _, ledger in operators]
+    answers = json.loads(output.read_text())
 
+    # The run's own code was in one place, where it took everything.
+    assert [path.name for path in tmp_path.glob("stolen-*")] == ["stolen-2"]
+    assert sorted(code for code, _ in answers["train"]) == [0, 104, 104]
+    for number in range(2):
+        home = tmp_path / "homes" / f"node-{number}"
+        assert not [path for path in home.rglob("*") if path.suffix in (".py", ".fab")]
+    assert list((tmp_path / "homes" / "node-2").rglob("client_app.py"))
 
-def test_no_line_of_a_run_is_executed_and_the_operators_app_answers(federation, tmp_path):
-    answers, ledgers = answers_of(federation, tmp_path, ["--app", "site_app:app"])
-
-    assert not (tmp_path / "stolen").exists()
-    assert {code for code, _ in answers["train"]} == {104}
-    assert {code for code, _ in answers["query.report"]} == {100}
+    # The operators' own answered, after they were asked about the right schema.
+    assert "of 2 with another one" in answers["schema"] and "column x3" in answers["schema"]
+    # In 60 simulated runs like this one the correlation was never below 0.84.
     coef = np.array(answers["coef"])
     assert coef @ THETA > 0.6 * np.linalg.norm(coef) * np.linalg.norm(THETA)
-    for ledger in ledgers:
-        assert set(ledger.spent().values()) == {Cost(2.0)}
-    assert not list(Path(tmp_path / "homes" / "node-0").rglob("*.py"))
+    assert [len(ledger.spent()) for ledger in ledgers] == [USERS, USERS, 0]
+    assert {cost for ledger in ledgers for cost in ledger.spent().values()} == {Cost(8.0)}
+    told = (tmp_path / "node-1.log").read_text()
+    paid = re.findall(
+        r"a reply of .*1\.csv after .* (\d+) of \1 users paid epsilon 8, delta 0\.", told
+    )
+    assert sum(map(int, paid)) == USERS
+    assert len(set(re.findall("'stranger/hostile' '1.0.0', SHA-256 ([0-9a-f]{64})", told))) == 1
 
 
-def test_the_same_run_takes_everything_from_a_node_that_is_not_the_operators(federation, tmp_path):
-    answers, ledgers = answers_of(federation, tmp_path, None)
-
-    assert (tmp_path / "stolen").exists()
-    assert answers == {"train": [None, None], "query.report": [None, None]}
-    assert not ledgers[0].spent()
+def table_of(number):
+    """Return a node's table."""
+    rng = np.random.default_rng(number)
+    features = rng.choice([-1.0, 1.0], (USERS, 8))
+    targets = features @ THETA[1:] + rng.normal(0, 0.04, USERS)
+    frame = pd.DataFrame(features, columns=list(SCHEMA.columns)).assign(y=targets.clip(-1, 1))
+    return frame.assign(person=[f"patient-{number}-{i}" for i in range(USERS)])
