@@ -10,7 +10,7 @@ from rich.text import Text
 from ..supernode import flower
 from ..supernode.checks import Findings, examine
 from ..supernode.guard.limits import Limits
-from ..supernode.launch import supervise
+from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, node_config_of, read
 from ..supernode.settings import Settings, Table, Training
 from .console import USAGE, console, errors, fail
@@ -76,7 +76,11 @@ def supernode(
     _tell(findings)
     if findings.problems:
         raise typer.Exit(USAGE)
-    raise typer.Exit(supervise(arguments, settings))
+    try:
+        code = supervise(arguments, settings)
+    except LaunchError as error:
+        fail(str(error), USAGE)
+    raise typer.Exit(code)
 
 
 def check(

@@ -45,4 +45,6 @@ def main(train):
 
 
 if __name__ == "__main__":
-    main("import torch\napp.train()(trained)\n" if "torch" in sys.argv else "app.train()(trained)\n")
+    main(
+        "import torch\napp.train()(trained)\n" if "torch" in sys.argv else "app.train()(trained)\n"
+    )

@@ -89,8 +89,12 @@ def replies(change):
 """
 
 SERVER = """
-import json, pickle, time
+import json, pickle, sys, time
 from pathlib import Path
+
+# The server is not attacked: what the app brings along for the node stays out of its way.
+sys.path[:] = [entry for entry in sys.path if not Path(entry, "hostile").is_dir()]
+
 from uuid import uuid4
 
 import numpy as np
@@ -120,7 +124,7 @@ def seen(reply):
 
 
 def received_within(grid, messages, end):
-    """Flower's own looks every 3 s only."""
+    # Flower's own looks every 3 s only.
     waiting, replies = set(grid.push_messages(messages)), []
     while waiting and time.monotonic() < end:
         new = list(grid.pull_messages(waiting))
