@@ -52,7 +52,7 @@ def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
         score = divided.score(np.asarray(result.predict_proba(rows))[:, 1])
     else:
         score = divided.score(result.predict(rows))
-    if not result.coef[1:].any():
+    if result.method in ("mean", "shares"):
         return score, GATED
     return score, WARNED if result.notes else SILENT
 
