@@ -30,6 +30,8 @@ from .silos.two_stage_regression import TwoStageRegression
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
 from .sparse.sparse_result import SparseResult
+from .table_models.classification_fit import ClassificationFit
+from .table_models.private_classification import PrivateClassification
 from .tables.evaluation_result import EvaluationResult
 from .tables.private_evaluation import PrivateEvaluation
 from .user_level.multi_round_regression import MultiRoundRegression
@@ -39,6 +41,7 @@ from .user_level.user_level_mean import UserLevelMean
 __all__ = [
     "Ask",
     "Card",
+    "ClassificationFit",
     "Cohort",
     "ConstrainedMean",
     "ConstrainedRegression",
@@ -61,6 +64,7 @@ __all__ = [
     "PeelingDpIht",
     "PeelingTransfer",
     "PrivacySpent",
+    "PrivateClassification",
     "PrivateEvaluation",
     "PrivateFrankWolfe",
     "Result",
