@@ -126,14 +126,24 @@ class Categories:
 
     def __post_init__(self) -> None:
         labels = tuple(_label(value) for value in self.values)
+        declared = [
+            value.item() if isinstance(value, np.generic) else value for value in self.values
+        ]
         if self.other is not None:
             if not isinstance(self.other, str):
                 raise ValueError(f"Expected other to be a text, got {self.other!r}.")
-            labels += () if self.other in labels else (self.other,)
+            if self.other not in labels:
+                labels, declared = (*labels, self.other), [*declared, self.other]
         distinct = set(labels) - {None}
         if isinstance(self.values, str) or not 2 <= len(labels) == len(distinct):
             raise ValueError(f"Expected at least two distinct categories, got {self.values!r}.")
         object.__setattr__(self, "values", labels)
+        object.__setattr__(self, "_declared", tuple(declared))
+
+    @property
+    def declared(self) -> tuple[object, ...]:
+        """The categories as they were given: 7 or "7"."""
+        return self._declared  # type: ignore[attr-defined, no-any-return]
 
     @property
     def width(self) -> int:
@@ -489,7 +499,10 @@ def _tell_beyond(name: str, kind: Numeric | Categories, values: object) -> None:
 
 def _plain(kind: Numeric | Categories) -> dict[str, Any]:
     if isinstance(kind, Categories):
-        return {"values": list(kind.values)} | ({} if kind.other is None else {"other": kind.other})
+        values = [
+            value if isinstance(value, bool | int | str) else str(value) for value in kind.declared
+        ]
+        return {"values": values} | ({} if kind.other is None else {"other": kind.other})
     return {name: value for name, value in vars(kind).items() if value is not None}
 
 

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..schema import Categories, Numeric, Schema
-from ..strategies import LdpIht, LdpStrategy
+from ..strategies import LdpStrategy, PrivateClassification
 from ..values.entries import Column
 from .base import LdpEstimator
 from .public import labels_of
@@ -133,7 +133,9 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
         return np.asarray(self.result_.predict_proba(table))[:, self._order]
 
     def _strategy(self, schema: Schema) -> LdpStrategy[Any]:
-        return LdpIht(schema, epsilon=self.epsilon)
+        return PrivateClassification(
+            schema, epsilon=self.epsilon, rows_per_user=self.rows_per_user, method=self.method
+        )
 
     def _known_of(self, y: Any) -> Numeric | Categories:
         if self.classes is not None:

@@ -1,7 +1,7 @@
 """What is public about arrays without a schema, and what happens to entries beyond it."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ TARGET = "target"
 _CLIPPED = 0.01  # share of a column's entries, from which on it is told
 
 
-def target_name(columns: Sequence[str]) -> str:
+def target_name(columns: Collection[str]) -> str:
     """Return a name for the target that no column has."""
     name = TARGET
     while name in columns:

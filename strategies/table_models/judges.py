@@ -33,9 +33,12 @@ _USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of i
 _LOG_RANGE = math.log(16)
 _USERS_VARIANCE = 0.5  # of the logarithms of users' sizes
 _ROOM = 1.2  # a root mean square over a geometric mean
-_RADII, _NOISE = (2.0, 20.0), 0.2  # of five moments; noise up to which they are clipped farther out
+_RADII, _NOISE = (
+    (2.0, 12.0),
+    0.08,
+)  # of five moments; noise up to which they are clipped farther out
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
-_LEAST_SPREAD = 0.3  # of steps along a line, over their size
+_LEAST_SPREAD = 0.1  # of steps along a line, over their size
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,9 @@ class Line:
         """
         r, q, product, square, _ = self.moments
         ratio = self.scales[1] / self.scales[0]  # moves are found in units of the scales
-        covariance, variance = product - r * q, max(square - q * q, _LEAST_SPREAD)
         noise = float(np.mean(self.noise)) * math.sqrt(1 + r * r + q * q)
+        # A spread that is hardly known counts for little, lest noise be taken for a finding.
+        covariance, variance = product - r * q, max(square - q * q - noise, _LEAST_SPREAD)
         precision, known = (variance / noise) ** 2, (spread * ratio) ** -2
         found = precision * (covariance / variance) + known * (usual * ratio)
         return float(found / (precision + known) / ratio)
@@ -119,13 +123,13 @@ def score(last: Line, before: Line) -> Number:
         each = [_spread(last.scales, moments[:5]), _spread(before.scales, moments[5:])]
         return float(np.mean(each))
 
-    least = _CLEAR * float(np.linalg.norm(_differences(spread, told, noise)))
-
-    def r2(moments: Floats) -> float:
-        loss = last.scales[0] ** 2 * max(moments[4], 0.0)
-        return 1 - loss / max(spread(moments), least)
-
-    return Number(r2(told), float(np.linalg.norm(_differences(r2, told, noise))))
+    slopes = _differences(spread, told, noise)
+    square = last.scales[0] ** 2
+    loss = square * told[4]
+    targets = max(spread(told), _CLEAR * float(np.linalg.norm(slopes)))
+    errors = loss / targets * slopes
+    errors[4] -= square * noise[4]
+    return Number(min(1 - loss / targets, 1.0), float(np.linalg.norm(errors)) / targets)
 
 
 def _spread(scales: Floats, moments: Floats) -> float:

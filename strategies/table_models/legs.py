@@ -15,7 +15,7 @@ from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 from ..tables.standardisation import Standardisation, estimate_standardisation, through
 from .judges import MOMENTS, SIZES, ask_line, ask_sizes, judges
-from .ridge_walk import ridge_walk
+from .ridge_walk import ridge_walk, row_length
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def chosen(num_users: int, dim: int, epsilon: float) -> str:
 
 
 def two_legs(
-    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float
+    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float, start: Floats
 ) -> Generator[Ask, Any, Floats]:
     """Return coefficients of the schema's features, from all users not asked yet.
 
@@ -47,7 +47,10 @@ def two_legs(
     """
     dim, epsilon = schema.num_features, strategy.epsilon
     sizers, line = judges(strategy, SIZES), judges(strategy, MOMENTS / 2)
-    first = yield from ridge_walk(strategy, int(_FIRST * strategy.num_users), dim, rows_per_user)
+    length, walkers = row_length(schema), int(_FIRST * strategy.num_users)
+    first = yield from ridge_walk(
+        strategy, walkers, dim, rows_per_user, row_length=length, start=start
+    )
     columns = yield from estimate_standardisation(
         strategy, epsilon, schema, partial(ball_codebook, epsilon)
     )
@@ -56,6 +59,7 @@ def two_legs(
         strategy.num_unasked,
         dim,
         rows_per_user,
+        row_length=length,
         start=_standardised(first.coef, columns),
     )
     second = yield from through(walk, columns)

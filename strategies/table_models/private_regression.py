@@ -35,7 +35,7 @@ from .judges import (
 )
 from .legs import METHODS, chosen, noise_of_centres, two_legs
 from .regression_fit import RegressionFit
-from .ridge_walk import ridge_walk
+from .ridge_walk import ridge_walk, row_length
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ logger = logging.getLogger("flwr")
 
 _COUNTERS = 0.02  # share of the users who tell how many rows they have, where nobody declares it
 _USUAL_ROWS, _ROWS_SPREAD = 5.0, 1.2  # and the standard deviation of the logarithm
-_LENGTH, _LENGTH_SPREAD = -0.1, 0.35  # how much longer a walk's slopes usually should be
+_LENGTH, _LENGTH_SPREAD = 0.0, 0.4  # how much longer a walk's slopes usually should be
 _LEVEL_SPREAD, _LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
 _SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
 _SHORT = 0.75  # length that is worth a note
@@ -136,16 +136,19 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         method, why = self._chosen()
         logger.info("\t     method %s: %s; %s", method, why, told)
         dim = self.schema.num_features
+        mean = yield from ask_level(levelers, self.epsilon, np.zeros(dim))
+        middle = mean.value / (1 + mean.std_error**2)
+        start = middle * np.eye(1, dim)[0]
         if method == "walk":
-            theta = (yield from ridge_walk(self, self.num_unasked, dim, rows)).coef
+            length = row_length(self.schema)
+            walk = ridge_walk(self, self.num_unasked, dim, rows, row_length=length, start=start)
+            theta = (yield from walk).coef
         else:
-            theta = yield from two_legs(self, self.schema, rows)
+            theta = yield from two_legs(self, self.schema, rows, start)
             if noise_of_centres(self.num_users, dim, self.epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
         # The line: predictions around the mean target, so that it begins at a constant.
-        mean = yield from ask_level(levelers, self.epsilon, np.zeros(dim))
-        middle = mean.value / (1 + mean.std_error**2)
-        direction = theta - middle * np.eye(1, dim)[0]
+        direction = theta - start
         scales = yield from ask_sizes(sizers, self.epsilon, theta, direction)
         found = yield from ask_line(line, self.epsilon, theta, direction, scales)
         length = 1 + found.best_move(_LENGTH, _LENGTH_SPREAD)
@@ -162,7 +165,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
                 f"The slopes were {100 / length - 100:.0f} % too long for the {line.size:,} people "
                 "who judged them and were shortened."
             )
-        direction = theta - middle * np.eye(1, dim)[0]
+        direction = theta - start
         last = yield from ask_line(scorers, self.epsilon, theta, direction, scales)
         worth = score(last, found)
         fit = RegressionFit(

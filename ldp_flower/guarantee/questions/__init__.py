@@ -29,6 +29,7 @@ from .base import (
     name_of,
     slots,
 )
+from .classes import ClassShare, ClassStep, MeanScore, Ranking
 from .columns import Category, Cell, Grain, SharesBelow
 from .features import (
     SELECTORS,
@@ -76,6 +77,10 @@ _PLAIN: tuple[type[Question], ...] = (
         LineMoments,
         LineSizes,
         RowCount,
+        ClassStep,
+        ClassShare,
+        MeanScore,
+        Ranking,
         ClassCoefficients,
         TargetScaleBin,
         SquaredErrors,
@@ -222,6 +227,8 @@ __all__ = [
     "Category",
     "Cell",
     "ClassCoefficients",
+    "ClassShare",
+    "ClassStep",
     "ClippedUpdate",
     "ColumnLogSizes",
     "ColumnMeanNorm",
@@ -241,6 +248,7 @@ __all__ = [
     "LineMoments",
     "LineSizes",
     "Mean",
+    "MeanScore",
     "MessageError",
     "NormalisedUpdate",
     "OfClasses",
@@ -253,6 +261,7 @@ __all__ = [
     "Projected",
     "PursuedFeatures",
     "Question",
+    "Ranking",
     "Record",
     "RecordCopies",
     "ResidualCoefficients",

@@ -9,11 +9,12 @@ import numpy as np
 from flwr.app import ArrayRecord
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from ldp_flower import Numeric, Schema, simulate, strategies
+from ldp_flower import Numeric, Schema, simulate
 from ldp_flower.compare import methods
 from ldp_flower.strategies import (
     LdpFedAvg,
     LdpIht,
+    PrivateClassification,
     PrivateRegression,
     SparseRegression,
     TooFewReports,
@@ -40,7 +41,7 @@ def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
     """Run PrivateRegression or PrivateClassification, told bounds and nothing else."""
     schema = divided.declared.schema
     if divided.declared.is_binary:
-        strategy: Any = strategies.PrivateClassification(schema, epsilon=epsilon)
+        strategy: Any = PrivateClassification(schema, epsilon=epsilon)
     else:
         strategy = PrivateRegression(schema, epsilon=epsilon)
     try:
@@ -52,7 +53,7 @@ def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
         score = divided.score(np.asarray(result.predict_proba(rows))[:, 1])
     else:
         score = divided.score(result.predict(rows))
-    if not result.coef[1:].any():
+    if result.method in ("mean", "shares"):
         return score, GATED
     return score, WARNED if result.notes else SILENT
 

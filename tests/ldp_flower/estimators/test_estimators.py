@@ -7,14 +7,14 @@ import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GroupKFold, GridSearchCV, cross_val_score, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.estimators import LdpClassifier, LdpRegressor
-from ldp_flower.strategies import PrivateRegression, TooFewReports
+from ldp_flower.strategies import PrivateClassification, PrivateRegression, TooFewReports
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Entries beyond the public bounds"),
@@ -140,7 +140,11 @@ def test_the_area_under_the_curve_is_of_the_right_class():
 
 
 def test_labels_keep_their_type():
-    for labels, declared in (([0, 1], (0, 1)), ([False, True], (False, True)), ([2.0, 7.0], (7, 2))):
+    for labels, declared in (
+        ([0, 1], (0, 1)),
+        ([False, True], (False, True)),
+        ([2.0, 7.0], (7, 2)),
+    ):
         y = np.array(labels)[(TABLE["promoted"] == "yes").astype(int)]
         schema = Schema(COLUMNS, "promoted", Categories(declared))
         model = LdpClassifier(schema, on_refusal="constant", random_state=0)

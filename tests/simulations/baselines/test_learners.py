@@ -117,8 +117,8 @@ def test_dp_sgd_adds_the_noise_that_is_charged():
 
 
 def test_users_with_different_numbers_of_rows_are_trained_as_alone():
-    from simulations.baselines.learners import Linear
     from simulations.baselines.federated import Descent, Problem
+    from simulations.baselines.learners import Linear
 
     rng = np.random.default_rng(0)
     counts = np.array([3, 0, 5, 3, 1])
