@@ -29,7 +29,7 @@ from .base import (
     name_of,
     slots,
 )
-from .columns import Category
+from .columns import Cell, CellRounding
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -73,7 +73,7 @@ _PLAIN: tuple[type[Question], ...] = (
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
-    *(DrawnItems, FrequentItems, Category),
+    *(DrawnItems, FrequentItems, Cell, CellRounding),
     *(NormalisedUpdate, ClippedUpdate),
 )
 _VIEWS: tuple[type[View], ...] = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
@@ -207,7 +207,8 @@ __all__ = [
     "AboutColumns",
     "AboutFeatures",
     "Arrays",
-    "Category",
+    "Cell",
+    "CellRounding",
     "ClassCoefficients",
     "ClippedUpdate",
     "ColumnLogSizes",

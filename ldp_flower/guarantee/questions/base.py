@@ -36,6 +36,7 @@ class Per(Enum):
     INNER = auto()  # coordinate of the value of the question inside this one
     ONE = auto()  # the array is a number, of either sign
     CHOSEN = auto()  # the array lists coordinates
+    PART = auto()  # of whatever the question counts; it checks itself how many there are
 
 
 class Rows(Enum):
@@ -44,7 +45,7 @@ class Rows(Enum):
     ALL = auto()
     FINITE = auto()  # those without a number that is not finite
     PRESENT = auto()  # those with entries in all columns that the question is about
-    DRAWN = auto()  # one of these, drawn at random by the user
+    DRAWN = auto()  # these, in an order drawn at random by the user: the first is any of them
     SHUFFLED = auto()  # all, in an order drawn at random by the user
 
 
@@ -52,6 +53,7 @@ PerFeature = Annotated[Floats, Per.FEATURE]
 PerCoordinate = Annotated[Floats, Per.COORDINATE]
 PerColumn = Annotated[Floats, Per.COLUMN]
 PerValue = Annotated[Floats, Per.VALUE]
+PerPart = Annotated[Floats, Per.PART]
 PerInner = Annotated[Floats, Per.INNER]
 Signed = Annotated[float, Per.ONE]
 Coordinates = Annotated[NDArray[np.int64], Per.CHOSEN]
