@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Cell, CellRounding
+from ldp_flower.guarantee.questions import LevelRounding, TableCell
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import KeyedRandom, Words, derive
 
@@ -30,7 +30,7 @@ def _column(users: Users, column: int) -> Floats:
     return users.targets if column == users.num_features else users.features[:, column]
 
 
-def _placed(users: Users, question: Cell) -> tuple[Floats, Floats]:
+def _placed(users: Users, question: TableCell) -> tuple[Floats, Floats]:
     """Return each user's cell without the level, and where its number is among the levels.
 
     NaN without rows.
@@ -54,8 +54,8 @@ def _placed(users: Users, question: Cell) -> tuple[Floats, Floats]:
     return first, share * (question.levels - 1)
 
 
-def cell(users: Users, question: Cell, words: Words) -> Floats:
-    """Compute :class:`Cell`."""
+def table_cell(users: Users, question: TableCell, words: Words) -> Floats:
+    """Compute :class:`TableCell`."""
     draws = KeyedRandom(derive(words, _DRAWS)).uniforms((len(users), 2))
     found, place = _placed(users, question)
     if question.levels is not None:
@@ -68,11 +68,11 @@ def cell(users: Users, question: Cell, words: Words) -> Floats:
     return np.where(np.isfinite(found), found, cells)[:, None]
 
 
-def cell_rounding(users: Users, question: CellRounding, words: Words) -> Floats:
-    """Compute :class:`CellRounding`."""
+def level_rounding(users: Users, question: LevelRounding, words: Words) -> Floats:
+    """Compute :class:`LevelRounding`."""
     first, place = _placed(users, question)
     between = place - np.floor(place)
     return np.where(np.isfinite(first), 4 * between * (1 - between) - 0.5, np.nan)[:, None]
 
 
-COLUMNS: Drawing = {Cell: cell, CellRounding: cell_rounding}
+COLUMNS: Drawing = {TableCell: table_cell, LevelRounding: level_rounding}

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Cell
+from ldp_flower.guarantee.questions import TableCell
 from ldp_flower.randomizers import (
     Estimate,
     FrequencyOracle,
@@ -34,7 +34,7 @@ _WORTH = 0.99  # of the variance of one wave: two are not taken for less
 
 def cell_question(
     schema: Schema, categories: Sequence[str], number: str | None = None, levels: int | None = None
-) -> Cell:
+) -> TableCell:
     """Return the question in which cell of these columns a user falls.
 
     Parameters
@@ -53,11 +53,11 @@ def cell_question(
     kinds = [schema.kind(name) for name in categories]
     sizes = np.array([len(kind.values) for kind in kinds if isinstance(kind, Categories)], float)
     if number is None:
-        return Cell(places, sizes)
+        return TableCell(places, sizes)
     kind = schema.kind(number)
     assert isinstance(kind, Numeric)
     low, high = kind.coded([kind.low, kind.high]).tolist()
-    return Cell(places, sizes, levels, low, high)
+    return TableCell(places, sizes, levels, low, high)
 
 
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
@@ -157,7 +157,7 @@ class CellShares:
         return self._variances(num_users)[len(self.sizes(num_users)) - 1]
 
     def estimate(
-        self, cohorts: Sequence[Cohort], question: Cell
+        self, cohorts: Sequence[Cohort], question: TableCell
     ) -> Generator[Ask, Estimate, Shares]:
         """Ask the cohorts, of the sizes of :meth:`sizes`, in which cell they fall."""
         k = self.num_cells

@@ -250,9 +250,7 @@ def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
     return [str(value) for value in kind.values]
 
 
-def refuse_few(
-    strategy: LdpStrategy[Result], variance: float, useful: float, what: str
-) -> None:
+def refuse_few(strategy: LdpStrategy[Result], variance: float, useful: float, what: str) -> None:
     """Raise TooFewReports if users are too few for a standard error that is of use."""
     if (needed := users_for(variance, useful)) > strategy.num_users:
         error = (variance / strategy.num_users) ** 0.5

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Cell, CellRounding
+from ldp_flower.guarantee.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import Estimate
 
 from ..runtime.exchange import Ask
@@ -85,14 +85,14 @@ class Levels:
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
     def rounding(
-        self, cohort: Cohort | None, question: Cell
+        self, cohort: Cohort | None, question: TableCell
     ) -> Generator[Ask, Estimate, float]:
         """Ask for the mean variance of rounding, among all users; without a cohort guess it."""
         most = (1 / (self.number - 1)) ** 2
         if cohort is None:
             return most * 2 / 3  # that of numbers spread evenly
         given = {each.name: getattr(question, each.name) for each in fields(question)}
-        answer = yield Ask(cohort, CellRounding(**given), number_randomizer(self.epsilon, 0.5))
+        answer = yield Ask(cohort, LevelRounding(**given), number_randomizer(self.epsilon, 0.5))
         return most * float(np.clip(answer.mean[0] + 0.5, 0.0, 1.0))
 
     def means(self, found: Shares, rounding: float, num_users: int) -> "GroupMeans":

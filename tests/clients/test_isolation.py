@@ -75,7 +75,7 @@ def numbers(names, dim):
 
 def questions(name, dim):
     """Return questions: with coordinates and without, each optional number apart."""
-    if name.startswith("cell"):
+    if name in ("table_cell", "level_rounding"):
         yield from cells(name, dim)
         return
     slots = FORMS[name].slots
@@ -123,7 +123,7 @@ def cells(name, dim):
     some = np.arange(dim)
     for sizes, number in [([dim - 1.0], True), ([], True), ([float(dim)], False), ([2.0], True)]:
         target = [dim] if sizes == [2.0] else some[: int(sum(sizes))]
-        if not all(sizes) or (name == "cell_rounding" and not number):
+        if not all(sizes) or (name == "level_rounding" and not number):
             continue
         arrays = {"coordinates": np.array([*target, *[dim - 1] * number]), "sizes": np.array(sizes)}
         question = question_from_wire(
@@ -131,7 +131,7 @@ def cells(name, dim):
         )
         question.check(dim, 1)
         yield question, 1
-        if name == "cell":
+        if name == "table_cell":
             yield replace(question, instead=np.ones(question.num_cells)), 1
 
 

@@ -63,9 +63,9 @@ CASES = {
     "root_curvature": ({"direction": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
     "drawn_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
-    "cell": ({"coordinates": np.array([5, 1, 2]), "sizes": np.array([3.0])}, {}),
-    "cell of the target": ({"coordinates": np.array([7]), "sizes": np.array([3.0])}, {}),
-    "cell of a number": (
+    "table_cell": ({"coordinates": np.array([5, 1, 2]), "sizes": np.array([3.0])}, {}),
+    "table_cell of the target": ({"coordinates": np.array([7]), "sizes": np.array([3.0])}, {}),
+    "table_cell of a number": (
         {
             "coordinates": np.array([5, 1, 4]),
             "sizes": np.array([2.0]),
@@ -74,7 +74,7 @@ CASES = {
         },
         {"levels": 4.0},
     ),
-    "cell_rounding": (
+    "level_rounding": (
         {
             "coordinates": np.array([7]),
             "sizes": np.zeros(0),
@@ -251,12 +251,12 @@ def as_items(case, users):
 
 def naive_cell(case, x, y):
     """With the draws of a user whose word is 0."""
-    if case == "cell_rounding":
+    if case == "level_rounding":
         between = (np.clip(y.mean(), -2, 2) + 2) % 1 if len(y) else np.nan
         return 4 * between * (1 - between) - 0.5
-    if case == "cell of the target":
+    if case == "table_cell of the target":
         return np.clip(y[0], 0, 2) if len(y) else 3
-    if case == "cell":
+    if case == "table_cell":
         return np.argmax(x[0, [5, 1, 2]]) if len(x) else 3
     if not len(x):
         return 8
@@ -279,7 +279,7 @@ def naive(case, x, y):
         return [*sorted(held, key=lambda item: -held[item]), 4, 5, 6][:3]
     if case == "drawn_items":
         return [*Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4), 4, 5, 6][:3]
-    if case.startswith("cell"):
+    if case.startswith(("table_cell", "level_rounding")):
         return [naive_cell(case, x, y)]
     if case == "labels":
         return [*np.clip(y, -0.8, 0.8)[:3], *[0.0] * (3 - len(y))]

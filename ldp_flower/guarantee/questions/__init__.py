@@ -29,7 +29,7 @@ from .base import (
     name_of,
     slots,
 )
-from .columns import Cell, CellRounding
+from .columns import LevelRounding, TableCell
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -73,7 +73,7 @@ _PLAIN: tuple[type[Question], ...] = (
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
-    *(DrawnItems, FrequentItems, Cell, CellRounding),
+    *(DrawnItems, FrequentItems, TableCell, LevelRounding),
     *(NormalisedUpdate, ClippedUpdate),
 )
 _VIEWS: tuple[type[View], ...] = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
@@ -207,8 +207,6 @@ __all__ = [
     "AboutColumns",
     "AboutFeatures",
     "Arrays",
-    "Cell",
-    "CellRounding",
     "ClassCoefficients",
     "ClippedUpdate",
     "ColumnLogSizes",
@@ -225,6 +223,7 @@ __all__ = [
     "GradientNorm",
     "Labels",
     "LassoFeatures",
+    "LevelRounding",
     "Mean",
     "MessageError",
     "NormalisedUpdate",
@@ -250,6 +249,7 @@ __all__ = [
     "Slot",
     "SquaredErrors",
     "Standardised",
+    "TableCell",
     "TargetScaleBin",
     "Teacher",
     "TensorMoments",

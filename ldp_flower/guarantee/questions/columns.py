@@ -12,7 +12,7 @@ MOST_CELLS = 1 << 16  # a message can ask for them
 
 
 @dataclass(frozen=True, eq=False)
-class Cell(AboutColumns, OneNumber):
+class TableCell(AboutColumns, OneNumber):
     """The cell of a table that a user falls in: categories, a level of a number, or both.
 
     The categories are those of a row drawn at random among those with entries in all columns.
@@ -38,7 +38,7 @@ class Cell(AboutColumns, OneNumber):
         Probabilities of cells.
     """
 
-    stem: ClassVar[str] = "cell"
+    stem: ClassVar[str] = "table_cell"
     rows: ClassVar[Rows] = Rows.DRAWN
 
     coordinates: Coordinates
@@ -102,14 +102,14 @@ class Cell(AboutColumns, OneNumber):
 
 
 @dataclass(frozen=True, eq=False)
-class CellRounding(Cell):
+class LevelRounding(TableCell):
     """How uncertain the rounding of the number is: 1 in the middle between two levels.
 
     ``4 f (1 - f) - 1 / 2`` where the number is a fraction f of the way from one level to the
-    next; NaN without rows. Else as :class:`Cell`.
+    next; NaN without rows. Else as :class:`TableCell`.
     """
 
-    stem: ClassVar[str] = "cell_rounding"
+    stem: ClassVar[str] = "level_rounding"
 
     def __post_init__(self) -> None:
         super().__post_init__()
