@@ -2,6 +2,8 @@
 
 from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
+from .analytics.quantiles import Quantiles
+from .analytics.quantiles_result import QuantilesResult
 from .collect_once.constrained_mean import ConstrainedMean
 from .collect_once.constrained_regression import ConstrainedRegression
 from .collect_once.glm_result import GlmResult
@@ -63,6 +65,8 @@ __all__ = [
     "PrivacySpent",
     "PrivateEvaluation",
     "PrivateFrankWolfe",
+    "Quantiles",
+    "QuantilesResult",
     "Result",
     "SmoothGlm",
     "SparseMean",

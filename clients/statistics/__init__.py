@@ -29,7 +29,7 @@ from ldp_flower.randomness import Words
 
 from ..arithmetic.rows import Floats
 from .classes import CLASSES, with_labels
-from .columns import COLUMNS
+from .columns import COLUMNS, DRAWN_CELLS
 from .evaluation import EVALUATION
 from .items import ITEMS
 from .labels import LABELLED_FEATURES, LABELS
@@ -53,12 +53,13 @@ STATISTICS: Statistics = {
     **MOMENTS,
     **RECORDS,
     **ITEMS,
+    **COLUMNS,
     **LABELS,
     **TEACHERS,
     **EVALUATION,
 }
 #: What is computed of users and of what they draw.
-DRAWING: Drawing = COLUMNS
+DRAWING: Drawing = DRAWN_CELLS
 #: What of users leaves as it is; their operator must have declared it public.
 PUBLIC: Blocks = LABELLED_FEATURES
 _VIEWS: Views = {

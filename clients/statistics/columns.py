@@ -1,16 +1,17 @@
-"""Statistics of columns: the rows come in an order that the user drew, the first is any of them."""
+"""Statistics of columns: of the one row that was drawn, or of shares of all rows."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import LevelRounding, TableCell
+from ldp_flower.guarantee.questions import Cell, Grain, LevelRounding, SharesBelow, TableCell
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import KeyedRandom, Words, derive
 
 from ..arithmetic.rows import Floats, mean_over_rows
-from .registry import Drawing
+from .registry import Drawing, Statistics
 
 _DRAWS = 1  # separates the draws of a statistic from the order of the rows
+_ROUND = 1e-6  # of a step: what entries lose by being standardised
 
 
 def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
@@ -28,6 +29,46 @@ def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
 
 def _column(users: Users, column: int) -> Floats:
     return users.targets if column == users.num_features else users.features[:, column]
+
+
+def shares_below(users: Users, question: SharesBelow) -> Floats:
+    """Compute :class:`SharesBelow`."""
+    column = int(question.coordinates[0])
+    entries = _column(users, column)
+    user = np.repeat(np.arange(len(users)), users.num_rows)
+    found = np.empty((len(users), len(question.thresholds)))
+    pairs = zip(question.thresholds, question.levels, strict=True)
+    for place, (threshold, level) in enumerate(pairs):
+        below = np.bincount(user[entries <= threshold], minlength=len(users))
+        share = below / np.maximum(users.num_rows, 1)
+        found[:, place] = 2 * np.where(users.num_rows > 0, share, level) - 1
+    return found
+
+
+def cell(users: Users, question: Cell) -> Floats:
+    """Compute :class:`Cell`."""
+    entry = first_entries(users, question.coordinates)
+    place = np.searchsorted(question.edges, entry, side="left")
+    return np.where(np.isfinite(entry), place, len(question.edges) + 1).astype(np.float64)
+
+
+def grain(users: Users, question: Grain) -> Floats:
+    """Compute :class:`Grain`."""
+    entry = first_entries(users, question.coordinates)
+    found = np.full(entry.shape, float(question.num_steps))
+    for place in reversed(range(question.num_steps)):
+        tens, halves = divmod(place, 2)
+        multiple = (entry - question.origin) / (question.step / (10.0**tens * (1 + halves)))
+        found[np.abs(multiple - np.rint(multiple)) <= _ROUND] = place
+    found[~np.isfinite(entry)] = question.num_steps + 1
+    return found
+
+
+COLUMNS: Statistics = {
+    SharesBelow: shares_below,
+    Cell: cell,
+    Grain: grain,
+}
 
 
 def _placed(users: Users, question: TableCell) -> tuple[Floats, Floats]:
@@ -75,4 +116,4 @@ def level_rounding(users: Users, question: LevelRounding, words: Words) -> Float
     return np.where(np.isfinite(first), 4 * between * (1 - between) - 0.5, np.nan)[:, None]
 
 
-COLUMNS: Drawing = {TableCell: table_cell, LevelRounding: level_rounding}
+DRAWN_CELLS: Drawing = {TableCell: table_cell, LevelRounding: level_rounding}

@@ -29,7 +29,7 @@ from .base import (
     name_of,
     slots,
 )
-from .columns import LevelRounding, TableCell
+from .columns import Cell, Grain, SharesBelow
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -64,6 +64,7 @@ from .regression import (
     TargetScaleBin,
     Teacher,
 )
+from .table_cells import LevelRounding, TableCell
 from .updates import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standardised, View
 
@@ -74,6 +75,7 @@ _PLAIN: tuple[type[Question], ...] = (
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
     *(DrawnItems, FrequentItems, TableCell, LevelRounding),
+    *(SharesBelow, Cell, Grain),
     *(NormalisedUpdate, ClippedUpdate),
 )
 _VIEWS: tuple[type[View], ...] = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
@@ -207,6 +209,7 @@ __all__ = [
     "AboutColumns",
     "AboutFeatures",
     "Arrays",
+    "Cell",
     "ClassCoefficients",
     "ClippedUpdate",
     "ColumnLogSizes",
@@ -221,6 +224,7 @@ __all__ = [
     "FrequentItems",
     "Gradient",
     "GradientNorm",
+    "Grain",
     "Labels",
     "LassoFeatures",
     "LevelRounding",
@@ -245,6 +249,7 @@ __all__ = [
     "RotatedBins",
     "Rows",
     "SecondMoments",
+    "SharesBelow",
     "Signed",
     "Slot",
     "SquaredErrors",

@@ -36,7 +36,7 @@ class Per(Enum):
     INNER = auto()  # coordinate of the value of the question inside this one
     ONE = auto()  # the array is a number, of either sign
     CHOSEN = auto()  # the array lists coordinates
-    PART = auto()  # of whatever the question counts; it checks itself how many there are
+    MARK = auto()  # the array lists any number of places on a scale
 
 
 class Rows(Enum):
@@ -53,8 +53,8 @@ PerFeature = Annotated[Floats, Per.FEATURE]
 PerCoordinate = Annotated[Floats, Per.COORDINATE]
 PerColumn = Annotated[Floats, Per.COLUMN]
 PerValue = Annotated[Floats, Per.VALUE]
-PerPart = Annotated[Floats, Per.PART]
 PerInner = Annotated[Floats, Per.INNER]
+Marks = Annotated[Floats, Per.MARK]
 Signed = Annotated[float, Per.ONE]
 Coordinates = Annotated[NDArray[np.int64], Per.CHOSEN]
 Prior = Annotated[float, "centre"]  # what the wire calls it

@@ -1,0 +1,105 @@
+"""One column of numbers: what is publicly known about it, and how round its entries are."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ldp_flower.guarantee.questions import Grain
+from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_oracle
+from ldp_flower.schema import Numeric, Schema
+
+from ..numerics.round_numbers import coarsest_step, steps_from
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+
+Floats = NDArray[np.float64]
+
+_STEPS = 11  # of which the coarsest is about a tenth of the bounds' distance, the last 1e-6 of it
+_CLEAR = 0.1  # the standard error with which shares of round entries are told
+_ROUND = 0.75  # the share of entries from which a column counts as rounded
+_MOST = 0.05  # the share of the users that are asked for it
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """A column of numbers.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    kind : Numeric
+        What is known about it.
+    place : int
+        Its place among the features; the target comes after them.
+    """
+
+    name: str
+    kind: Numeric
+    place: int
+
+    @classmethod
+    def of(cls, schema: object, name: str) -> Self:
+        """Return a column of a schema.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column, or it is none of numbers.
+        """
+        if not isinstance(schema, Schema):
+            raise ValueError(f"Expected schema to be a Schema, got {type(schema).__name__}.")
+        kind = schema.kind(name)
+        if not isinstance(kind, Numeric):
+            raise ValueError(f"Expected a column of numbers, got {name!r}, which has categories.")
+        return cls(name, kind, schema.places(name)[0])
+
+    @property
+    def coordinates(self) -> NDArray[np.int64]:
+        """What a question calls it."""
+        return np.array([self.place])
+
+    @property
+    def span(self) -> float:
+        """Distance of the bounds."""
+        return self.kind.high - self.kind.low
+
+    def standardised(self, values: ArrayLike) -> Floats:
+        """Return values within the bounds as users have them."""
+        return self.kind.coded(np.asarray(values, np.float64))
+
+
+def learn_step(
+    strategy: LdpStrategy[Any], column: NumericColumn
+) -> Generator[Ask, Estimate, float | None]:
+    """Ask few users how round their entries are; return the step of all, None if there is none.
+
+    Nobody is asked where it would take too many. Rounded entries have ties, and an answer
+    beside one of them is wrong by all who share it.
+    """
+    oracle = best_frequency_oracle(strategy.epsilon, _STEPS + 2, strategy.num_users)
+    size = math.ceil((oracle.variance + 0.25) / _CLEAR**2)
+    size = max(size, strategy.min_reports)
+    if size > _MOST * strategy.num_users:
+        return None
+    step = coarsest_step(column.span / 5)
+    origin, one = (float(column.kind.restore(at)) for at in (0.0, 1.0))
+    scale = one - origin
+    question = Grain(column.coordinates, -origin / scale, step / scale, _STEPS)
+    answer = yield Ask(strategy.cohorts([size])[0], question, oracle, min_reports=0)
+    return _coarsest(answer, oracle, steps_from(step, _STEPS))
+
+
+def _coarsest(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> float | None:
+    """Return the coarsest step of which nearly all entries are multiples."""
+    if not answer.count:
+        return None
+    shares = np.clip(answer.mean, 0, 1)
+    multiples = np.cumsum(answer.mean[:_STEPS]) / max(1 - shares[_STEPS + 1], 0.1)
+    spread = math.sqrt((oracle.variance + 0.25) / answer.count)
+    rounded = multiples >= max(_ROUND, 3 * spread)
+    return float(steps[np.argmax(rounded)]) if rounded.any() else None

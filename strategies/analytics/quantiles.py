@@ -1,0 +1,268 @@
+"""Quantiles: a few quantiles of a column of numbers, by a search that asks one bit of each user."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import SharesBelow
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
+from ldp_flower.schema import Schema
+
+from ..numerics.crossing import Crossing, believed, pooled
+from ..numerics.round_numbers import roundest
+from ..numerics.value_scale import ValueScale
+from ..runtime.audit_users import table_users
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.card import Card
+from ..runtime.exchange import Ask
+from .column import NumericColumn, learn_step
+from .quantiles_result import QuantilesResult
+
+Floats = NDArray[np.float64]
+
+_ROUNDS, _GROWTH = 8, 1.6  # of the search; each one has so many times the users of the one before
+_FIRST = 8  # thresholds of the first round
+_SPREAD = np.array([0.2, 0.5, 0.8])  # where, in what is believed, later thresholds are
+_MOST_LEVELS = 99
+_ROUNDED = 0.4  # standard errors that an answer is moved to a round number
+_JUMP = 4.0  # times the expected noise that a step of the distribution looks like
+_TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Quantiles(LdpStrategy[QuantilesResult]):
+    """A few quantiles of one column, each as sharp as one bit of every user makes it.
+
+    Every user tells once, by randomised response, whether its entry is above a threshold. Few are
+    asked at first, at thresholds all over the bounds; the more is known, the more are asked, nearer
+    to the quantile. With k quantiles each has about ``1 / k`` of the users.
+
+    All users weigh the same, however many rows they have: a quantile is that of an entry drawn
+    at random from a user drawn at random. Who has no entry in the column counts in nothing.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the users' tables; the column's bounds are public, and may be generous.
+    column : str
+        Name of a column of numbers, the target included.
+    levels : sequence of float
+        What shares of the users the quantiles have below them, distinct, within (0, 1); at
+        most 99.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the column has categories.
+    TooFewReports
+        On starting, if there are too few users to tell one of the quantiles from a bound.
+
+    Notes
+    -----
+    Source: noisy binary search with monotonic probabilities, Gretta & Price (2023); Aamand et al.
+    (2025) for its use under local privacy. Here thresholds come in rounds, at quantiles of a
+    posterior of the crossing (see :func:`~..numerics.crossing.believed`). The limit of a
+    quantile's error in rank, ``sqrt(e^eps / (e^eps - 1)^2 / n)``, is that of all n users asked at
+    the right threshold. Where nearly all entries are multiples of a round step, which up to
+    5 % of the users are asked for, thresholds lie between multiples and answers on them.
+
+    Users who have no entry answer "not above" with the probability of the level sought: at the
+    quantile of all others that is what all others do together, so the answer needs no correction.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user holds, all its rows and their number, against
+       any other data (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user is asked once, in one of disjoint cohorts, and reports one bit or, of those asked
+       how round their entries are, one set of steps; either mechanism is ``epsilon``-LDP. Later
+       thresholds depend on the reports of others alone.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
+       this on their side.
+    """
+
+    card = Card(
+        question="a few quantiles of a column of numbers, in its units",
+        guarantee="pure epsilon",
+        rounds="8, or 9; fewer for less than some 1,500 users",
+        report="1, of few users up to 13",
+        use_when="medians, quartiles or percentiles are all that is wanted of a column",
+        fails_when="with many quantiles, which share the users: from about ten on, Distribution",
+        page="analytics",
+    )
+
+    schema: Schema = field(kw_only=False)
+    column: str = field(kw_only=False)
+    levels: Sequence[float] = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._column = NumericColumn.of(self.schema, self.column)
+        self.levels = _checked(self.levels)
+        RandomizedResponse(self.epsilon)  # refuses a bad epsilon now
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield quantiles of a feature, and of the target where all users have the same."""
+        schema, users = table_users(max(dim, 2))
+        yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
+        yield cls(schema, "y", [0.5], epsilon=epsilon), users
+
+    def protocol(self) -> Protocol:
+        """Search all quantiles at once."""
+        self._check_users()
+        step = yield from learn_step(self, self._column)
+        scale = ValueScale(self._column.kind.low, self._column.kind.high)
+        found = _Measurements()
+        beliefs: list[Crossing] = []
+        for cohort in self.cohorts(self._sizes()):
+            places = np.concatenate(
+                [each.quantile(_SPREAD) for each in beliefs]
+                or [np.linspace(0, 1, _FIRST + 2)[1:-1]]
+            )
+            which = np.repeat(np.arange(len(self.levels)), len(_SPREAD))
+            if not beliefs:  # all quantiles learn from the first thresholds
+                which = np.arange(_FIRST) % len(self.levels)
+            thresholds = _between(scale.values(places), step)
+            question = SharesBelow(
+                self._column.coordinates,
+                self._column.standardised(thresholds),
+                np.array(self.levels)[which],
+            )
+            part = RandomizedResponse(self.epsilon)
+            answer = yield Ask(cohort, question, SampledCoordinate(part, len(thresholds)))
+            found.add(scale.places(thresholds), which, answer, part)
+            beliefs = [found.about(level) for level in self.levels]
+        return self._told(found, beliefs, scale, step)
+
+    def _noise(self) -> float:
+        """Return the variance of what a user tells of a share."""
+        return RandomizedResponse(self.epsilon).variance / 4 - 0.25
+
+    def _check_users(self) -> None:
+        """Raise TooFewReports unless each quantile can be told from both bounds."""
+        each = [
+            _TELLS**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
+            for level in self.levels
+        ]
+        needed = math.ceil(len(self.levels) * max(each))
+        if self.num_users < needed:
+            raise TooFewReports(
+                f"With {self.num_users} users {len(self.levels)} quantiles cannot be told from the "
+                f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "
+                "and less extreme levels."
+            )
+
+    def _sizes(self) -> list[int]:
+        """Return how many users each round asks."""
+        rounds = _ROUNDS
+        while rounds > 1:
+            shares = _GROWTH ** np.arange(rounds)
+            ends = np.floor(np.cumsum(shares / shares.sum()) * self.num_unasked).astype(int)
+            ends[-1] = self.num_unasked
+            sizes: list[int] = np.diff(ends, prepend=0).tolist()
+            if min(sizes) >= self.min_reports:
+                return sizes
+            rounds -= 1
+        return [self.num_unasked]
+
+    def _told(
+        self, found: "_Measurements", beliefs: list[Crossing], scale: ValueScale, step: float | None
+    ) -> QuantilesResult:
+        """Return the quantiles in the column's units."""
+        users = found.total / len(self.levels)
+        rows = []
+        for number, (level, belief) in enumerate(zip(self.levels, beliefs, strict=True)):
+            at = found.pooled(number, belief)
+            shift = at - float(belief.quantile(0.5))
+            ends = np.clip(belief.quantile([0.025, 0.16, 0.84, 0.975]) + shift, 0, 1)
+            lower, near, far, upper = scale.values(ends).tolist()
+            value, error = float(scale.values(at)), (far - near) / 2
+            if step is not None:
+                value = min(max(round(value / step) * step, scale.low), scale.high)
+                lower, upper = (round(end / step) * step for end in (lower, upper))
+            else:
+                seen = float(ends[2] - ends[1]) / 2 * belief.slope()
+                expected = math.sqrt((self._noise() + level * (1 - level)) / users)
+                jump = seen > _JUMP * expected
+                reach = (
+                    (lower, upper) if jump else (value - _ROUNDED * error, value + _ROUNDED * error)
+                )
+                value = roundest(max(reach[0], scale.low), min(reach[1], scale.high), value)
+            rows.append((value, error, min(lower, value), max(upper, value)))
+        table = np.array(rows)[np.argsort(self.levels)]
+        for place in (0, 2, 3):  # increasing levels have no decreasing quantiles
+            table[:, place] = np.sort(table[:, place])
+        values, errors, lower_ends, upper_ends = table[np.argsort(np.argsort(self.levels))].T
+        wide = upper_ends - lower_ends > (scale.high - scale.low) / 2
+        return QuantilesResult(
+            column=self.column,
+            levels=np.array(self.levels),
+            values=values,
+            std_error=errors,
+            lower=lower_ends,
+            upper=upper_ends,
+            step=step,
+            notes=[_WIDE.format(level) for level in np.array(self.levels)[wide]],
+        )
+
+
+_WIDE = (
+    "The quantile at {:g} may lie nearly anywhere within the bounds: more users or a larger "
+    "epsilon are needed."
+)
+
+
+def _checked(levels: object) -> tuple[float, ...]:
+    given = np.asarray(levels)
+    if given.ndim != 1 or given.dtype.kind not in "iuf" or not 1 <= len(given) <= _MOST_LEVELS:
+        raise ValueError(f"Expected levels to be 1 to {_MOST_LEVELS} numbers, got {levels!r}.")
+    for level in given.tolist():
+        if not 0 < level < 1:
+            raise ValueError(f"Expected levels within (0, 1), got {level!r}.")
+    if len(np.unique(given)) < len(given):
+        raise ValueError(f"Expected distinct levels, got {levels!r}.")
+    return tuple(float(level) for level in given)
+
+
+def _between(thresholds: Floats, step: float | None) -> Floats:
+    """Return thresholds, moved halfway between multiples of the step where there is one."""
+    return thresholds if step is None else (np.floor(thresholds / step) + 0.5) * step
+
+
+class _Measurements:
+    """Shares of users below thresholds, as all rounds so far measured them."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Floats, NDArray[np.int64], Floats, Floats, Floats]] = []
+        self.total = 0
+
+    def add(
+        self, places: Floats, which: NDArray[np.int64], answer: Estimate, part: RandomizedResponse
+    ) -> None:
+        """Add the answers at some thresholds, each asked for one of the levels."""
+        shares = (answer.mean + 1) / 2
+        counts = np.full(len(places), answer.count / len(places))
+        likely = (counts * np.clip(shares, 0, 1) + 0.5) / (counts + 1)
+        spread = (part.variance - 1) / 4 + likely * (1 - likely)
+        reported = np.isfinite(answer.std_error)
+        variances = np.where(reported, spread / np.maximum(counts, 1), 1e3)
+        self._parts.append((places, which, shares, variances, np.where(reported, counts, 0.0)))
+        self.total += answer.count
+
+    def about(self, level: float) -> Crossing:
+        """Return what they tell about the quantile of a level."""
+        places, _, shares, variances, _ = map(np.concatenate, zip(*self._parts, strict=True))
+        return believed(places, shares, variances, level)
+
+    def pooled(self, number: int, belief: Crossing) -> float:
+        """Return where a quantile lies, of those asked about it."""
+        places, which, shares, _, counts = map(np.concatenate, zip(*self._parts, strict=True))
+        own = which == number
+        return pooled(belief, places[own], shares[own], counts[own])

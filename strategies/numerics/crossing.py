@@ -1,0 +1,111 @@
+"""Where an increasing function crosses a level, from noisy measurements of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit
+
+Floats = NDArray[np.float64]
+
+_PLACES, _SLOPES, _ZOOMS = 81, 17, 3
+_NARROWEST, _WIDEST = 1e-7, 2.0  # scales of the function, in units of the whole range
+_LOST = 2e-4  # of the posterior, beyond the range that is looked at more closely
+_FREEDOM = 6.0  # degrees of freedom of a measurement's error
+# What the function may differ from the curve, at a distance from the level: linear, quadratic.
+_BEND = (0.1, 1.0)
+_NEAR = 0.15  # the distance from the level up to which measurements count fully in the end
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What is believed about a crossing.
+
+    Attributes
+    ----------
+    places, weights : ndarray
+        Places from 0 to 1 at equal distances, and the posterior probability of each.
+    level : float
+        What is crossed.
+    scale : float
+        Of the logistic curve through the level that is nearest to the function.
+    """
+
+    places: Floats
+    weights: Floats
+    level: float
+    scale: float
+
+    def quantile(self, share: ArrayLike) -> Floats:
+        """Return the places below which the crossing lies with these probabilities."""
+        half = (self.places[1] - self.places[0]) / 2
+        below = np.concatenate([[0.0], np.cumsum(self.weights)])
+        edges = np.concatenate([[self.places[0] - half], self.places + half])
+        return np.clip(np.interp(share, below, edges), 0.0, 1.0)
+
+    def slope(self) -> float:
+        """Return the slope of the curve at the level."""
+        return self.level * (1 - self.level) / self.scale
+
+
+def believed(places: Floats, values: Floats, variances: Floats, level: float) -> Crossing:
+    """Return what to believe about where a function crosses ``level``.
+
+    Parameters
+    ----------
+    places : ndarray, shape (m,)
+        Where it was measured, from 0 to 1.
+    values, variances : ndarray, shape (m,)
+        What was measured, and the variance of its noise.
+    level : float
+        Within (0, 1).
+
+    Notes
+    -----
+    The function is a logistic curve through the level, of unknown place and scale, as far as it
+    is near the level: a measurement far from it may be off the curve by ``0.1 r + r**2``, r the
+    distance, so that it says hardly more than on which side it lies. Errors have the tails of a
+    t-distribution.
+    """
+    low, high = 0.0, 1.0
+    narrow, wide = np.log(_NARROWEST), np.log(_WIDEST)
+    centre = logit(level)
+    for _ in range(_ZOOMS):
+        at, logs = np.linspace(low, high, _PLACES), np.linspace(narrow, wide, _SLOPES)
+        curve = expit(centre + (places - at[:, None, None]) / np.exp(logs)[:, None])
+        off = np.abs(curve - level)
+        spread = variances + (_BEND[0] * off + _BEND[1] * off**2) ** 2
+        misfit = np.log1p((values - curve) ** 2 / spread / _FREEDOM)
+        told = (-(_FREEDOM + 1) / 2 * misfit - np.log(spread) / 2).sum(axis=-1)
+        joint = np.exp(told - told.max())
+        joint /= joint.sum()
+        weights, by_scale = joint.sum(axis=1), joint.sum(axis=0)
+        low, high = np.clip(_core(at, weights, _LOST, 2), 0.0, 1.0)
+        narrow, wide = _core(logs, by_scale, 5 * _LOST, 1)
+    return Crossing(at, weights, level, float(np.exp(logs @ by_scale)))
+
+
+def _core(grid: Floats, weights: Floats, lost: float, more: int) -> tuple[float, float]:
+    """Return the range of a grid that holds all but so much, and some steps more."""
+    below = np.cumsum(weights)
+    first = np.searchsorted(below, lost)
+    last = min(np.searchsorted(below, 1 - lost), len(grid) - 1)
+    step = grid[1] - grid[0]
+    return float(grid[first] - more * step), float(grid[last] + more * step)
+
+
+def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> float:
+    """Return the crossing with which measurements near it agree on average, by their counts.
+
+    Where everybody's answers count alike, what is random about who was asked where cancels.
+    """
+    centre, at = logit(belief.level), float(belief.quantile(0.5))
+    reach = 3 * float(belief.quantile(0.84) - belief.quantile(0.16))
+    for _ in range(2):
+        off = np.abs(expit(centre + (places - at) / belief.scale) - belief.level)
+        shares = counts / (1 + (off / _NEAR) ** 4)
+        candidates = np.linspace(at - reach, at + reach, 401)
+        curves = expit(centre + (places[:, None] - candidates) / belief.scale)
+        excess = shares @ (values[:, None] - curves)
+        at = float(np.interp(0.0, excess, candidates))
+    return min(max(at, 0.0), 1.0)

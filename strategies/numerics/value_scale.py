@@ -1,0 +1,59 @@
+"""A scale on which values may lie anywhere within bounds, however generous these are."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+_FINEST = 1e-6  # of the bounds' distance: below it the scale is even
+_EVEN = 0.6  # the share of the scale that is even, the rest is logarithmic
+_POINTS = 4001
+
+
+@dataclass(frozen=True)
+class ValueScale:
+    """An increasing map of values within bounds to [0, 1], half even and half logarithmic.
+
+    Distances count as they are and, somewhat less, by their logarithm: from 0 where it lies within
+    the bounds, or else from both bounds. So a scale of which most is empty wastes little.
+
+    Parameters
+    ----------
+    low, high : float
+        The bounds.
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        span = self.high - self.low
+        finest = _FINEST * span
+        logs = math.log1p(1 / _FINEST)
+        near = finest * np.expm1(np.linspace(0, logs, _POINTS))
+        values = [self.low + span * np.linspace(0, 1, _POINTS), self.low + near, self.high - near]
+        if self.low < 0 < self.high:
+            values += [near, -near]
+        points = np.unique(
+            np.clip(np.concatenate([*values, [self.low, self.high]]), self.low, self.high)
+        )
+        if self.low < 0 < self.high:
+            log = np.sign(points) * np.log1p(np.abs(points) / finest)
+            log = (log - log[0]) / (log[-1] - log[0])
+        else:
+            log = np.log1p((points - self.low) / finest) - np.log1p((self.high - points) / finest)
+            log = (log / logs + 1) / 2
+        places = _EVEN * (points - self.low) / span + (1 - _EVEN) * log
+        object.__setattr__(self, "_points", points)
+        object.__setattr__(self, "_places", places)
+
+    def places(self, values: ArrayLike) -> Floats:
+        """Return where values lie, from 0 to 1."""
+        return np.interp(values, self._points, self._places)  # type: ignore[attr-defined]
+
+    def values(self, places: ArrayLike) -> Floats:
+        """Return the values that lie there."""
+        return np.interp(places, self._places, self._points)  # type: ignore[attr-defined]
