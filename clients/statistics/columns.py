@@ -86,13 +86,19 @@ def _placed(users: Users, question: TableCell) -> tuple[Floats, Floats]:
     first[users.num_rows > 0] = codes[users.offsets[:-1][users.num_rows > 0]]
     if question.levels is None or question.low is None or question.high is None:
         return first, np.zeros(len(users))
+    if question.one_row:
+        numbers = first_entries(users, np.array(blocks[-1]))[:, 0]
+        return first, _among(numbers, question.low, question.high, question.levels)
     own = (codes == np.repeat(first, users.num_rows)).astype(np.float64)
     numbers = _column(users, blocks[-1][0])
     pair = np.column_stack([np.where(own > 0, numbers, 0.0), own])
     sums = mean_over_rows(users, np.ones(len(own)), pair)
-    mean = sums[:, 0] / sums[:, 1]
-    share = np.clip((mean - question.low) / (question.high - question.low), 0, 1)
-    return first, share * (question.levels - 1)
+    return first, _among(sums[:, 0] / sums[:, 1], question.low, question.high, question.levels)
+
+
+def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
+    """Return where numbers are among levels, from 0 to the last."""
+    return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
 
 
 def table_cell(users: Users, question: TableCell, words: Words) -> Floats:

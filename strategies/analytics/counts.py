@@ -178,11 +178,16 @@ class Counts(LdpStrategy[CountsResult]):
 
     def protocol(self) -> Protocol:
         """Ask in which category users fall."""
+        self._check_users()
         estimator = self._shares(len(self._categories))
-        refuse_few(self, estimator.noise(self.num_users), _USEFUL, "a share")
         cohorts = self.cohorts(estimator.sizes(self.num_users, self.min_reports))
         shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
         return counted(self.column, self._categories, shares, shares.users)
+
+    def _check_users(self) -> None:
+        """Raise TooFewReports unless the shares can be of use."""
+        noise = self._shares(len(self._categories)).noise(self.num_users)
+        refuse_few(self, noise, _USEFUL, "a share")
 
 
 def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:

@@ -84,26 +84,24 @@ class Levels:
             return 0
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
-    def rounding(
-        self, cohort: Cohort | None, question: TableCell
-    ) -> Generator[Ask, Estimate, float]:
-        """Ask for the mean variance of rounding, among all users; without a cohort guess it."""
-        most = (1 / (self.number - 1)) ** 2
-        if cohort is None:
-            return most * 2 / 3  # that of numbers spread evenly
+    def uncertainty(self, cohort: Cohort, question: TableCell) -> Generator[Ask, Estimate, "Told"]:
+        """Ask how uncertain the rounding is: 1 in the middle between levels, minus 1 / 2.
+
+        The mean over all users, those without an answer as if theirs were 0.
+        """
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         answer = yield Ask(cohort, LevelRounding(**given), number_randomizer(self.epsilon, 0.5))
-        return most * float(np.clip(answer.mean[0] + 0.5, 0.0, 1.0))
+        return Told(float(answer.mean[0]), float(answer.std_error[0]))
 
-    def means(self, found: Shares, rounding: float, num_users: int) -> "GroupMeans":
+    def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
         """Return each group's mean from the shares of groups and levels.
 
         Parameters
         ----------
         found : Shares
             Of all groups' levels.
-        rounding : float
-            Mean variance of rounding.
+        uncertain : float, optional
+            From :meth:`uncertainty`; without it numbers count as spread evenly.
         num_users : int
             How many users there are, of whom those asked are a random part.
         """
@@ -115,6 +113,8 @@ class Levels:
         mean = np.clip(cells @ levels / held, -1, 1)
         gradients = np.tile(levels, self.groups) - np.repeat(mean, self.number)
         population = found.error_of(blocks * gradients / held[:, None]) ** 2
+        evenly = 1 / 6 if uncertain is None else uncertain / max(float(share.sum()), 1e-9)
+        rounding = (1 / (self.number - 1)) ** 2 * min(max(evenly + 0.5, 0.0), 1.0)
         likely = found.likely.reshape(cells.shape)
         inside = likely / np.maximum(likely.sum(axis=1, keepdims=True), 1e-9)
         variance = inside @ levels**2 - (inside @ levels) ** 2 - rounding
@@ -126,6 +126,14 @@ class Levels:
             share,
             share_error,
         )
+
+
+@dataclass(frozen=True)
+class Told:
+    """A number and its standard error."""
+
+    value: float
+    std_error: float
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class MeansResult(Result):
         The same, of a population that the users are drawn from.
     shares : ndarray of float64, shape (columns, groups)
         Which part of the users has a row with entries in the column, and in the group.
+    share_errors : ndarray of float64, shape (columns, groups)
+        Standard errors of these parts.
     """
 
     columns: list[str]
@@ -56,6 +58,7 @@ class MeansResult(Result):
     std_error: Floats
     population_std_error: Floats
     shares: Floats
+    share_errors: Floats
 
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([self.means])
@@ -202,21 +205,27 @@ class Means(LdpStrategy[MeansResult]):
 
     def protocol(self) -> Protocol:
         """Ask column by column for levels, after how uncertain the rounding to them is."""
+        self._check_users()
         levels, columns = self._levels, len(self._names)
-        refuse_few(self, columns * levels.variance, _USEFUL, "a number in [-1, 1]")
         users = self.num_users // columns
         pilot = levels.pilot(users, self.min_reports)
         waves = levels.shares.sizes(users - pilot, self.min_reports)
         found = []
         for name in self._names:
-            rounding = None if not pilot else self.cohorts([pilot])[0]
+            told, first = None, self.cohorts([pilot]) if pilot else []
             cohorts = self.cohorts(waves)
             by = [] if self.by is None else [self.by]
             question = cell_question(self.schema, by, name, levels.number)
-            variance = yield from levels.rounding(rounding, question)
+            for cohort in first:
+                told = (yield from levels.uncertainty(cohort, question)).value
             shares = yield from levels.shares.estimate(cohorts, question)
-            found.append(levels.means(shares, variance, self.num_users))
+            found.append(levels.means(shares, told, self.num_users))
         return self._result(found)
+
+    def _check_users(self) -> None:
+        """Raise TooFewReports unless the means can be of use."""
+        variance = len(self._names) * self._levels.variance
+        refuse_few(self, variance, _USEFUL, "a number in [-1, 1]")
 
     def _result(self, found: Sequence[GroupMeans]) -> MeansResult:
         """Return the means in units, of those groups only that are surely not empty."""
@@ -225,7 +234,8 @@ class Means(LdpStrategy[MeansResult]):
         half = np.array([(high - low) / 2 for low, high in bounds])[:, None]
         middle = np.array([(high + low) / 2 for low, high in bounds])[:, None]
         share = np.array([each.share for each in found])
-        clear = share > _CLEAR * np.array([each.share_error for each in found])
+        share_errors = np.array([each.share_error for each in found])
+        clear = share > _CLEAR * share_errors
         notes = []
         if not clear.all():
             unclear = [self._groups[i] for i in np.flatnonzero(~clear.all(axis=0))]
@@ -244,5 +254,6 @@ class Means(LdpStrategy[MeansResult]):
                 clear, half * [each.population_std_error for each in found], np.inf
             ),
             shares=share,
+            share_errors=share_errors,
             notes=notes,
         )

@@ -36,6 +36,8 @@ class TableCell(AboutColumns, OneNumber):
         The first and the last level.
     instead : ndarray of float64, shape (cells,), optional
         Probabilities of cells.
+    one_row : bool (default: False)
+        Whether the number is that of the row that was drawn, instead of a mean.
     """
 
     stem: ClassVar[str] = "table_cell"
@@ -47,6 +49,7 @@ class TableCell(AboutColumns, OneNumber):
     low: Signed | None = None
     high: Signed | None = None
     instead: Marks | None = None
+    one_row: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
