@@ -140,7 +140,7 @@ def values_of(
         tell_far_rows(kept, query)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(kept, query.question, statistic, query.randomizer.width)
-        return compute(kept, query.question)
+        return compute(kept, query.question, coins[some])
 
     values = _together_or_apart(
         computed,

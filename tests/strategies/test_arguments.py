@@ -204,7 +204,11 @@ MODES = [
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0}, ITEMS, {}),
     *(
         ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "backend": name}, ITEMS, other)
-        for name, other in (("direct", {}), ("prefix", {}), ("tree", {"backend": "prefix", "max_items": 1}))
+        for name, other in (
+            ("direct", {}),
+            ("prefix", {}),
+            ("tree", {"backend": "prefix", "max_items": 1}),
+        )
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),

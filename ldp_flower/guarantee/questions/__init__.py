@@ -30,7 +30,7 @@ from .base import (
     slots,
 )
 from .classes import ClassShare, ClassStep, MeanScore, Ranking
-from .columns import Category, Cell, Grain, SharesBelow
+from .columns import Cell, Grain, SharesBelow
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -67,6 +67,7 @@ from .regression import (
     TargetScaleBin,
     Teacher,
 )
+from .table_cells import LevelRounding, TableCell
 from .updates import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standardised, View
 
@@ -89,7 +90,7 @@ _PLAIN: tuple[type[Question], ...] = (
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
-    *(DrawnItems, FrequentItems, Category),
+    *(DrawnItems, FrequentItems, TableCell, LevelRounding),
     *(SharesBelow, Cell, Grain),
     *(NormalisedUpdate, ClippedUpdate),
 )
@@ -224,7 +225,6 @@ __all__ = [
     "AboutColumns",
     "AboutFeatures",
     "Arrays",
-    "Category",
     "Cell",
     "ClassCoefficients",
     "ClassShare",
@@ -245,6 +245,7 @@ __all__ = [
     "Grain",
     "Labels",
     "LassoFeatures",
+    "LevelRounding",
     "LineMoments",
     "LineSizes",
     "Mean",
@@ -277,6 +278,7 @@ __all__ = [
     "Slot",
     "SquaredErrors",
     "Standardised",
+    "TableCell",
     "TargetScaleBin",
     "Teacher",
     "TensorMoments",
