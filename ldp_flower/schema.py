@@ -509,7 +509,7 @@ def _plain(kind: Numeric | Categories) -> dict[str, Any]:
 def _exact(kind: Numeric | Categories) -> object:
     """Return what is declared, in which 1 and 1.0 are the same."""
     if isinstance(kind, Categories):
-        return list(kind.values)
+        return [list(kind.values), kind.other]
     return {name: float(value) for name, value in _plain(kind).items()}
 
 

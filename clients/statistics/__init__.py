@@ -34,13 +34,12 @@ from .evaluation import EVALUATION
 from .items import ITEMS
 from .labels import LABELLED_FEATURES, LABELS
 from .lines import LINES
-from .mapped import fourier, projected
+from .mapped import fourier, projected, rotated, rotated_bins
 from .means import MEANS
 from .moments import MOMENTS
 from .records import RECORDS
 from .registry import Blocks, Drawing, Statistics, Turns, Views
 from .regression import REGRESSION
-from .rotated import rotated, rotated_bins
 from .selection import SELECTION
 from .standardised import standardised
 from .teacher import TEACHERS

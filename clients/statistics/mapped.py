@@ -1,10 +1,15 @@
-"""Features after a public random map."""
+"""Features after a public random map, and values after a public random rotation."""
 
 from dataclasses import replace
 
-from ldp_flower.guarantee.questions import Fourier, Projected
+import numpy as np
+
+from ldp_flower.guarantee.questions import Fourier, Projected, Rotated, RotatedBins
 from ldp_flower.guarantee.users import Users
 from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection
+from ldp_flower.values.rotation import rotate
+
+from ..arithmetic.rows import Floats
 
 
 def projected(users: Users, question: Projected) -> Users:
@@ -18,3 +23,15 @@ def fourier(users: Users, question: Fourier) -> Users:
     drawn = frequencies(question.seed, users.num_features, question.num_features)
     features = fourier_features(users.features, drawn, question.length_scale)
     return replace(users, features=features)
+
+
+def rotated(values: Floats, question: Rotated) -> Floats:
+    """Return what :class:`Rotated` makes of the inner question's values."""
+    return rotate(values, question.signs) - question.midpoints
+
+
+def rotated_bins(values: Floats, question: RotatedBins) -> Floats:
+    """Return what :class:`RotatedBins` makes of the inner question's values."""
+    values = rotate(values, question.signs)
+    bins = np.floor((values / question.bound + 1) / 2 * question.num_bins)
+    return np.clip(bins, 0, question.num_bins - 1)
