@@ -117,10 +117,19 @@ class Categories:
 
     def __post_init__(self) -> None:
         labels = tuple(_label(value) for value in self.values)
+        declared = [
+            value.item() if isinstance(value, np.generic) else value for value in self.values
+        ]
         distinct = set(labels) - {None}
         if isinstance(self.values, str) or not 2 <= len(labels) == len(distinct):
             raise ValueError(f"Expected at least two distinct categories, got {self.values!r}.")
         object.__setattr__(self, "values", labels)
+        object.__setattr__(self, "_declared", tuple(declared))
+
+    @property
+    def declared(self) -> tuple[object, ...]:
+        """The categories as they were given: 7 or "7"."""
+        return self._declared  # type: ignore[attr-defined, no-any-return]
 
     @property
     def width(self) -> int:
@@ -403,7 +412,12 @@ def _check_kind(what: str, kind: object) -> None:
 
 def _plain(kind: Numeric | Categories) -> dict[str, Any]:
     if isinstance(kind, Categories):
-        return {"values": list(kind.values)}
+        return {
+            "values": [
+                value if isinstance(value, bool | int | str) else str(value)
+                for value in kind.declared
+            ]
+        }
     return {name: value for name, value in vars(kind).items() if value is not None}
 
 

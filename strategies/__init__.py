@@ -30,6 +30,8 @@ from .silos.two_stage_regression import TwoStageRegression
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
 from .sparse.sparse_result import SparseResult
+from .table_models.classification_fit import ClassificationFit
+from .table_models.private_classification import PrivateClassification
 from .table_models.private_regression import PrivateRegression
 from .table_models.regression_fit import RegressionFit
 from .tables.evaluation_result import EvaluationResult
@@ -41,6 +43,7 @@ from .user_level.user_level_mean import UserLevelMean
 __all__ = [
     "Ask",
     "Card",
+    "ClassificationFit",
     "Cohort",
     "ConstrainedMean",
     "ConstrainedRegression",
@@ -63,6 +66,7 @@ __all__ = [
     "PeelingDpIht",
     "PeelingTransfer",
     "PrivacySpent",
+    "PrivateClassification",
     "PrivateEvaluation",
     "PrivateFrankWolfe",
     "PrivateRegression",

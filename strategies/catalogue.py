@@ -8,7 +8,7 @@ from .runtime.base import LdpStrategy
 
 # A family that is not named comes last.
 _FAMILIES = (
-    *("sparse", "iht", "user_level", "analytics", "models"),
+    *("table_models", "sparse", "iht", "user_level", "analytics", "models"),
     *("collect_once", "tables", "silos"),
 )
 

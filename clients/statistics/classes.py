@@ -1,15 +1,24 @@
-"""Statistics of classes: the targets as labels of -1 and 1."""
+"""Statistics of classes: the targets as labels of -1 and 1, or as the classes' places."""
 
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import ClassCoefficients, OfClasses
+from ldp_flower.guarantee.questions import (
+    ClassCoefficients,
+    ClassShare,
+    ClassStep,
+    MeanScore,
+    OfClasses,
+    Ranking,
+)
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.ball import directions
 from ldp_flower.randomizers.elementwise import tanh
 
-from ..arithmetic.rows import Floats, dot
+from ..arithmetic.ridge import ridge_coefficients
+from ..arithmetic.rows import Floats, dot, mean_over_rows, norm_over_rows
 from .registry import Statistics
 from .regression import weighted_coefficients
 
@@ -30,4 +39,41 @@ def with_labels(users: Users, question: OfClasses) -> Users:
     return replace(users, targets=class_labels(users))
 
 
-CLASSES: Statistics = {ClassCoefficients: class_coefficients}
+def class_step(users: Users, question: ClassStep) -> Floats:
+    """Compute :class:`ClassStep`."""
+    labels = np.where(users.targets == question.place, 1.0, -1.0)
+    residual = labels - tanh(dot(users.features, question.theta))
+    unit, length = directions(ridge_coefficients(users, users.features, residual, question.ridge))
+    wanted = np.ones(len(users))
+    if question.weighted:
+        sizes = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
+        wanted = np.minimum(sizes, 1.0)
+    return np.where(length[:, None] > 0, unit * wanted[:, None], 0.0)
+
+
+def class_share(users: Users, question: ClassShare) -> Floats:
+    """Compute :class:`ClassShare`."""
+    halves = np.where(users.targets == question.place, 0.5, -0.5)
+    return mean_over_rows(users, halves, np.ones((len(halves), 1)))
+
+
+def mean_score(users: Users, question: MeanScore) -> Floats:
+    """Compute :class:`MeanScore`."""
+    scores = np.clip(dot(users.features, question.theta), -1.0, 1.0)
+    return mean_over_rows(users, scores, np.ones((len(scores), 1)))
+
+
+def ranking(users: Users, question: Ranking) -> Floats:
+    """Compute :class:`Ranking`."""
+    above = np.where(users.targets == question.place, 1.0, 0.0) - question.share
+    signs = np.sign(dot(users.features, question.theta))
+    return mean_over_rows(users, above * signs, np.ones((len(signs), 1)))
+
+
+CLASSES: Statistics = {
+    ClassCoefficients: class_coefficients,
+    ClassStep: class_step,
+    ClassShare: class_share,
+    MeanScore: mean_score,
+    Ranking: ranking,
+}

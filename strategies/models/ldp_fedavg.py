@@ -15,6 +15,7 @@ from ldp_flower.guarantee.training import RIDER
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
+from ..numerics.walk import Walk
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
@@ -22,7 +23,6 @@ from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
-from .steps import Walk
 from .trained import Trained, check_trainable
 from .update_plan import LONGEST_STEP, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
@@ -100,7 +100,7 @@ class LdpFedAvg(FedAvgArguments):
     anybody is asked, with a warning above 0.6; above 2 the run is refused. The noise
     grows with the path length and not with the number of rounds.
 
-    Fitted steps (:class:`.steps.Walk`) begin with half of a path of 30 for a net,
+    Fitted steps (:class:`~..numerics.walk.Walk`) begin with half of a path of 30 for a net,
     otherwise of min(100, sqrt(n / c)), for which the noise of a logit is about 1. They
     shrink when a mean update points back along the last step, and grow when it points on;
     the model is an average of the rounds', late ones above all.

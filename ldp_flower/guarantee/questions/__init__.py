@@ -27,6 +27,7 @@ from .base import (
     name_of,
     slots,
 )
+from .classes import ClassShare, ClassStep, MeanScore, Ranking
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -65,6 +66,10 @@ _PLAIN: tuple[type[Question], ...] = (
         LineMoments,
         LineSizes,
         RowCount,
+        ClassStep,
+        ClassShare,
+        MeanScore,
+        Ranking,
         ClassCoefficients,
         TargetScaleBin,
         SquaredErrors,
@@ -206,6 +211,8 @@ __all__ = [
     "AboutFeatures",
     "Arrays",
     "ClassCoefficients",
+    "ClassShare",
+    "ClassStep",
     "ClippedUpdate",
     "ColumnLogSizes",
     "ColumnMeanNorm",
@@ -223,6 +230,7 @@ __all__ = [
     "LineMoments",
     "LineSizes",
     "Mean",
+    "MeanScore",
     "MessageError",
     "NormalisedUpdate",
     "OfClasses",
@@ -235,6 +243,7 @@ __all__ = [
     "Projected",
     "PursuedFeatures",
     "Question",
+    "Ranking",
     "Record",
     "RecordCopies",
     "ResidualCoefficients",

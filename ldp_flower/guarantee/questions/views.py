@@ -17,6 +17,7 @@ from .base import (
     integer_expected,
     name_of,
 )
+from .classes import ClassStep, MeanScore, Ranking
 from .features import (
     ColumnLogSizes,
     ColumnMeanNorm,
@@ -120,6 +121,7 @@ class Standardised(View):
     inners: ClassVar[tuple[Path, ...]] = (
         *((ColumnMeans,), (ColumnLogSizes,), (ColumnMeanNorm,)),
         *((Gradient,), (GradientNorm,), (RootCurvature,), (Curvature,)),
+        *((ClassStep,), (MeanScore,), (Ranking,)),
         *((ResidualCoefficients,), (RidgeStep,), (TargetScaleBin,), (SquaredErrors,)),
         *_SELECTIONS,
     )

@@ -1,4 +1,4 @@
-"""How LdpFedAvg walks: steps as planned, or of a length that the reports themselves tell."""
+"""How a model walks after noisy mean updates: steps as planned, or as the updates tell."""
 
 import math
 from collections.abc import Sequence

@@ -1,0 +1,99 @@
+"""Scores of two classes as two normal distributions of one spread.
+
+They are ``distance`` of their standard deviations apart. Then the logit of a class is linear in
+the score (Fisher's discriminant), and one number, how much more often the class scores above
+the mean than others do, tells distance, AUC and slope.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+
+_FARTHEST = 6.0  # standard deviations; AUC is .99999
+_USUAL, _SPREAD = 1.0, 0.6  # distance of a useful score; that of its covariance, as a share
+_GRID = np.linspace(0.0005, 0.9995, 1000)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """How well a score ranks.
+
+    Attributes
+    ----------
+    auc, std_error : float
+        Probability that a row of the class scores higher than another, and its error.
+    distance : float
+        Between the classes, drawn to what is usual of useful scores as far as the covariance is
+        noisy, and to 0 as far as it may be noise alone; 0 or more.
+    """
+
+    auc: float
+    std_error: float
+    distance: float
+
+
+def ranked(covariance: float, std_error: float, share: float) -> Ranked:
+    """Return what the covariance of a class and the sign of its score tells.
+
+    Parameters
+    ----------
+    covariance : float
+        Mean of ``(1 or 0 - share) * sign(score - mean score)``.
+    std_error : float
+        Its standard deviation.
+    share : float
+        The class's share, within (0, 1).
+    """
+    found = _distance(covariance, share)
+    slope = (
+        _distance(covariance + std_error, share) - _distance(covariance - std_error, share)
+    ) / 2
+    # Far from 1/2 the AUC hardly moves with the distance: this is the error at this place.
+    density = math.exp(-(found**2) / 4) / math.sqrt(4 * math.pi)
+    usual = _covariance(_USUAL, share)
+    trust = 1 / (1 + (std_error / (_SPREAD * usual)) ** 2)
+    signal = covariance**2 / (covariance**2 + std_error**2) if covariance > 0 else 0.0
+    likely = signal * (trust * covariance + (1 - trust) * usual)
+    return Ranked(
+        float(ndtr(found / math.sqrt(2))), density * abs(slope), max(_distance(likely, share), 0.0)
+    )
+
+
+def discriminant(distance: float, share: float) -> tuple[float, float]:
+    """Return the logit at the mean score, and its slope for scores of standard deviation 1."""
+    own = share * (1 - share)
+    level = math.log(share / (1 - share)) - distance**2 * (0.5 - share)
+    return level, distance * math.sqrt(1 + own * distance**2)
+
+
+def likely_share(found: float, std_error: float) -> tuple[float, float]:
+    """Return mean and spread of a share within (0, 1), of which an estimate is known."""
+    weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + _offset(found, std_error))
+    weights /= weights.sum()
+    mean = float(weights @ _GRID)
+    return mean, math.sqrt(float(weights @ (_GRID - mean) ** 2))
+
+
+def _offset(found: float, std_error: float) -> float:
+    """Return what keeps the largest weight at 1, however far the estimate is off."""
+    return 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
+
+
+def _covariance(distance: float, share: float) -> float:
+    above = ndtr((1 - share) * distance) + ndtr(share * distance) - 1
+    return float(2 * share * (1 - share) * above)
+
+
+def _distance(covariance: float, share: float) -> float:
+    """Return the distance that has this covariance, with its sign."""
+    size = abs(covariance)
+    if _covariance(_FARTHEST, share) <= size:
+        return math.copysign(_FARTHEST, covariance)
+    found = brentq(lambda distance: _covariance(distance, share) - size, 0.0, _FARTHEST)
+    return math.copysign(found, covariance)

@@ -1,0 +1,76 @@
+"""Where a table's columns lie: users' mean rows, as far as they stand out of the noise."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+
+from ldp_flower.guarantee.questions import ColumnMeans
+from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.schema import Numeric, Schema
+
+from ..numerics.denoising import shrink
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+from ..tables.standardisation import Standardisation
+
+_SHARE = 0.04  # of all users
+_ENOUGH = 0.1  # noise over the length of a typical row that no larger cohort is for
+_AFFORDED = 1.2  # ... with which centres are estimated at all
+_NUMERIC = 2.0  # mean square of a column of numbers with bounds only, which is at most 4
+
+
+def _columns(schema: Schema) -> dict[int, float]:
+    """Return the features whose centres are not declared, with their usual mean squares.
+
+    Indicators have none: they are centred as if categories were equally likely.
+    """
+    found: dict[int, float] = {}
+    for name, kind in schema.columns.items():
+        if not isinstance(kind, Numeric):
+            found |= dict.fromkeys(schema.places(name), (1 - 1 / kind.width) / kind.width)
+        elif kind.centre is None:
+            found |= dict.fromkeys(schema.places(name), _NUMERIC)
+    return found
+
+
+def usual_square(schema: Schema) -> float:
+    """Return the usual square length of a row of features, with what is declared of them."""
+    undeclared = _columns(schema)
+    return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
+
+
+def num_askers(strategy: LdpStrategy[Any], epsilon: float, schema: Schema) -> int:
+    """Return how many users to ask for centres: none where these would be noise."""
+    columns = len(_columns(schema))
+    if not columns:
+        return 0
+    noise = columns * ball_codebook(epsilon, columns, 1.0).variance
+    most = int(_SHARE * strategy.num_users)
+    if noise > _AFFORDED**2 * most:
+        return 0
+    return max(min(most, math.ceil(noise / _ENOUGH**2)), strategy.min_reports)
+
+
+def estimate_centres(
+    strategy: LdpStrategy[Any], epsilon: float, schema: Schema, askers: int
+) -> Generator[Ask, Estimate, Standardisation]:
+    """Ask a cohort for the means of columns whose centres are not declared.
+
+    One report of each user, within the length of a typical row. What is found is drawn to
+    what all columns have in common.
+    """
+    known = Standardisation.none(schema.num_features)
+    if not askers:
+        return known
+    squares = _columns(schema)
+    columns = np.array(list(squares), np.int64)
+    mechanism = ball_codebook(epsilon, len(columns), math.sqrt(sum(squares.values())))
+    question = ColumnMeans(np.zeros(len(known.means)), columns)
+    (cohort,) = strategy.cohorts([askers])
+    answer = yield known.applied(Ask(cohort, question, mechanism))
+    common = float(answer.mean.mean())
+    own = shrink(answer.mean - common, mechanism.variance / answer.count)
+    known.means[columns] = common + own
+    return known

@@ -1,0 +1,203 @@
+"""What users who had no part in a classifier's fit tell: shares, and how well its scores rank."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from ldp_flower.guarantee.questions import ClassShare, MeanScore, Ranking, RootCurvature
+from ldp_flower.randomizers import Estimate
+from ldp_flower.schema import Numeric, Schema
+
+from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..subprotocols.squared_errors import number_randomizer
+from ..tables.standardisation import Standardisation
+
+Floats = NDArray[np.float64]
+
+_SHARE_ERROR, _MOST_FOR_SHARE = 0.035, 0.07  # wanted, and of all users at most
+_SIZE_RANGE, _SIZE_ERROR, _MOST_FOR_SIZE = math.log(6), 0.15, 0.02
+_USERS_DIFFER = 0.15  # of the logarithm of a root mean square over that of a typical user's
+_SIZE_PRIOR = 0.5  # spread of the logarithm around what the schema lets one expect
+_REACH, _CENTRE_ERROR, _MOST_FOR_CENTRE = 2.5, 0.2, 0.02  # in standard deviations of scores
+_RANKING_ERROR, _MOST_FOR_RANKING = 0.015, 0.1
+_ROW_VARIANCE = 0.2  # of a row's share in a ranking
+# Where a user's ranking is clipped: the mean of many rows is seldom as far off as one.
+_RADII, _ROOM, _AVERAGED = (0.3, 0.6), 0.75, 0.4
+_NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only
+_TOGETHER = 1.5  # how much farther columns spread scores that have to do with each other
+_LEAST = 0.01  # share of a class that is told
+
+
+@dataclass(frozen=True)
+class Judges:
+    """Cohorts who are kept back for one class."""
+
+    share: Cohort
+    size: Cohort
+    centre: Cohort
+    ranking: Cohort
+
+    @classmethod
+    def of(
+        cls, strategy: LdpStrategy[Any], epsilon: float, rows_per_user: float, classes: int
+    ) -> "Judges":
+        """Take them from users not asked yet, a share for each of so many classes.
+
+        Raises
+        ------
+        TooFewReports
+            If a cohort would be smaller than the strategy's ``min_reports``.
+        """
+        unit = number_randomizer(epsilon, 1.0).variance
+        ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
+        wanted = (
+            ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MOST_FOR_SHARE),
+            (unit * (_SIZE_RANGE / _SIZE_ERROR) ** 2, _MOST_FOR_SIZE),
+            (unit * (_REACH / _CENTRE_ERROR) ** 2, _MOST_FOR_CENTRE),
+            (ranking / _RANKING_ERROR**2, _MOST_FOR_RANKING),
+        )
+        users = strategy.num_users / classes
+        sizes = [max(math.ceil(min(n, most * users)), strategy.min_reports) for n, most in wanted]
+        return cls(*strategy.cohorts(sizes))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the judges said of one class's scores.
+
+    Attributes
+    ----------
+    share, share_std_error : float
+        The class's share of users' rows.
+    ranked : Ranked
+        How well the scores rank.
+    theta : ndarray, shape (num_features,)
+        The scores' coefficients, moved and stretched to mean 0 and standard deviation 1.
+    """
+
+    share: float
+    share_std_error: float
+    ranked: Ranked
+    theta: Floats
+
+    def logits(self) -> Floats:
+        """Return the coefficients of the class's logit."""
+        level, slope = discriminant(self.ranked.distance, self.share)
+        coef = slope * self.theta
+        coef[0] += level
+        return coef
+
+    def level(self) -> "Judged":
+        """Return the same without slopes: the share for everybody."""
+        return replace(self, ranked=replace(self.ranked, distance=0.0))
+
+
+def judge(
+    judges: Judges,
+    epsilon: float,
+    schema: Schema,
+    standardisation: Standardisation,
+    theta: Floats,
+    place: int,
+    rows_per_user: float,
+) -> Generator[Ask, Estimate, Judged]:
+    """Ask the judges of one class about its scores.
+
+    Parameters
+    ----------
+    judges : Judges
+        Who are asked.
+    epsilon : float
+        Privacy parameter of each one's report.
+    schema : Schema
+        Of the table.
+    standardisation : Standardisation
+        Of the features that ``theta`` is for.
+    theta : ndarray, shape (num_features,)
+        Of the scores, about half of the class's logits.
+    place : int
+        Of the class.
+    rows_per_user : float
+        Typical number of a user's rows.
+    """
+    share, share_error = yield from _share(judges.share, epsilon, place)
+    spread = _expected_spread(schema, theta)
+    # Where the scores' mean is expected: about where the walk balances labels.
+    expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
+    moved = theta - expected * np.eye(1, len(theta))[0]
+    size = yield from _size(judges.size, epsilon, standardisation, moved, spread, rows_per_user)
+    centre = yield from _centre(judges.centre, epsilon, standardisation, moved, size)
+    deviation = math.sqrt(max(size**2 - centre**2, 0.25 * size**2))
+    moved = (moved - centre * np.eye(1, len(theta))[0]) / deviation
+    question = Ranking(moved, float(place), share)
+    ask = Ask(judges.ranking, question, number_randomizer(epsilon, _radius(rows_per_user)))
+    answer = yield standardisation.applied(ask)
+    told = ranked(float(answer.mean[0]), float(answer.std_error[0]), share)
+    return Judged(share, share_error, told, moved)
+
+
+def _radius(rows_per_user: float) -> float:
+    return float(np.clip(_ROOM / rows_per_user**_AVERAGED, *_RADII))
+
+
+def _share(
+    cohort: Cohort, epsilon: float, place: int
+) -> Generator[Ask, Estimate, tuple[float, float]]:
+    randomizer = number_randomizer(epsilon, 0.5)
+    answer = yield Ask(cohort, ClassShare(float(place)), randomizer)
+    mean, error = likely_share(0.5 + float(answer.mean[0]), float(answer.std_error[0]))
+    return float(np.clip(mean, _LEAST, 1 - _LEAST)), error
+
+
+def _expected_spread(schema: Schema, theta: Floats) -> float:
+    """Return the standard deviation that scores usually have."""
+    spreads = [0.0]
+    for kind in schema.columns.values():
+        if isinstance(kind, Numeric):
+            spreads.append(1.0 if kind.scale is not None else _NUMERIC_SPREAD)
+        else:
+            spreads += [math.sqrt(1 / kind.width * (1 - 1 / kind.width))] * kind.width
+    spread = _TOGETHER * float(np.linalg.norm(spreads * theta))
+    return max(spread, np.finfo(float).tiny ** 0.25)
+
+
+def _size(
+    cohort: Cohort,
+    epsilon: float,
+    standardisation: Standardisation,
+    theta: Floats,
+    expected: float,
+    rows_per_user: float,
+) -> Generator[Ask, Estimate, float]:
+    """Return the scores' root mean square, given what is expected."""
+    ask = Ask(cohort, RootCurvature(theta, expected, _SIZE_RANGE), number_randomizer(epsilon, 1.0))
+    answer = yield standardisation.applied(ask)
+    error = _SIZE_RANGE * float(answer.std_error[0])
+    trust = _SIZE_PRIOR**2 / (_SIZE_PRIOR**2 + error**2)
+    # Logarithms of few normal numbers' root mean squares are lower in the mean.
+    lower = (math.log(rows_per_user / 2) - digamma(rows_per_user / 2)) / 2 + _USERS_DIFFER
+    told = _SIZE_RANGE * float(np.clip(answer.mean[0], -1, 1)) + lower
+    return expected * math.exp(trust * told)
+
+
+def _centre(
+    cohort: Cohort,
+    epsilon: float,
+    standardisation: Standardisation,
+    theta: Floats,
+    size: float,
+) -> Generator[Ask, Estimate, float]:
+    """Return the scores' mean, given their root mean square."""
+    question = MeanScore(theta / (_REACH * size))
+    answer = yield standardisation.applied(Ask(cohort, question, number_randomizer(epsilon, 1.0)))
+    reach = _REACH * size
+    error = reach * float(answer.std_error[0])
+    return size**2 / (size**2 + error**2) * reach * float(np.clip(answer.mean[0], -1, 1))

@@ -1,0 +1,69 @@
+"""The walk of a classifier: short steps, each the mean direction of users' own logistic steps."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import ClassStep
+from ldp_flower.randomizers import Estimate, ball_codebook
+
+from ..numerics.walk import Walk
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+from ..tables.standardisation import Standardisation
+
+Floats = NDArray[np.float64]
+
+_STEPS = 50  # at most
+_FEWEST = 30  # users of a step
+_FARTHEST = 100.0  # that all steps together are planned to lead
+_LONGEST = 4.0
+
+
+def class_walk(
+    strategy: LdpStrategy[Any],
+    num_users: int,
+    standardisation: Standardisation,
+    place: int,
+    ridge: float,
+    weighted: bool,
+) -> Generator[Ask, Estimate, Floats]:
+    """Return scores that are high for rows of a class: coefficients of standardised features.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        Whose users are asked, each with the strategy's ``epsilon``.
+    num_users : int
+        How many of those not asked yet.
+    standardisation : Standardisation
+        Of the features.
+    place : int
+        Of the class.
+    ridge : float
+        Penalty of users' own regressions, in units of a row's square length.
+    weighted : bool
+        Whether users whom the current coefficients serve well say less.
+
+    Raises
+    ------
+    TooFewReports
+        If a step's cohort would be smaller than the strategy's ``min_reports``.
+    """
+    dim = len(standardisation.means) - 1
+    steps = max(1, min(_STEPS, num_users // max(_FEWEST, strategy.min_reports)))
+    mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
+    signal = math.sqrt(num_users / mechanism.variance)
+    planned = min(_FARTHEST, signal) / steps
+    # In units in which a row of features has about length 1.
+    walk = Walk(np.zeros(dim), [planned] * steps, _LONGEST, fitted=True)
+    sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
+    for cohort in strategy.cohorts(sizes):
+        theta = walk.position / math.sqrt(dim)
+        question = ClassStep(theta, ridge, float(place), weighted)
+        answer = yield standardisation.applied(Ask(cohort, question, mechanism))
+        walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
+    return np.asarray(walk.estimate / math.sqrt(dim))

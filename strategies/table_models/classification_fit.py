@@ -1,0 +1,182 @@
+"""What PrivateClassification returns."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ldp_flower.presentation import charts
+from ldp_flower.schema import Categories, Numeric, Schema
+
+from ..runtime.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+Floats = NDArray[np.float64]
+
+_NORMAL = 1.96  # standard errors that 95 % are within
+_FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
+
+
+@dataclass(repr=False, kw_only=True)
+class ClassificationFit(Result):
+    """A logistic model of a table, and how well it ranks users who had no part in it.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (num_features,) or (classes, num_features)
+        For ``schema.features``, the intercept first: the logit of the second of two classes, or
+        of each of more against all others. All slopes are 0 where the model is the shares.
+        Normalised steps leave no textbook standard errors, so none are told: ``score`` says how
+        much the whole is worth.
+    shares, shares_std_error : ndarray of float64, shape (classes,)
+        Each class's share of users' rows, and its standard deviation.
+    score, score_std_error : float
+        AUC by users who had no part in the fit, and its standard deviation: how probable it
+        is that a row of the second class scores above one of the first, mean over the classes if
+        they are more than two; .5 for the shares. It is told as if scores of both were
+        normal.
+    method : str
+        How it was found: ``"directions"``, ``"lengths"``, or ``"shares"``.
+    """
+
+    coef: Floats
+    shares: Floats
+    shares_std_error: Floats
+    score: float
+    score_std_error: float
+    method: str
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.coef, self.shares])
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The categories as they were declared, in their order."""
+        return np.array(self._bounds.declared)
+
+    @property
+    def score_interval(self) -> tuple[float, float]:
+        """What the score lies within in 95 of 100 runs, within 0 and 1."""
+        reach = _NORMAL * self.score_std_error
+        return max(self.score - reach, 0.0), min(self.score + reach, 1.0)
+
+    def predict_proba(self, table: Any) -> Floats:
+        """Return the classes' probabilities for rows of a table.
+
+        Parameters
+        ----------
+        table : mapping of str to array_like, or DataFrame
+            Has all columns of the schema; the target need not be among them.
+
+        Returns
+        -------
+        ndarray of float64, shape (rows, classes)
+            In the order of the categories; each row adds up to 1.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing or columns differ in length.
+        """
+        own = expit(self._schema.features(table) @ np.atleast_2d(self.coef).T)
+        if self.coef.ndim == 1:
+            return np.hstack([1 - own, own])
+        own = np.maximum(own, np.finfo(float).tiny)
+        return np.asarray(own / own.sum(axis=1, keepdims=True))
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Return each row's most probable class, as :attr:`classes` has it.
+
+        Parameters and errors are those of :meth:`predict_proba`.
+        """
+        return np.asarray(self.classes[self.predict_proba(table).argmax(axis=1)])
+
+    @property
+    def _schema(self) -> Schema:
+        if self.schema is None:
+            raise ValueError("Expected a result with its schema, got none.")
+        return self.schema
+
+    @property
+    def _bounds(self) -> Categories:
+        bounds = self._schema.bounds
+        if not isinstance(bounds, Categories):
+            raise ValueError(f"Expected a schema whose target is categories, got {bounds!r}.")
+        return bounds
+
+    def table(self) -> "DataFrame":
+        """Return the coefficients by name, in units of the table.
+
+        Returns
+        -------
+        DataFrame
+            ``name``, ``unit``, and the logits of the second of two classes, or of each of more.
+            The intercept is the logit where all columns have their centres; a slope is the
+            change for one more of its column's unit, or for the category instead of an
+            average one.
+        """
+        from pandas import DataFrame
+
+        units, sizes = ["log odds"], [1.0]
+        for name, kind in self._schema.columns.items():
+            numeric = isinstance(kind, Numeric)
+            units += [f"log odds / {name}" if numeric else "log odds"] * kind.width
+            sizes += [float(np.ptp(kind.restore([0.0, 1.0]))) if numeric else 1.0] * kind.width
+        rows = dict(zip(self._told_classes, np.atleast_2d(self.coef) / sizes, strict=True))
+        return DataFrame({"name": self._schema.names, "unit": units, **rows})
+
+    @property
+    def _told_classes(self) -> list[str]:
+        """What each row of coefficients is the logit of."""
+        names = [f"{self._schema.target}={value}" for value in self._schema.classes]
+        return names if self.coef.ndim == 2 else names[1:]
+
+    def _shown(self, table: "DataFrame") -> "DataFrame":
+        """Return the table with coefficients that stand out first, if they are many."""
+        return table if len(table) <= _FEW else table.iloc[self._order]
+
+    @property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(-np.abs(np.atleast_2d(self.coef)).max(axis=0), kind="stable")
+
+    @property
+    def _drawn(self) -> NDArray[np.int64]:
+        slopes = self._order[self._order != 0]
+        return slopes[:_DRAWN]
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self._drawn))
+
+    def _draw(self, axes: "Axes") -> None:
+        drawn = self._drawn
+        names = [charts.label(self._schema.names[i]) for i in drawn]
+        rows = np.atleast_2d(self.coef)
+        if len(rows) == 1:
+            axes.barh(names, rows[0, drawn], color=charts.BLUE)
+        else:
+            for told, row in zip(self._told_classes, rows, strict=True):
+                axes.plot(row[drawn], names, "o", label=charts.label(told))
+            axes.legend()
+        axes.invert_yaxis()
+        axes.axvline(0, color=charts.GREY, lw=1)
+        axes.set_xlabel("log odds, for a quarter of a column's range or for a category")
+        axes.set_title(self._told())
+
+    def _told(self) -> str:
+        low, high = self.score_interval
+        return f"AUC = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
+
+    def _findings(self) -> list[str]:
+        found = "the shares" if self.method == "shares" else f"a logistic model ({self.method})"
+        shares = ", ".join(
+            f"{value} {100 * share:.0f} %"
+            for value, share in zip(self._schema.classes, self.shares, strict=True)
+        )
+        return [f"{self._schema.target}: {found}, {self._told()}; {shares}"]

@@ -1,0 +1,258 @@
+"""PrivateClassification: classes of a table's rows, from users who trust nobody."""
+
+import logging
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import RowCount
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.schema import Categories, Schema
+from ldp_flower.validation import check_choice, check_integer
+
+from ..numerics.two_normals import Ranked
+from ..runtime.audit_users import table_users
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.card import Card
+from ..runtime.exchange import Ask
+from ..subprotocols.norm import estimate_norm
+from ..subprotocols.squared_errors import number_randomizer
+from .centres import estimate_centres, num_askers, usual_square
+from .class_judges import Judged, Judges, judge
+from .class_walk import class_walk
+from .classification_fit import ClassificationFit
+
+logger = logging.getLogger("flwr")
+
+Floats = NDArray[np.float64]
+
+_METHODS = ("auto", "directions", "lengths")
+_FEW_ROWS = 6  # up to which a user's rows tell little of where its step ends
+_USUAL_ROWS = 8.0
+_COUNTERS = 0.03  # share of the users that tell how many rows they have
+_FEWEST, _COHORTS = 300, 15  # users, and cohorts of min_reports users
+_MOST_NOISE = 1.6  # sqrt(d c / n) beyond which nobody is asked
+_SHARE_ERROR, _JUDGES = 0.18, 0.07  # of a class's share, from this share of the users
+_DOUBTFUL_SHARE = 0.06
+_EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+_LEAST, _SURE = 0.25, 2.0  # standard errors of what judges say
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateClassification(LdpStrategy[ClassificationFit]):
+    """A logistic model of a table whose target is one of some classes.
+
+    Needs to know the columns' bounds or categories, and nothing else. The result predicts
+    classes and probabilities for a table, and says how well on people who had no part in it.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns, the target and its :class:`~ldp_flower.Categories`. Users' targets are the
+        places of their classes, as :meth:`ldp_flower.Schema.users` makes them.
+    rows_per_user : int, optional
+        Typical number of a user's rows, by default told by some of the users.
+    method : {"auto", "directions", "lengths"} (default: "auto")
+        What users report: where their own rows would move the model, as a direction (for many
+        rows), or shorter the better the model serves them already (for few). ``"auto"``
+        takes lengths below 6 rows.
+
+    Raises
+    ------
+    ValueError
+        If the schema's target is not categories, or an argument is not allowed.
+
+    Notes
+    -----
+    Some users tell the columns' centres, where these stand out of the noise. Then up to 50
+    cohorts walk: each user reports the direction of its own logistic ridge step from where
+    the model is, and the model moves by the mean of them. So there is no scale to learn.
+    Others are kept back. They tell the share of the class, where scores lie, and how
+    well these rank: how often rows of the class score above the mean, and others. With
+    two normal distributions of scores that is an AUC, and the slope of the logit.
+    Slopes are shortened by the error of that, to nothing where scores rank no better than by
+    chance. Of more than two classes each is told from all others, by its own part of the users.
+
+    Guarantee
+    ---------
+    1. Protected: a user's whole set of rows, features and classes, against any other set
+       (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user answers one question in one cohort; cohorts are disjoint and cut by
+       public hashes. Later questions depend on data through earlier reports only, so
+       the whole is epsilon-LDP by parallel composition, sequentially interactive.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers
+       enforce this on their side.
+    """
+
+    card = Card(
+        question="classes of a table's rows",
+        guarantee="pure epsilon",
+        rounds="up to 57, for each of more than two classes",
+        report="1-2",
+        use_when="bounds and categories of a table's columns are known, and nothing else",
+        fails_when="where sqrt(d c / n) is above 1.6 for d features and n users, c = 6.3, 1.6, "
+        "0.44 at epsilon 1, 2, 4",
+        page="which-method",
+    )
+
+    schema: Schema = field(kw_only=False)
+    rows_per_user: int | None = None
+    method: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.schema, Schema) or not isinstance(self.schema.bounds, Categories):
+            raise ValueError(
+                "Expected a schema whose target is Categories([...]), got "
+                f"{_target_of(self.schema)}. PrivateRegression predicts numbers."
+            )
+        if self.rows_per_user is not None:
+            check_integer("rows_per_user", self.rows_per_user, 1)
+        check_choice("method", self.method, _METHODS)
+        ball_codebook(self.epsilon, self.schema.num_features, 1.0)  # refuses a bad epsilon now
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield two classes and three, and rows that are counted or declared."""
+        table, users = table_users(dim)
+        for values, rows, method in ((2, None, "directions"), (3, 5, "lengths")):
+            schema = Schema(table.columns, table.target, Categories(range(values)))
+            places = np.clip(np.floor(users.targets + values / 2), 0, values - 1)
+            placed = Users(users.features, places, users.offsets)
+            yield cls(schema, epsilon=epsilon, rows_per_user=rows, method=method), placed
+
+    @property
+    def _places(self) -> list[int]:
+        """The classes that are told from all others."""
+        classes = len(self.schema.classes)
+        return [1] if classes == 2 else list(range(classes))
+
+    def protocol(self) -> Protocol:
+        """Tell each class from the others, and say how well."""
+        self._check_enough()
+        places, epsilon = self._places, self.epsilon
+        rows = yield from self._rows()
+        askers = num_askers(self, epsilon, self.schema)
+        standardisation = yield from estimate_centres(self, epsilon, self.schema, askers)
+        few = rows < _FEW_ROWS
+        method = ("lengths" if few else "directions") if self.method == "auto" else self.method
+        logger.info(
+            "Users report %s, with about %.0f rows each; %d told the columns' centres",
+            *(method, rows, askers),
+        )
+        kept = [Judges.of(self, epsilon, rows, len(places)) for _ in places]
+        users, ridge = self.num_unasked // len(places), usual_square(self.schema) / rows
+        found = []
+        for place, judges in zip(places, kept, strict=True):
+            weighted = method == "lengths"
+            theta = yield from class_walk(self, users, standardisation, place, ridge, weighted)
+            judged = yield from judge(
+                judges, epsilon, self.schema, standardisation, theta, place, rows
+            )
+            found.append(judged)
+        score, error = _score([judged.ranked for judged in found])
+        notes = []
+        if score - 0.5 < _LEAST * error:
+            notes.append(
+                f"The model is not returned but the classes' shares, the same for everybody: by "
+                f"people who had no part in it, it ranks no better than chance (AUC {score:.2f}, "
+                f"standard error {error:.2f}). More users or a larger epsilon are needed."
+            )
+            found, method = [judged.level() for judged in found], "shares"
+            score, error = 0.5, 0.0
+        elif score - 0.5 < _SURE * error:
+            notes.append(
+                f"The model may rank no better than chance: by people who had no part in it, its "
+                f"AUC is {score:.2f} with a standard error of {error:.2f}. More users or a "
+                "larger epsilon would tell."
+            )
+        notes += self._of_shares(found)
+        coef = np.array([judged.logits() for judged in found])
+        coef[:, 0] -= coef @ standardisation.means[:-1]  # as slopes are of the features themselves
+        shares = np.array([judged.share for judged in found])
+        errors = np.array([judged.share_std_error for judged in found])
+        if len(places) == 1:
+            coef, shares, errors = coef[0], np.append(1 - shares, shares), np.append(errors, errors)
+        return ClassificationFit(
+            coef=coef,
+            shares=shares / shares.sum(),
+            shares_std_error=errors,
+            score=score,
+            score_std_error=error,
+            method=method,
+            notes=notes,
+        )
+
+    def _rows(self) -> Generator[Ask, Estimate, float]:
+        """Return the typical number of rows: as declared, or as some users tell."""
+        if self.rows_per_user is not None:
+            return float(self.rows_per_user)
+        size = max(math.ceil(_COUNTERS * self.num_users), self.min_reports)
+        (cohort,) = self.cohorts([size])
+        norm = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
+        return max(1.0, norm.value)
+
+    def _check_enough(self) -> None:
+        """Refuse what cannot work, before anybody is asked.
+
+        Raises
+        ------
+        TooFewReports
+            If users are too few for this epsilon and so many features.
+        """
+        classes, features = len(self._places), self.schema.num_features
+        users = self.num_users
+        needed = self._needed(self.epsilon, features)
+        if users >= needed:
+            return
+        ways = [f"At least {needed:,} users are needed"]
+        enough = (e for e in _EPSILONS if e > self.epsilon and self._needed(e, features) <= users)
+        if (epsilon := next(enough, None)) is not None:
+            ways.append(f"or, with these users, epsilon {epsilon:g}")
+        fewer = int(
+            _MOST_NOISE**2 * users / classes / ball_codebook(self.epsilon, features).variance
+        )
+        if self._needed(self.epsilon, max(fewer, 2)) <= users:
+            ways.append(f"or at most {fewer} features")
+        told = f" told apart one by one from {classes} classes" if classes > 1 else ""
+        raise TooFewReports(
+            f"{users:,} users are too few for {features} features{told} at epsilon "
+            f"{self.epsilon:g}: a model would rank no better than chance. {', '.join(ways)}."
+        )
+
+    def _needed(self, epsilon: float, features: int) -> int:
+        """Return how many users it takes."""
+        noise = ball_codebook(epsilon, features, 1.0).variance * features / _MOST_NOISE**2
+        shares = number_randomizer(epsilon, 0.5).variance / _SHARE_ERROR**2 / _JUDGES
+        fewest = max(_FEWEST, _COHORTS * self.min_reports)
+        return math.ceil(len(self._places) * max(fewest, noise, shares))
+
+    def _of_shares(self, found: list[Judged]) -> list[str]:
+        """Return a note if shares are told badly."""
+        error = max(judged.share_std_error for judged in found)
+        if error <= _DOUBTFUL_SHARE:
+            return []
+        return [
+            f"Shares are told within {100 * error:.0f} percentage points (one standard error), and "
+            "so are probabilities: more users or a larger epsilon would tell more."
+        ]
+
+
+def _score(ranked: list[Ranked]) -> tuple[float, float]:
+    """Return the mean AUC and its standard error."""
+    auc = float(np.mean([each.auc for each in ranked]))
+    error = math.sqrt(sum(each.std_error**2 for each in ranked)) / len(ranked)
+    return auc, error
+
+
+def _target_of(schema: object) -> str:
+    if isinstance(schema, Schema):
+        return f"the target {schema.target!r} with bounds {schema.bounds!r}"
+    return repr(schema)
