@@ -16,6 +16,7 @@ from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 
 from .node import Node, operators_ledger
+from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
 from .received import Received
 from .refusal import Refusal
@@ -77,6 +78,10 @@ class UsersNode(Node):
         paying = ledger or StateLedger(received.state, len(users))
         return cls(terms, keys, paying, accounts, received.run_id, users, own)
 
+    def census(self) -> dict[str, int]:
+        """Return how many users the node holds, their keys, and how many features rows have."""
+        return {**super().census(), "features": self.users.num_features}
+
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
@@ -123,6 +128,7 @@ def values_of(
         finite = users if query.question.features_public else users.finite()
         if lost := len(users.targets) - len(finite.targets):
             logger.warning("Records that are not finite and are left out: %d.", lost)
+        tell_far_rows(finite, query)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(finite, query.question, statistic, query.randomizer.width)
         return compute(finite, query.question)
@@ -133,6 +139,7 @@ def values_of(
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
     )
+    tell_far_values(values, query)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning("%d users have data that are not finite and report a centre.", bad)
     return values

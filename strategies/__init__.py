@@ -32,6 +32,8 @@ from .sparse.sparse_regression import SparseRegression
 from .sparse.sparse_result import SparseResult
 from .table_models.classification_fit import ClassificationFit
 from .table_models.private_classification import PrivateClassification
+from .table_models.private_regression import PrivateRegression
+from .table_models.regression_fit import RegressionFit
 from .tables.evaluation_result import EvaluationResult
 from .tables.private_evaluation import PrivateEvaluation
 from .user_level.multi_round_regression import MultiRoundRegression
@@ -67,6 +69,8 @@ __all__ = [
     "PrivateClassification",
     "PrivateEvaluation",
     "PrivateFrankWolfe",
+    "PrivateRegression",
+    "RegressionFit",
     "Result",
     "SmoothGlm",
     "SparseMean",

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import re
 import runpy
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import InProcessGrid, Users, randomizers
 from ldp_flower.strategies import LdpFedAvg
@@ -34,14 +36,44 @@ def test_the_heavy_hitters_example(capsys):
     assert capsys.readouterr().out.startswith("{'ATL': ")
 
 
-def test_the_example_with_your_own_data(capsys):
-    """On five other seeds R2 was .65 to .70, with a standard error of .03."""
-    example = re.search(r"```python\n(.*?)```", (DOCS / "your-own-data.md").read_text(), re.DOTALL)
-    names = {}
-    exec(example[1], names)
+def test_the_tutorial_with_your_own_data(tmp_path, monkeypatch, capsys):
+    """From a CSV to a table, a picture and a page; then the same in a deployment's two files."""
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "your-own-data.md").read_text("utf-8")
+    assert len(page.split()) < 1200
+    names: dict[str, object] = {}
+    for example in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(example, names)
+    shown = capsys.readouterr().out
+    assert "age" in shown and "sector=private" in shown and "epsilon = 2 per user" in shown
+    assert (tmp_path / "wage.png").stat().st_size > 5_000
+    assert "<html" in (tmp_path / "wage.html").read_text("utf-8")[:200]
+    # Without privacy R2 is .80, the AUC .89.
+    result, table = names["result"], names["table"]
+    assert 0.6 < r2_score(table["wage"], result.predict(table)) < 0.81
+    assert type(result).from_dict(json.loads(json.dumps(result.to_dict()))).coef == pytest.approx(
+        result.coef
+    )
+    likely = names["classes"].predict_proba(table)[:, 1]
+    assert 0.8 < roc_auc_score(table["promoted"] == "yes", likely) < 0.9
+    assert min(names["scores"]) > 0.6
+
+    (tmp_path / "wage.html").unlink()
+    grid = InProcessGrid(names["app"], 1)
+    grid.contexts[1].node_config["table"] = "people.csv"
+    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
+    names["server"](grid, context)
+    assert "sector=private" in capsys.readouterr().out and (tmp_path / "wage.html").exists()
+
+
+def test_the_private_evaluation_example(capsys):
+    page = (DOCS / "private-evaluation.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
+    x, y, model, found = (names[name] for name in ("X", "y", "model", "found"))
     assert capsys.readouterr().out.startswith("R2 0.")
-    assert names["found"].r2 > 0.4
-    assert abs(np.mean(names["wages"]) - np.mean(names["table"]["wage"])) < 1
+    truth = 1 - np.mean((y - x @ model) ** 2) / np.var(y)
+    assert abs(found.r2 - truth) < 4 * found.std_error
 
 
 def test_the_model_updates_example():

@@ -4,14 +4,16 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
+from sklearn.metrics import r2_score
 
 from ldp_flower import InProcessGrid
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-NOTEBOOK, CLIENT, SERVER, MOD, TRAINING = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+OWN, NOTEBOOK, CLIENT, SERVER, MOD, TRAINING = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_notebook_example(capsys):
@@ -20,6 +22,21 @@ def test_the_notebook_example(capsys):
     assert names["result"].support.tolist() == [3, 40]
     assert np.linalg.norm(names["result"].coef[[3, 40]] - [0.6, -0.8]) < 0.06
     assert "epsilon = 2 per user 60000" in capsys.readouterr().out
+
+
+def test_the_example_with_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    age, hours = rng.integers(18, 80, 8000), rng.integers(20, 60, 8000)
+    sector = rng.choice(["public", "private"], 8000)
+    wage = 0.2 * age + 0.4 * hours + rng.normal(0, 2, 8000)
+    person = np.repeat(np.arange(2000), 4)
+    columns = {"person": person, "age": age, "hours": hours, "sector": sector, "wage": wage}
+    names = {"df": pd.DataFrame(columns)}
+    exec(OWN, names)
+    assert "sector=public" in capsys.readouterr().out and (tmp_path / "wage.html").exists()
+    # Without privacy R2 is .90; of 40 other seeds 39 had .84 to .90, one .42.
+    assert r2_score(wage, names["result"].predict(names["df"])) > 0.8
 
 
 def test_plugging_into_an_existing_app(capsys):

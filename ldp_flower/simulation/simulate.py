@@ -11,7 +11,9 @@ from flwr.app import Context
 
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.user_source import UserSource
+from ..guarantee.users import Users
 from ..validation import check_integer
+from ..values.entries import without_numbers
 from .generated import Generate, GeneratedUsers
 from .grid import InProcessGrid
 
@@ -93,10 +95,23 @@ def _check_strategy(strategy: object) -> None:
         raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
 
 
+def _check_usable(users: Users) -> None:
+    """Refuse users of whom no row can be used, which a node would let answer at random."""
+    finite = np.isfinite(users.features).all(axis=1)
+    if len(finite) and not finite.any():
+        raise ValueError(
+            "Expected rows of numbers, got none: no numbers in column "
+            f"{without_numbers(users.features, users.columns)}. Text is coded by a Schema, and "
+            "items by Users.from_items."
+        )
+
+
 def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource:
     if not isinstance(users, type) and isinstance(users, UserSource):
         if num_users is not None:
             raise ValueError(f"Expected num_users with a callable only, got {num_users}.")
+        if isinstance(users, Users):
+            _check_usable(users)
         return users
     if not callable(users):
         raise ValueError(

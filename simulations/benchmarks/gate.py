@@ -1,6 +1,7 @@
 """Compare the gate for fits on real tables with a gate of four moments, on synthetic people.
 
-It prints the table of docs/your-own-data.md. Models range from useless to nearly perfect:
+It prints the table of `simulations/studies/grouped_data/earlier.md`. Models range from useless
+to nearly perfect:
 shortened true slopes plus noise of various length. Mechanisms are the strategy's own.
 """
 

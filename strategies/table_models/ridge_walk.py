@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Question, RidgeStep
 from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.schema import Categories, Schema
 
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
@@ -17,9 +18,10 @@ from ..runtime.exchange import Ask
 Floats = NDArray[np.float64]
 
 _STEPS = 20  # at most
-_RIDGE = 0.3  # over the typical number of rows, in units of a row's mean square length
+_RIDGE = 1.0  # over the typical number of rows, in units of a row's mean square length
 _RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
-_FARTHEST, _PER_SIGNAL = 4.0, 100.0  # how long all steps together may be
+_FARTHEST, _MOST = 4.0, 100.0  # of one step and of all, in units in which rows have length 1
+_PER_SIGNAL = 0.6  # length of all steps, over the signal to noise ratio of all users together
 _SHORTER = 0.7  # what steps are multiplied by once one turns back
 
 
@@ -54,6 +56,7 @@ def ridge_walk(
     dim: int,
     rows_per_user: float,
     *,
+    row_length: float | None = None,
     start: Floats | None = None,
     centre: float = 0.0,
     scale: float = 1.0,
@@ -75,6 +78,11 @@ def ridge_walk(
         Number of features; each within about [-2, 2].
     rows_per_user : float
         Typical number of a user's rows.
+    row_length : float, optional
+        Typical length of a row of features, by default that of ``dim`` entries of size 1; see
+        :func:`row_length`.
+    start : ndarray, shape (dim,), optional
+        Where to begin, by default at 0.
     centre, scale : float (default: 0 and 1)
         Public numbers that bring targets to about [-2, 2] by ``(y - centre) / scale``. The
         coefficients predict targets brought so.
@@ -89,10 +97,10 @@ def ridge_walk(
     steps = max(1, min(_STEPS, num_users // strategy.min_reports))
     mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
     # In units in which a row of features has about length 1, as its target has.
-    unit = 1 / math.sqrt(dim)
+    unit = 1 / (math.sqrt(dim) if row_length is None else row_length)
     signal = math.sqrt(num_users / mechanism.variance)
-    length = unit * min(_FARTHEST, min(_PER_SIGNAL, signal) / steps)
-    ridge = _RIDGE / rows_per_user * dim
+    length = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / steps)
+    ridge = _RIDGE / rows_per_user / unit**2
     theta = np.zeros(dim) if start is None else start
     places, directions, lengths, noise = [theta], [], [], []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
@@ -114,6 +122,12 @@ def ridge_walk(
         np.array(lengths),
         np.array(noise),
     )
+
+
+def row_length(schema: Schema) -> float:
+    """Return the typical length of a row of features, from what a schema declares."""
+    kinds = schema.columns.values()
+    return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
 
 
 def _turns_back(direction: Floats, last: Floats, sigma: float) -> bool:

@@ -92,7 +92,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         report="1",
         use_when="a model's worth to users whom it was not fitted on is in question",
         fails_when="with 1,000 users at epsilon 1, where usually nothing can be told",
-        page="your-own-data",
+        page="private-evaluation",
     )
 
     coef: ArrayLike = field(kw_only=False)
@@ -114,6 +114,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     def randomizer(self, radius: float) -> Randomizer:
         """Return the mechanism for a number in ``[-radius, radius]``."""
         return number_randomizer(self.epsilon, radius)
+
+    @property
+    def _num_features(self) -> int:
+        return len(self._model)
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:

@@ -22,7 +22,6 @@ WITHOUT_RUNS = {
     "compare-app.png",  # of docs/figures/compare-app.csv
     "fitted-steps.png",  # of docs/figures/fitted-steps.csv
     "flights.png",
-    "grouped-data.png",
     "knowledge-transfer.png",
     "user-level-error.png",
     "user-level-selection.png",

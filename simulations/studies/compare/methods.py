@@ -14,9 +14,9 @@ from ldp_flower.compare.nodes import Nodes
 from ldp_flower.strategies import LdpFedAvg
 
 from ...baselines.adaptive_clip import dp_fedavg_adaptive
+from ...baselines.federated import LOCAL_STEPS, Descent, Problem, training_of
+from ...baselines.learners import DpSgd
 from ...baselines.local_model import median_score
-from .learners import DpSgd
-from .problems import LOCAL_STEPS, Descent, Problem
 
 DELTA = 1e-5  # of all methods that are not pure: below one over the number of users
 #: Up to so many users DP-FedAvg asks everybody in every round, as it should; above, each
@@ -62,17 +62,7 @@ class Method:
 
 
 def _training(problem: Problem, seed: int, everybody: bool, nodes: Nodes | None = None) -> Training:
-    rounds = problem.rounds
-    reports = problem.num_users // (1 if everybody else rounds)
-    return Training(
-        nodes or Descent(problem),
-        np.concatenate([array.ravel() for array in problem.learner.initial()], dtype=np.float64),
-        rounds,
-        lambda noise: problem.clip(noise, rounds, reports),
-        DELTA,
-        everybody,
-        seed,
-    )
+    return training_of(problem, seed, delta=DELTA, everybody=everybody, nodes=nodes)
 
 
 def _judged(problem: Problem, training: Training, trained: Trained) -> Outcome:

@@ -5,161 +5,24 @@ the data's description, five local steps, the learning rates that README.md list
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
-from sklearn.datasets import fetch_openml, load_digits, load_svmlight_file
+from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from ldp_flower import simulate
 from ldp_flower.strategies import LinearResult, SparseRegression, TooFewReports
 
+from ...baselines.federated import Problem, Protocol
+from ...baselines.learners import Arrays, Floats, Learner, Linear, Net
 from ...flights.flights import data as flights_data
 from ...flights.flights import design
 from ...flights.flights.protocols import RADIUS, fits
+from ...harness import adult
 from ...user_level.user_level.population import DECLARED_SCALE, NORM, Population, Setting
-from .learners import Arrays, DpSgd, Floats, Learner, Linear, Net, descend
-
-LOCAL_STEPS = 5
-#: The path of a model, its longest step, and that of a net, before anything is known.
-LONGEST_PATH, LONGEST_STEP, NET_PATH = 100.0, 4.0, 30.0
-_MANY = 5_000  # users, from which there are more rounds
-_FEWEST_PER_ROUND = 30
-_NUMBERS = 2_000_000  # of features in memory at a time
-A9A_FILE = "adult_a9a_tick.trn.svm.bz2"
-A9A_ROWS = 32_561  # of Adult's training file; 26,049 of them are four fifths
-
-#: A protocol of its own for a problem: it returns the score and the result's facts.
-Protocol = Callable[[float, int], tuple[float, LinearResult]]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Users with rows, and a model that is judged on other rows.
-
-    Attributes
-    ----------
-    x, y, offsets : ndarray
-        The users' rows one after the other; user i's are ``offsets[i]`` to ``offsets[i + 1]``.
-    learner : Learner
-        The model.
-    score : callable
-        What a model is worth.
-    records : int
-        Typical number of a user's rows, publicly known.
-    path : float, optional
-        Length of the model's path, where something is known of it.
-    """
-
-    x: Floats
-    y: NDArray[Any]
-    offsets: NDArray[np.int64]
-    learner: Learner
-    score: Callable[[Arrays], float]
-    records: int
-    path: float | None = None
-    protocols: dict[str, Protocol] = field(default_factory=dict)
-
-    @property
-    def num_users(self) -> int:
-        """Number of users."""
-        return len(self.offsets) - 1
-
-    @property
-    def is_net(self) -> bool:
-        """Whether the model is a neural net."""
-        return isinstance(self.learner, Net)
-
-    @property
-    def rounds(self) -> int:
-        """Number of rounds of Flower's methods."""
-        rounds = 20 if self.num_users < _MANY else 30
-        return max(1, min(rounds, self.num_users // _FEWEST_PER_ROUND))
-
-    def rows(self, user: int) -> tuple[Floats, NDArray[Any]]:
-        """Return a user's rows."""
-        own = slice(self.offsets[user], self.offsets[user + 1])
-        return self.x[own], self.y[own]
-
-    def train(self, user: int, model: Arrays, steps: int = LOCAL_STEPS) -> Arrays:
-        """Return the model after a user's local steps."""
-        x, y = self.rows(user)
-        return [array[0] for array in descend(self.learner, model, x[None], y[None], steps)]
-
-    def app(self) -> ClientApp:
-        """Return the users as an app."""
-        app = ClientApp()
-
-        @app.train()
-        def train(message: Message, context: Context) -> Message:
-            user = int(context.node_config["partition-id"])
-            sent = message.content.array_records["arrays"].to_numpy_ndarrays()
-            content = RecordDict({"arrays": ArrayRecord(self.train(user, sent))})
-            return Message(content, reply_to=message)
-
-        return app
-
-    def shaped(self, vector: Floats) -> Arrays:
-        """Return the model with these parameters."""
-        like = self.learner.initial()
-        ends = np.cumsum([array.size for array in like])[:-1]
-        parts = zip(np.split(vector, ends), like, strict=True)
-        return [part.reshape(array.shape).astype(array.dtype) for part, array in parts]
-
-    def clip(self, noise: float, rounds: int, reports: int) -> float:
-        """Return the clip, which is the longest step that FedAvg takes in a round.
-
-        The sum of the steps is the ``path``, or so long that the noise of a logit is about 1.
-
-        Parameters
-        ----------
-        noise : float
-            Noise over the clip, in every parameter of a round's sum of updates.
-        rounds, reports : int
-            Number of rounds, and of updates in each.
-        """
-        # A path's noise is clip noise sqrt(rounds) / reports, its length clip rounds.
-        path = self.path or min(LONGEST_PATH, reports * math.sqrt(rounds) / noise)
-        return min(path / rounds, LONGEST_STEP)
-
-
-@dataclass(frozen=True)
-class Descent:
-    """The users of a problem, all trained at once; ``private``: by DP-SGD."""
-
-    problem: Problem
-    private: DpSgd | None = None
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of users."""
-        return self.problem.num_users
-
-    def updates(self, model: Floats, nodes: NDArray[np.int64], number: int) -> Iterator[Floats]:
-        """Yield the updates of these users, those with equally many rows together."""
-        problem = self.problem
-        before = problem.shaped(model)
-        counts = np.diff(problem.offsets)[nodes]
-        for rows in np.unique(counts):
-            alike = nodes[counts == rows]
-            size = max(1, int(rows)) * problem.x.shape[1] + 4 * len(model)
-            for users in np.array_split(alike, -(-len(alike) * size // _NUMBERS)):
-                own = problem.offsets[users][:, None] + np.arange(rows)
-                x, y = problem.x[own], problem.y[own]
-                after = descend(problem.learner, before, x, y, LOCAL_STEPS, self.private)
-                flat = [
-                    (trained - sent).reshape(len(users), -1)
-                    for trained, sent in zip(after, before, strict=True)
-                ]
-                yield np.concatenate(flat, axis=1, dtype=np.float64)
-
 
 # ------------------------------------------------------------------------------- a9a
 
@@ -167,13 +30,9 @@ class Descent:
 @lru_cache(maxsize=1)
 def _a9a(folder: Path | None) -> tuple[Floats, NDArray[np.int64]]:
     """Return rows of length 1 (14 attributes at most and a constant) and labels 0 or 1."""
-    if folder is not None:
-        x, y = load_svmlight_file(folder / A9A_FILE, n_features=123)
-    else:
-        x, y = fetch_openml("a9a", version=1, as_frame=False, return_X_y=True)
-        x, y = x[:A9A_ROWS], np.asarray(y[:A9A_ROWS], np.float64)
-    dense = np.hstack([x.toarray() > 0, np.ones((x.shape[0], 1), bool)])
-    return dense / math.sqrt(15), (y > 0).astype(np.int64)
+    indicators, labels = adult.a9a(folder)
+    dense = np.hstack([indicators, np.ones((len(indicators), 1), bool)])
+    return dense / math.sqrt(15), labels
 
 
 def a9a(records: int, seed: int, folder: Path | None) -> Problem:

@@ -1,133 +1,147 @@
-"""The methods that are compared, by name; each is told what is declared and nothing else."""
+"""The methods: new ones for tables, those before them, an app made by hand, and no privacy."""
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.linear_model import Lasso, LassoCV
-from sklearn.model_selection import GroupKFold
+from flwr.app import ArrayRecord
+from sklearn.linear_model import LogisticRegression, Ridge
 
-from ldp_flower import simulate
+from ldp_flower import Numeric, Schema, simulate
+from ldp_flower.compare import methods
 from ldp_flower.strategies import (
+    LdpFedAvg,
     LdpIht,
-    MultiRoundRegression,
+    PrivateClassification,
+    PrivateRegression,
     SparseRegression,
     TooFewReports,
-    TwoRoundRegression,
 )
 
-from ...user_level.user_level.ldpprox import LdpProx
-from .data import Floats, Split, split
+from ...baselines.federated import Problem, training_of
+from ...baselines.learners import Arrays, Linear
+from .data import Split
 
-SPARSITY = 8  # of the methods that have to be told one
-ALONE = 50  # users who train alone, at random
-_PENALTY = 0.6  # of Lassos of one user, in units of the universal penalty
-_CV_ROWS = 30_000
+DELTA = 1e-5  # of LocalDpMod
+#: Length of the coefficients that an app of a regression is told: rows have length about 1 and
+#: targets are within [-2, 2].
+PATH = 2.0
+OURS, NO_PRIVACY = "Private", "no privacy"
 
-#: Mean squared error, and whether the method refused to start or returned the mean predictor.
+#: A score, and what became of the run.
 Outcome = tuple[float, str]
 Method = Callable[[Split, float, int], Outcome]
 
-REFUSED, GATED, WARNED, SILENT = "refused", "mean predictor", "warning", ""
+REFUSED, GATED, WARNED, SILENT = "refused", "constant", "warning", ""
 
 
-def of_schema(strategy: Callable[..., Any], divided: Split, epsilon: float, seed: int) -> Outcome:
-    """Run a strategy that takes a schema; it buys what is not declared."""
-    return _outcome(strategy(divided.declared.schema, **_known(divided, epsilon)), divided, seed)
-
-
-def of_features(strategy: Callable[..., Any], divided: Split, epsilon: float, seed: int) -> Outcome:
-    """Run a strategy that takes features as they are: here, within [-2, 2] by their bounds."""
-    dim = divided.declared.schema.num_features
-    wanted = min(SPARSITY, dim)
-    return _outcome(strategy(dim, sparsity=wanted, **_known(divided, epsilon)), divided, seed)
-
-
-def _known(divided: Split, epsilon: float) -> dict[str, Any]:
-    return {"epsilon": epsilon, "samples_per_user": divided.declared.samples_per_user}
-
-
-def _outcome(strategy: Any, divided: Split, seed: int) -> Outcome:
+def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
+    """Run PrivateRegression or PrivateClassification, told bounds and nothing else."""
+    schema = divided.declared.schema
+    if divided.declared.is_binary:
+        strategy: Any = PrivateClassification(schema, epsilon=epsilon)
+    else:
+        strategy = PrivateRegression(schema, epsilon=epsilon)
     try:
-        model = simulate(strategy, divided.users, seed=seed)
+        result = simulate(strategy, divided.users, seed=seed)
     except TooFewReports:
-        return divided.mean_predictor, REFUSED
+        return divided.constant, REFUSED
+    rows = divided.held_out.frame
+    if divided.declared.is_binary:
+        score = divided.score(np.asarray(result.predict_proba(rows))[:, 1])
+    else:
+        score = divided.score(result.predict(rows))
+    if result.method in ("mean", "shares"):
+        return score, GATED
+    return score, WARNED if result.notes else SILENT
+
+
+def earlier(strategy: Callable[..., Any], divided: Split, epsilon: float, seed: int) -> Outcome:
+    """Run a protocol that buys what is not declared; classes count as 0 and 1."""
+    declared = divided.declared
+    schema = declared.schema
+    if declared.is_binary:
+        schema = Schema(schema.columns, schema.target, Numeric(0, 1))
+    users = divided.users
+    if declared.is_binary:
+        targets = np.asarray(schema.bounds.coded(users.targets))  # type: ignore[union-attr]
+        users = type(users)(users.features, targets, users.offsets, users.ids)
+    run = strategy(schema, epsilon=epsilon, samples_per_user=declared.rows_per_user)
+    try:
+        model = simulate(run, users, seed=seed)
+    except TooFewReports:
+        return divided.constant, REFUSED
     kind = WARNED if model.notes else SILENT
     if any("mean predictor" in note for note in model.notes):
         kind = GATED
-    return divided.mean_squared_error(model.coef), kind
+    return divided.score_of(model.coef), kind
 
 
-def ldpprox(divided: Split, epsilon: float, seed: int) -> Outcome:
-    """LDPPROX, at user level and (epsilon, n ** -1.1)."""
-    users = divided.users
-    ends = users.offsets[1:-1]
-    rows = zip(np.split(users.features, ends), np.split(users.targets, ends), strict=True)
-    estimator = LdpProx(users.num_features, len(users), epsilon)
-    coef = estimator.estimate(rows, np.random.default_rng(seed))
-    return divided.mean_squared_error(coef), SILENT
+# ------------------------------------------------------------------------------- by hand
 
 
-def local_lasso(divided: Split, epsilon: float, seed: int) -> Outcome:
-    """Every user trains alone, on its own rows: nothing leaves it. Mean over 50 users."""
-    users = divided.users
-    several = np.flatnonzero(users.num_rows > 1)
-    chosen = np.random.default_rng(seed).permutation(several)[:ALONE]
-    errors = []
-    for user in chosen:
-        rows = slice(users.offsets[user], users.offsets[user + 1])
-        x, y = users.features[rows], users.targets[rows]
-        universal = math.sqrt(2 * math.log(x.shape[1]) / len(x))
-        alpha = max(_PENALTY * universal * float(np.std(y)), 1e-6)
-        errors.append(divided.mean_squared_error(_lasso(x, y, alpha)))
-    return float(np.mean(errors)), SILENT
+def _app(divided: Split) -> Problem:
+    """Return an app that somebody writes for the table: rows of length about 1, local steps."""
+    declared, users = divided.declared, divided.users
+    scale = math.sqrt(1 + len(declared.schema.columns))
+    dim = users.num_features
+    kind, rate = ("logistic", 5.0) if declared.is_binary else ("squares", 1.0)
+
+    def score(model: Arrays) -> float:
+        return divided.score_of(np.asarray(model[0][0]) / scale)
+
+    return Problem(
+        np.asarray(users.features, np.float64) / scale,
+        users.targets.astype(np.int64) if declared.is_binary else users.targets,
+        users.offsets,
+        Linear(dim, 1, kind, rate),  # type: ignore[arg-type]
+        score,
+        declared.rows_per_user,
+        path=None if declared.is_binary else PATH,
+    )
 
 
-@lru_cache(maxsize=1)
-def lasso(name: str, folder: Path | None, seed: int) -> float:
-    """Return the error of a Lasso on all rows, the penalty chosen once for the data set."""
-    divided = split(name, folder, seed)
-    x, y = divided.training.features, divided.training.targets
-    return divided.mean_squared_error(_lasso(x, y, penalty(name, folder)))
+def ldp_fedavg(divided: Split, epsilon: float, seed: int) -> Outcome:
+    """Train the app with LdpUpdateMod and LdpFedAvg."""
+    problem = _app(divided)
+    strategy = LdpFedAvg(epsilon=epsilon, model="linear", path_length=problem.path)
+    initial = ArrayRecord(problem.learner.initial())
+    with methods.quiet():
+        found = methods.ldp_fedavg(strategy, problem.app(), initial, problem.num_users, seed=seed)
+    if found.model is None:
+        return divided.constant, REFUSED
+    return problem.score(problem.shaped(found.model)), WARNED if found.notes else SILENT
 
 
-@lru_cache(maxsize=1)
-def penalty(name: str, folder: Path | None) -> float:
-    """Return a Lasso's penalty, chosen by cross-validation over users at the first split."""
-    training = split(name, folder, 0).training
-    rows = np.random.default_rng(0).permutation(len(training.targets))[:_CV_ROWS]
-    x, y = training.features[rows, 1:].astype(np.float64), training.targets[rows]
-    folds = list(GroupKFold(5).split(x, y, training.user[rows]))
-    return float(LassoCV(alphas=30, cv=folds).fit(_scaled(x), y).alpha_)
+def local_dp(divided: Split, epsilon: float, seed: int) -> Outcome:
+    """Train the app with Flower's LocalDpMod, calibrated to (epsilon, DELTA)."""
+    problem = _app(divided)
+    training = training_of(problem, seed, delta=DELTA, everybody=False)
+    model, _ = methods.local_dp(training, epsilon)
+    return problem.score(problem.shaped(model)), SILENT
 
 
-def _lasso(x: NDArray[np.floating[Any]], y: Floats, alpha: float) -> Floats:
-    """Return a Lasso's coefficients of the features as they are, the intercept first."""
-    x = x[:, 1:].astype(np.float64)
-    fit = Lasso(alpha=alpha, precompute=len(x) > x.shape[1]).fit(_scaled(x), y)
-    coef = fit.coef_ / _scales(x)
-    return np.concatenate([[fit.intercept_ - x.mean(axis=0) @ coef], coef])
+# ---------------------------------------------------------------------------- no privacy
 
 
-def _scales(x: Floats) -> Floats:
-    scales = x.std(axis=0)
-    return np.where(scales > 1e-9, scales, 1.0)
-
-
-def _scaled(x: Floats) -> Floats:
-    return (x - x.mean(axis=0)) / _scales(x)
+def no_privacy(divided: Split, epsilon: float, seed: int) -> Outcome:
+    """Fit all training rows by least squares or logistic regression, hardly shrunk."""
+    own = divided.training
+    x = own.features[:, 1:]
+    if divided.declared.is_binary:
+        model = LogisticRegression(C=100.0, max_iter=500).fit(x, own.targets)
+        return divided.score(model.predict_proba(divided.held_out.features[:, 1:])[:, 1]), SILENT
+    fit = Ridge(alpha=1.0).fit(x, own.observed)
+    return divided.score(fit.predict(divided.held_out.features[:, 1:])), SILENT
 
 
 METHODS: dict[str, Method] = {
-    "SparseRegression": partial(of_schema, SparseRegression),
-    "LdpIht": partial(of_schema, LdpIht),
-    "two-round": partial(of_features, TwoRoundRegression),
-    "multi-round": partial(of_features, MultiRoundRegression),
-    "LDPPROX": ldpprox,
-    "local Lasso": local_lasso,
+    OURS: ours,
+    "LdpIht": partial(earlier, LdpIht),
+    "SparseRegression": partial(earlier, SparseRegression),
+    "LdpFedAvg": ldp_fedavg,
+    "LocalDpMod": local_dp,
+    NO_PRIVACY: no_privacy,
 }
-PRIVATE = [name for name in METHODS if name != "local Lasso"]

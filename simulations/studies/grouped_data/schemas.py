@@ -22,15 +22,20 @@ class Declared:
     ----------
     schema : Schema
         Its columns and its target.
-    user : str
-        The column that says who a row belongs to.
-    samples_per_user : int
+    user : str or None
+        The column that says who a row belongs to; None: each row is a user of its own.
+    rows_per_user : int
         A public guess of how many rows a user has.
     """
 
     schema: Schema
-    user: str
-    samples_per_user: int
+    user: str | None
+    rows_per_user: int
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the target is one of two classes."""
+        return bool(self.schema.classes)
 
 
 def _numbers(**bounds: tuple[float, float]) -> dict[str, Column]:
@@ -45,8 +50,14 @@ def _choices(**values: object) -> dict[str, Column]:
 
 
 _YES_NO = (0, 1)
-_HOUR = Numeric(0, 24)
-_WEEKDAY = Categories(range(7))
+_SERVICES = (
+    "online_security",
+    "online_backup",
+    "device_protection",
+    "tech_support",
+    "streaming_tv",
+    "streaming_movies",
+)
 
 FLIGHTS = Declared(
     # The app's own bounds, without its typical values and scales.
@@ -59,25 +70,30 @@ FLIGHTS = Declared(
         bounds=Numeric(design.SCHEMA.bounds.low, design.SCHEMA.bounds.high),
     ),
     user="tailnum",
-    samples_per_user=50,
+    rows_per_user=50,
 )
 
+_WOMEN: dict[str, Column] = {
+    # The survey began in 1968 with women of 14 to 24 years.
+    **_numbers(age=(14, 50), grade=(0, 20), ttl_exp=(0, 30), tenure=(0, 25)),
+    # Hours a week; weeks of work since the last interview, one or two years ago.
+    **_numbers(hours=(0, 80), wks_work=(0, 104), year=(68, 88)),
+    **_choices(race=(1, 2, 3), ind_code=range(1, 13), occ_code=range(1, 14)),
+    **_choices(msp=_YES_NO, nev_mar=_YES_NO, collgrad=_YES_NO, not_smsa=_YES_NO),
+    **_choices(c_city=_YES_NO, south=_YES_NO),
+}
+_WAGE = Numeric(0, 4)  # log of 1 to 55 dollars an hour
+
 NLSWORK = Declared(
-    Schema(
-        {
-            # The survey began in 1968 with women of 14 to 24 years.
-            **_numbers(age=(14, 50), grade=(0, 20), ttl_exp=(0, 30), tenure=(0, 25)),
-            # Hours a week; weeks of work since the last interview, one or two years ago.
-            **_numbers(hours=(0, 80), wks_work=(0, 104), year=(68, 88)),
-            **_choices(race=(1, 2, 3), ind_code=range(1, 13), occ_code=range(1, 14)),
-            **_choices(msp=_YES_NO, nev_mar=_YES_NO, collgrad=_YES_NO, not_smsa=_YES_NO),
-            **_choices(c_city=_YES_NO, south=_YES_NO, union=_YES_NO),
-        },
-        target="ln_wage",
-        bounds=Numeric(0, 4),  # log of 1 to 55 dollars an hour
-    ),
+    Schema({**_WOMEN, **_choices(union=_YES_NO)}, target="ln_wage", bounds=_WAGE),
     user="idcode",
-    samples_per_user=5,
+    rows_per_user=5,
+)
+
+UNION = Declared(
+    Schema({**_WOMEN, "ln_wage": _WAGE}, target="union", bounds=Categories(_YES_NO)),
+    user="idcode",
+    rows_per_user=5,
 )
 
 MURDERS = Declared(
@@ -97,7 +113,7 @@ MURDERS = Declared(
         bounds=Numeric(0, 10),  # per 10,000 people; the worst cities have some 8
     ),
     user="countyid",
-    samples_per_user=17,
+    rows_per_user=17,
 )
 
 WINE = Declared(
@@ -121,71 +137,101 @@ WINE = Declared(
         bounds=Numeric(0, 10),  # the scale of the judges
     ),
     user="user",
-    samples_per_user=10,
+    rows_per_user=10,
 )
 
-TAXI = Declared(
+CHEMISTRY = Declared(
     Schema(
         {
-            **_numbers(distance=(0, 25), passengers=(0, 6), minutes=(0, 90)),  # miles, people
-            "hour": _HOUR,
-            "weekday": _WEEKDAY,
-            "color": Categories(["yellow", "green"]),
-            "payment": Categories(["credit card", "cash"]),
-            "dropoff_borough": Categories(
-                ["Manhattan", "Queens", "Brooklyn", "Bronx", "Staten Island"]
+            # Mean of the grades at 16, G to A*: 0 to 8; months of age around 18.5 years.
+            **_numbers(gcsescore=(0, 8), age=(-6, 6)),
+            **_choices(gender="F M"),
+        },
+        target="score",
+        bounds=Numeric(0, 10),  # points of an A-level, F to A
+    ),
+    user="school",
+    rows_per_user=10,
+)
+
+BASEBALL = Declared(
+    Schema(
+        {
+            # A season of 162 games; years of the major leagues.
+            **_numbers(g=(0, 165), ab=(0, 700), r=(0, 200), h=(0, 250), year=(1870, 2010)),
+            **_numbers(X2b=(0, 70), X3b=(0, 30), hr=(0, 75), sb=(0, 130), bb=(0, 200), so=(0, 200)),
+            **_choices(lg="NL AA UA PL AL FL"),
+        },
+        target="rbi",
+        bounds=Numeric(0, 200),  # runs batted in
+    ),
+    user="id",
+    rows_per_user=15,
+)
+
+CPS = Declared(
+    Schema(
+        {
+            **_numbers(education=(0, 18), experience=(-5, 65)),  # years
+            **_choices(ethnicity="cauc afam", smsa="no yes", parttime="no yes"),
+            **_choices(region="northeast midwest south west"),
+        },
+        target="log_wage",
+        bounds=Numeric(3, 9),  # log of 20 to 8,000 dollars a week
+    ),
+    user=None,
+    rows_per_user=1,
+)
+
+CHURN = Declared(
+    Schema(
+        {
+            # Months, dollars a month, and dollars in all, of a telephone company.
+            **_numbers(tenure=(0, 72), monthly_charges=(0, 150), total_charges=(0, 10_000)),
+            **_choices(female=_YES_NO, senior_citizen=_YES_NO, partner=_YES_NO),
+            **_choices(dependents=_YES_NO, phone_service=_YES_NO, paperless_billing=_YES_NO),
+            "multiple_lines": Categories(["No phone service", "No", "Yes"]),
+            "internet_service": Categories(["DSL", "Fiber optic", "No"]),
+            **{name: Categories(["No", "Yes", "No internet service"]) for name in _SERVICES},
+            "contract": Categories(["Month-to-month", "One year", "Two year"]),
+            "payment_method": Categories(
+                [
+                    "Electronic check",
+                    "Mailed check",
+                    "Bank transfer (automatic)",
+                    "Credit card (automatic)",
+                ]
             ),
         },
-        target="total",
-        bounds=Numeric(0, 100),  # dollars
+        target="churn",
+        bounds=Categories(["No", "Yes"]),
     ),
-    user="pickup_zone",
-    samples_per_user=30,
+    user=None,
+    rows_per_user=1,
 )
 
-LOAN = Declared(
-    Schema(
-        {
-            # Dollars; the platform lends up to 40,000.
-            **_numbers(funded_amnt=(1000, 40_000), annual_inc=(0, 250_000)),
-            **_numbers(total_bal_il=(0, 200_000), total_il_high_credit_limit=(0, 250_000)),
-            # Per cent of the credit lines that is used.
-            **_numbers(revol_util=(0, 120), all_util=(0, 120)),
-            # Numbers of accounts, inquiries and delays.
-            **_numbers(delinq_2yrs=(0, 5), inq_last_6mths=(0, 6), inq_last_12m=(0, 15)),
-            **_numbers(inq_fi=(0, 10), open_il_6m=(0, 10), open_il_12m=(0, 6)),
-            **_numbers(open_il_24m=(0, 10), num_il_tl=(0, 40)),
-            **_choices(
-                term="term_36 term_60",
-                verification_status="Not_Verified Verified Source_Verified",
-                emp_length="emp_lt_1 emp_1 emp_2 emp_3 emp_4 emp_5 emp_6 emp_7 emp_8 emp_9 "
-                "emp_ge_10 emp_unk",
-            ),
-        },
-        target="int_rate",
-        bounds=Numeric(5, 31),  # per cent a year
-    ),
-    user="addr_state",
-    samples_per_user=120,
-)
+# Adult's attributes as a9a has them: how many values, or fifths of a number, each has.
+_ADULT = {
+    "age": 5,
+    "workclass": 8,
+    "weight": 5,
+    "education": 16,
+    "education_years": 5,
+    "marital": 7,
+    "occupation": 14,
+    "relationship": 6,
+    "race": 5,
+    "sex": 2,
+    "gain": 2,
+    "loss": 2,
+    "hours": 5,
+    "country": 41,
+}
+ADULT_COLUMNS = {name: range(size) for name, size in _ADULT.items()}
+_ADULT_SCHEMA = Schema(_choices(**ADULT_COLUMNS), target="rich", bounds=Categories(_YES_NO))
 
-HELP = Declared(
-    Schema(
-        {
-            # The eight scales of the SF-36 questionnaire.
-            **_numbers(PF=(0, 100), RP=(0, 100), BP=(0, 100), GH=(0, 100)),
-            **_numbers(VT=(0, 100), SF=(0, 100), RE=(0, 100), MH=(0, 100)),
-            # Support by friends and family, risks by drugs and sex, months of the interview.
-            **_numbers(PSS_FR=(0, 14), PSS_FA=(0, 14), DRUGRISK=(0, 21), SEXRISK=(0, 21)),
-            **_numbers(TIME=(0, 24)),
-            **_choices(UNEMPLOY=_YES_NO, HOMELESS=_YES_NO, SMOKER=_YES_NO, GROUP=_YES_NO),
-        },
-        target="CES_D",
-        bounds=Numeric(0, 60),  # the scale of depression
-    ),
-    user="ID",
-    samples_per_user=3,
-)
+ADULT = Declared(_ADULT_SCHEMA, user=None, rows_per_user=1)
+ADULT_GROUPS = Declared(_ADULT_SCHEMA, user="user", rows_per_user=10)
 
 SYNTHETIC = Declared(
     Schema(
@@ -194,16 +240,20 @@ SYNTHETIC = Declared(
         bounds=Numeric(0, 80),
     ),
     user="person",
-    samples_per_user=6,
+    rows_per_user=6,
 )
 
 DECLARED = {
     "flights": FLIGHTS,
-    "nlswork": NLSWORK,
+    "wages": NLSWORK,
     "murders": MURDERS,
+    "chemistry": CHEMISTRY,
+    "baseball": BASEBALL,
+    "cps": CPS,
     "wine": WINE,
-    "taxi": TAXI,
-    "loan": LOAN,
-    "helpfull": HELP,
+    "union": UNION,
+    "churn": CHURN,
+    "adult, 10 rows": ADULT_GROUPS,
+    "adult, 1 row": ADULT,
     "synthetic": SYNTHETIC,
 }

@@ -1,30 +1,30 @@
 """Real tables with users: what is declared, how they are split, the table, the quick sweep."""
 
 import csv
+import math
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import Lasso
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.linear_model import LinearRegression
 
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
 def test_only_bounds_and_categories_are_declared():
     from simulations.studies.grouped_data.data import READERS
-    from simulations.studies.grouped_data.schemas import DECLARED
+    from simulations.studies.grouped_data.schemas import ADULT_COLUMNS, DECLARED
 
     assert list(DECLARED) == list(READERS)
     for declared in DECLARED.values():
         plain = declared.schema.to_dict()
         for kind in (*plain["columns"].values(), plain["bounds"]):
             assert set(kind) in ({"low", "high"}, {"values"})
+    assert sum(map(len, ADULT_COLUMNS.values())) == 123
 
 
 def test_a_split_is_by_user_and_reproducible():
-    from simulations.studies.grouped_data.data import split
+    from simulations.studies.grouped_data.data import split, table
 
     divided = split("synthetic", None, 1)
     training, held_out = divided.training, divided.held_out
@@ -34,62 +34,79 @@ def test_a_split_is_by_user_and_reproducible():
     split.cache_clear()
     assert (split("synthetic", None, 1).held_out.user == held_out.user).all()
     assert set(split("synthetic", None, 2).held_out.user) != set(held_out.user)
+    whole = table("synthetic", None)
+    alike = whole.declared.schema.users(whole.frame, groups=whole.user)
+    chosen = np.unique(training.user)
+    assert np.array_equal(alike.take(chosen).features.astype(np.float32), divided.users.features)
+    assert np.array_equal(alike.take(chosen).targets, divided.users.targets)
 
 
 def test_files_have_to_be_given():
     from simulations.studies.grouped_data.data import split
 
     with pytest.raises(FileNotFoundError, match="--data"):
-        split("nlswork", None, 0)
+        split("wine", None, 0)
 
 
-def test_the_lasso_is_scikit_learns_on_standardised_columns():
+def test_scores_are_of_held_out_rows_in_units():
     from simulations.studies.grouped_data.data import split
-    from simulations.studies.grouped_data.methods import lasso, penalty
+    from simulations.studies.grouped_data.methods import METHODS, NO_PRIVACY
 
     divided = split("synthetic", None, 3)
-    model = make_pipeline(StandardScaler(), Lasso(alpha=penalty("synthetic", None)))
-    model.fit(divided.training.features[:, 1:].astype(float), divided.training.targets)
-    predicted = model.predict(divided.held_out.features[:, 1:].astype(float))
-    error = divided.held_out.raw - divided.declared.schema.in_units(predicted)
-    assert lasso("synthetic", None, 3) == pytest.approx(np.mean(error**2), rel=1e-4)
+    own, other = divided.training, divided.held_out
+    fit = LinearRegression().fit(own.features[:, 1:], own.frame["wage"])
+    expected = fit.score(other.features[:, 1:], other.frame["wage"])
+    score, outcome = METHODS[NO_PRIVACY](divided, math.inf, 0)
+    assert score == pytest.approx(expected, abs=1e-3) and not outcome
+    targets = (other.frame["wage"] - 40) / 20  # bounds 0 and 80
+    level = np.linalg.lstsq(other.features, targets, rcond=None)[0]
+    assert divided.score_of(level) >= expected - 1e-3
+    assert abs(divided.constant) < 0.05
 
 
-def test_the_best_method_is_marked_and_refusals_are_counted():
-    from simulations.studies.grouped_data.report import cells
+def test_a_cell_tells_median_worst_and_what_became_of_runs():
+    from simulations.studies.grouped_data.methods import OURS
+    from simulations.studies.grouped_data.report import cells, table
 
-    rng = np.random.default_rng(0)
-    spread = {"LdpIht": (1.2, ""), "two-round": (1.5, "refused"), "local Lasso": (1.0, "")}
-    rows = [
-        ("flights", 1.0, name, seed, size + 0.1 * rng.standard_normal(), 1.0, 0.5, outcome)
-        for seed in range(12)
-        for name, (size, outcome) in spread.items()
-    ]
-    columns = ["data", "epsilon", "method", "seed", "mse", "lasso_mse", "r2", "outcome"]
-    runs = pd.DataFrame(rows, columns=columns)
-    found = cells(runs)["flights", 1.0]
-    assert found["LdpIht"].best and found["LdpIht"].significant  # a local Lasso does not compete
-    assert str(found["two-round"]).endswith("(12r)") and not found["two-round"].best
-    tied = runs.assign(mse=1.0)
-    assert not any(cell.significant for cell in cells(tied)["flights", 1.0].values())
+    def rows(data, epsilon, method, scores, outcome=""):
+        return [(data, epsilon, method, i, 900, score, outcome) for i, score in enumerate(scores)]
+
+    runs = pd.DataFrame(
+        [
+            *rows("wages", 1.0, OURS, [0.3, 0.2, -0.2]),
+            *rows("wages", 2.0, OURS, [0.1, 0.1, 0.4], "warning"),
+            *rows("wages", 1.0, "LdpIht", [0.0, 0.0, 0.3], "refused"),
+            *rows("wages", 2.0, "LdpIht", [-0.2, 0.0, 0.3], "constant"),
+            *rows("union", 1.0, OURS, [0.45, 0.7, 0.6]),
+            *rows("wages", math.inf, "no privacy", [0.5]),
+        ],
+        columns=["data", "epsilon", "method", "seed", "users", "score", "outcome"],
+    )
+    found = cells(runs)
+    assert str(found["wages", 1.0, OURS]) == ".20 (-.20) 1b"
+    assert str(found["wages", 2.0, OURS]) == ".10 (.10)"  # a warning is a word
+    assert str(found["wages", 1.0, "LdpIht"]) == "refused"
+    assert str(found["wages", 2.0, "LdpIht"]) == ".00 (-.20) 3c"
+    assert str(found["union", 1.0, OURS]) == ".60 (.45) 1b"
+    made = table(runs)
+    assert made.lines[0][:6] == ["wages", "R2", "900", "5", ".50", "1"]
+    assert "2 were bad without a word" in made.explanation
+    assert "wages from epsilon 1 to 2 (.20 to .10)" in made.explanation
 
 
 def test_the_quick_sweep_goes_on_where_it_was_and_writes_table_and_figure(tmp_path, capsys):
     from simulations.studies.grouped_data.__main__ import main
+    from simulations.studies.grouped_data.methods import OURS
 
-    for methods in (["two-round"], ["two-round", "LdpIht", "local Lasso"]):
+    for methods in ([OURS], [OURS, "LocalDpMod", "no privacy"]):
         arguments = ["--quick", "--processes", "1", "--output", str(tmp_path)]
-        main([*arguments, "--epsilons", "1", "4", "--methods", *methods])
+        main([*arguments, "--epsilons", "2", "8", "--methods", *methods])
     rows = list(csv.DictReader((tmp_path / "runs.csv").open()))
-    assert len(rows) == 3 * 2 * 2
-    assert {row["outcome"] for row in rows if row["method"] == "two-round"} >= {"refused"}
-    for row in rows:
-        if row["outcome"] == "refused":
-            assert abs(float(row["r2"])) < 0.01
+    assert len(rows) == 2 * (2 + 2 + 1)
     ours = [
-        float(row["r2"]) for row in rows if row["method"] == "LdpIht" and row["epsilon"] == "4.0"
+        float(row["score"]) for row in rows if row["method"] == OURS and row["epsilon"] == "8.0"
     ]
-    assert min(ours) > 0.3  # of .74 without privacy
-    assert "| synthetic |" in (tmp_path / "table.md").read_text()
+    assert min(ours) > 0.4  # of .74 without privacy
+    assert "| synthetic | R2 | 1,200 |" in (tmp_path / "table.md").read_text()
     assert (tmp_path / "grouped-data.png").stat().st_size > 10_000
-    assert "local Lasso" in capsys.readouterr().out
+    assert "LocalDpMod" in capsys.readouterr().out

@@ -9,7 +9,7 @@ USERS, ROWS, DIM = 3, 8, 5
 
 
 def problem(kind):
-    from simulations.studies.compare.learners import Linear, Net
+    from simulations.baselines.learners import Linear, Net
 
     if kind == "net":
         learner = Net(DIM, 4, 3, rate=0.5)
@@ -51,7 +51,7 @@ KINDS = ["logistic", "softmax", "squares", "net"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_is_pytorchs(kind):
     torch = pytest.importorskip("torch")
-    from simulations.studies.compare.learners import descend
+    from simulations.baselines.learners import descend
 
     learner, x, y = problem(kind)
     together = descend(learner, learner.initial(), x, y, 3)
@@ -78,7 +78,7 @@ def test_dp_sgd_is_opacus(kind):
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer
 
-    from simulations.studies.compare.learners import DpSgd, descend
+    from simulations.baselines.learners import DpSgd, descend
 
     learner, x, y = problem(kind)
     private = DpSgd(0.5, 0.0, 0.3, np.random.default_rng(0))
@@ -105,7 +105,7 @@ def test_dp_sgd_is_opacus(kind):
 
 def test_dp_sgd_adds_the_noise_that_is_charged():
     """1,500 coordinates: the standard deviation is known within 1.8 % of itself."""
-    from simulations.studies.compare.learners import DpSgd, Linear, descend
+    from simulations.baselines.learners import DpSgd, Linear, descend
 
     learner = Linear(1500, 1, "logistic", rate=5.0)
     x = np.zeros((1, 4, 1500))
@@ -117,8 +117,8 @@ def test_dp_sgd_adds_the_noise_that_is_charged():
 
 
 def test_users_with_different_numbers_of_rows_are_trained_as_alone():
-    from simulations.studies.compare.learners import Linear
-    from simulations.studies.compare.problems import Descent, Problem
+    from simulations.baselines.federated import Descent, Problem
+    from simulations.baselines.learners import Linear
 
     rng = np.random.default_rng(0)
     counts = np.array([3, 0, 5, 3, 1])

@@ -1,0 +1,140 @@
+"""What both estimators share: a table made of X and y, a simulated run, how it is shown."""
+
+import warnings
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_consistent_length, estimator_html_repr
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..schema import Categories, Numeric, Schema
+from ..simulation.simulate import simulate
+from ..strategies import LdpStrategy, TooFewReports
+from ..validation import check_choice
+from ..values.entries import Column
+from .public import named_columns, numeric_columns, target_name, warn_of_clipping
+
+_SAYS = (
+    "Simulated in this process, which sees all rows: nobody is protected yet. In a deployment "
+    "estimator.strategy goes into server_app.py, and rows stay with the clients."
+)
+# A number that is missing counts as typical, as anywhere with a schema.
+_ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+
+
+class LdpEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base class of the estimators; it keeps what the constructor was given, as it is."""
+
+    # Whose row is whose travels with the rows, wherever metadata are routed.
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012
+    _y_numeric: ClassVar[bool]
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: float = 1.0,
+        bounds: ArrayLike | None = None,
+        rows_per_user: int | None = None,
+        method: str = "auto",
+        on_refusal: Literal["raise", "constant"] = "raise",
+        random_state: int | None = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.rows_per_user = rows_per_user
+        self.method = method
+        self.on_refusal = on_refusal
+        self.random_state = random_state
+
+    def _strategy(self, schema: Schema) -> LdpStrategy[Any]:
+        """Return the protocol for a table."""
+        raise NotImplementedError
+
+    def _known_of(self, y: Any) -> Numeric | Categories:
+        """Return what is public about the targets where no schema says it."""
+        raise NotImplementedError
+
+    @property
+    def strategy(self) -> LdpStrategy[Any]:
+        """The protocol that :meth:`fit` simulates: what goes into ``server_app.py``.
+
+        Raises
+        ------
+        NotFittedError
+            If no schema was given and nothing is fitted: the columns are not known yet.
+        """
+        schema = getattr(self, "schema_", self.schema)
+        if schema is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no schema: give it one, or call fit first."
+            )
+        return self._strategy(schema)
+
+    def _run(self, X: Any, y: Any, groups: str | Column | None) -> None:
+        """Simulate the protocol on the rows of a table."""
+        check_choice("on_refusal", self.on_refusal, ("raise", "constant"))
+        who = X[groups] if isinstance(groups, str) else groups
+        table, targets = self._training(X, y)
+        assert self.schema_.target is not None
+        whole = {**table, self.schema_.target: targets}
+        warn_of_clipping(self.schema_, whole)
+        users = self.schema_.users(whole, groups=who)
+        try:
+            self.result_ = simulate(self.strategy, users, seed=self.random_state)
+        except TooFewReports as refusal:
+            if self.on_refusal == "raise":
+                raise
+            self.result_ = None
+            warnings.warn(
+                f"{type(self).__name__} predicts a public constant: {refusal}", stacklevel=3
+            )
+
+    def _training(self, X: Any, y: Any) -> tuple[dict[str, Any], Any]:
+        """Return columns by name and targets, and note what is public about both."""
+        if self.schema is None:
+            rows, targets = validate_data(self, X, y, y_numeric=self._y_numeric, **_ROWS)
+            table = self._named(rows)
+            columns = numeric_columns(list(table), self.bounds)
+            self.schema_ = Schema(columns, target_name(columns), self._known_of(targets))
+            return table, targets
+        self._check_schema(self.schema)
+        self.schema_ = self.schema
+        targets = validate_data(self, y=y, y_numeric=self._y_numeric)
+        table = self._table(X, reset=True)
+        check_consistent_length(*table.values(), targets)
+        return table, targets
+
+    def _check_schema(self, schema: Schema) -> None:
+        """Raise ValueError for a schema that is of no use here, and what has no effect beside."""
+        if self.bounds is not None:
+            raise ValueError("Expected no bounds with a schema, which has those of every column.")
+        if schema.target is None:
+            raise ValueError("Expected a schema with a target, got one without.")
+
+    def _table(self, X: Any, reset: bool = False) -> dict[str, Any]:
+        """Return columns by name."""
+        if self.schema is None:
+            return self._named(validate_data(self, X, reset=False, **_ROWS))
+        frame = named_columns(X, list(self.schema.columns))
+        validate_data(self, frame, reset=reset, skip_check_array=True)
+        return {name: frame[name] for name in self.schema.columns}
+
+    def _named(self, rows: Any) -> dict[str, Any]:
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(rows.shape[1])])
+        return dict(zip(names, rows.T, strict=True))
+
+    def _fitted(self, X: Any) -> dict[str, Any]:
+        """Return the columns of rows to predict for."""
+        check_is_fitted(self)
+        return self._table(X)
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's picture, the result if there is one, and what a fit is."""
+        result = getattr(self, "result_", None)
+        shown = "" if result is None else result._repr_html_()
+        return f"{estimator_html_repr(self)}{shown}<p>{_SAYS}</p>"

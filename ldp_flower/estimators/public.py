@@ -1,0 +1,126 @@
+"""What is public about arrays without a schema, and what happens to entries beyond it."""
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from ..schema import Categories, Numeric, Schema, Table
+from ..values.entries import as_numbers
+
+#: Bounds of columns and targets that nobody gave any: those of standardised numbers.
+STANDARDISED = (-3.0, 3.0)
+TARGET = "target"
+_CLIPPED = 0.01  # share of a column's entries, from which on it is told
+
+
+def target_name(columns: Collection[str]) -> str:
+    """Return a name for the target that no column has."""
+    name = TARGET
+    while name in columns:
+        name += "_"
+    return name
+
+
+def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str, Numeric]:
+    """Return columns of numbers within public bounds.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the columns.
+    bounds : array_like, shape (2,) or (columns, 2), optional
+        Lowest and highest number, of all columns or of each; :data:`STANDARDISED` by default.
+
+    Raises
+    ------
+    ValueError
+        If the bounds have another shape, or are not finite and in order.
+    """
+    pairs = np.asarray(STANDARDISED if bounds is None else bounds, np.float64)
+    if pairs.shape not in ((2,), (len(names), 2)):
+        raise ValueError(
+            f"Expected bounds as (low, high) or one pair for each of {len(names)} columns, "
+            f"got shape {pairs.shape}."
+        )
+    pairs = np.broadcast_to(pairs, (len(names), 2))
+    return {
+        name: Numeric(float(low), float(high))
+        for name, (low, high) in zip(names, pairs, strict=True)
+    }
+
+
+def warn_of_clipping(schema: Schema, table: Table) -> None:
+    """Warn of columns with entries beyond their public bounds: these count as the bounds.
+
+    Who simulates has the table before them, and this is about it; clients in a deployment tell
+    nobody.
+    """
+    names = [*schema.columns, *([schema.target] if schema.target is not None else [])]
+    shares = {name: _beyond(schema.kind(name), table[name]) for name in names}
+    told = [f"{share:.0%} of {name!r}" for name, share in shares.items() if share > _CLIPPED]
+    if told:
+        shown = ", ".join(told[:5]) + (f" and of {len(told) - 5} more columns" * (len(told) > 5))
+        warnings.warn(
+            f"Entries beyond the public bounds count as the bound: {shown}. Declare bounds that "
+            "hold the column, in its own units, from what is known without the data.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _beyond(kind: Numeric | Categories, values: object) -> float:
+    if isinstance(kind, Categories):
+        return 0.0
+    numbers = as_numbers(values)
+    known = numbers[np.isfinite(numbers)]
+    return float(np.mean((known < kind.low) | (known > kind.high))) if len(known) else 0.0
+
+
+def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
+    """Return the columns of a schema: by name, or those of an array in their order.
+
+    Raises
+    ------
+    ValueError
+        If a table lacks some, or an array has another number of columns.
+    """
+    if isinstance(X, Mapping) or hasattr(X, "columns"):
+        known = list(X) if isinstance(X, Mapping) else list(X.columns)
+        if absent := [name for name in names if name not in known]:
+            raise ValueError(f"Expected the columns of the schema, {absent} are missing.")
+        return pd.DataFrame({name: X[name] for name in names})
+    rows = check_array(X, dtype=None, ensure_all_finite=False)
+    if rows.shape[1] != len(names):
+        raise ValueError(
+            f"Expected {len(names)} columns, those of the schema in their order, "
+            f"got {rows.shape[1]}."
+        )
+    return pd.DataFrame({name: rows[:, i] for i, name in enumerate(names)})
+
+
+def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
+    """Return the schema's classes, in its order, as entries of the type that targets have.
+
+    Raises
+    ------
+    ValueError
+        If a target is none of them.
+    """
+    assert isinstance(schema.bounds, Categories)
+    distinct = np.unique(targets)
+    places = schema.bounds.coded(distinct)
+    if len(unknown := distinct[np.isnan(places)]):
+        raise ValueError(
+            f"Expected labels among {list(schema.classes)}, got {unknown[:3].tolist()}."
+        )
+    held = {int(place): label for place, label in zip(places, distinct.tolist(), strict=True)}
+    # Classes that nobody has: their text, as what the others are.
+    numbers = {"i": int, "u": int, "f": float, "b": lambda text: text == "True"}
+    made = numbers.get(distinct.dtype.kind, str)
+    labels = [held.get(i, made(text)) for i, text in enumerate(schema.classes)]
+    return np.array(labels, object if distinct.dtype.kind == "O" else None)

@@ -1,0 +1,173 @@
+"""Judges: users who have no part in a fit tell its level, its length and how good it is.
+
+They are asked about a line: a model, and a direction in which it may be moved. A least squares
+fit of the model's residuals on the steps along the line takes five moments, which one user tells
+in one report. Where judges are few, what they say counts little against what is usual.
+"""
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Gradient, LineMoments, LineSizes
+from ldp_flower.randomizers import Estimate, ball_codebook
+
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..subprotocols.squared_errors import number_randomizer
+
+Floats = NDArray[np.float64]
+
+# Shares of the users that tell the level, sizes, moments and the score, and the standard error
+# of a moment that no more are asked for.
+LEVEL, SIZES, MOMENTS, SCORE = 0.025, 0.025, 0.1, 0.06
+_ENOUGH = 0.04
+_FARTHEST = 2.0  # that a target can be from the middle of its bounds
+_USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of its logarithm
+_LOG_RANGE = math.log(16)
+_USERS_VARIANCE = 0.5  # of the logarithms of users' sizes
+_ROOM = 1.2  # a root mean square over a geometric mean
+_RADII, _NOISE = (2.0, 12.0), 0.12  # of moments; noise that allows a larger one
+_TRUSTED, _SQUARES = 4.0, (0.3, 10.0)  # mean squares are drawn to 1, and within these
+_CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
+_LEAST_SPREAD = 0.1  # of steps along a line, over their size
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number and its standard deviation."""
+
+    value: float
+    std_error: float
+
+    def pooled(self, other: "Number") -> "Number":
+        """Return the mean with another estimate, weighted by precision."""
+        weights = np.array([self.std_error, other.std_error]) ** -2.0
+        value = float(weights @ [self.value, other.value]) / weights.sum()
+        return Number(value, 1 / math.sqrt(weights.sum()))
+
+
+def judges(strategy: LdpStrategy[Any], share: float) -> Cohort:
+    """Take a share of the users who have not been asked, but no more than are of use."""
+    most = _RADII[0] ** 2 * ball_codebook(strategy.epsilon, 5, 1.0).variance / _ENOUGH**2
+    size = min(share * strategy.num_users, most)
+    return strategy.cohorts([max(math.ceil(size), strategy.min_reports)])[0]
+
+
+def ask_level(
+    cohort: Cohort, epsilon: float, theta: Floats, radius: float = _FARTHEST
+) -> Generator[Ask, Estimate, Number]:
+    """Return the mean over users of their mean residual, each within ``radius``."""
+    # It is minus the gradient of the squared loss in the intercept.
+    question = Gradient(theta, np.zeros(1, np.int64))
+    answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
+    return Number(-float(answer.mean[0]), float(answer.std_error[0]))
+
+
+@dataclass(frozen=True)
+class Line:
+    """What judges say of a model's residuals r and of steps q along a line.
+
+    Attributes
+    ----------
+    scales : ndarray, shape (2,)
+        In units of which r and q are told.
+    moments, noise : ndarray, shape (5,)
+        The means of r, q, r q, q**2 and r**2, and their standard deviations.
+    """
+
+    scales: Floats
+    moments: Floats
+    noise: Floats
+
+    def best_move(self, usual: float, spread: float) -> float:
+        """Return how far along the line the squared error is least.
+
+        ``usual`` is how far that usually is, with standard deviation ``spread``.
+        """
+        r, q, product, square, _ = self.moments
+        ratio = self.scales[1] / self.scales[0]  # moves are found in units of the scales
+        noise = float(np.mean(self.noise)) * math.sqrt(1 + r * r + q * q)
+        # A spread that is hardly known counts for little, lest noise be taken for a finding.
+        covariance, variance = product - r * q, max(square - q * q - noise, _LEAST_SPREAD)
+        precision, known = (variance / noise) ** 2, (spread * ratio) ** -2
+        found = precision * (covariance / variance) + known * (usual * ratio)
+        return float(found / (precision + known) / ratio)
+
+    @property
+    def sizes(self) -> Floats:
+        """Root mean squares of r and q: what tails make them, where that is known."""
+        trust = 1 / (1 + (_TRUSTED * self.noise[[4, 3]]) ** 2)
+        squares = 1 + trust * (self.moments[[4, 3]] - 1)
+        return np.asarray(self.scales * np.sqrt(np.clip(squares, *_SQUARES)))
+
+    def level_after(self, move: float) -> Number:
+        """Return the mean residual after a move."""
+        weights = self.scales * [1.0, -move]
+        error = float(np.linalg.norm(weights * self.noise[:2]))
+        return Number(float(weights @ self.moments[:2]), error)
+
+
+def score(last: Line, before: Line) -> Number:
+    """Return the R2 of a model, where its line leads from predictions to a constant.
+
+    Its error is infinite if the targets' spread does not stand out of the noise.
+    The mean squared residual is that of the last judges. The spread of the targets is told by
+    them and by those ``before``, who were asked about another model with a line to the
+    same constant.
+    """
+    told = np.concatenate([last.moments, before.moments])
+    noise = np.concatenate([last.noise, before.noise])
+
+    def spread(moments: Floats) -> float:
+        each = [_spread(last.scales, moments[:5]), _spread(before.scales, moments[5:])]
+        return float(np.mean(each))
+
+    slopes = _differences(spread, told, noise)
+    least = _CLEAR * float(np.linalg.norm(slopes))
+    square = last.scales[0] ** 2
+    loss, targets = square * told[4], max(spread(told), least)
+    errors = loss / targets * slopes
+    errors[4] -= square * noise[4]
+    error = float(np.linalg.norm(errors)) / targets if targets > least else math.inf
+    return Number(min(1 - loss / targets, 1.0), error)
+
+
+def _spread(scales: Floats, moments: Floats) -> float:
+    """Return the variance of r + q in the targets' units."""
+    (r, q, product, square, loss), (a, b) = moments, scales
+    return float(a * a * loss + 2 * a * b * product + b * b * square - (a * r + b * q) ** 2)
+
+
+def _differences(function: Callable[[Floats], float], at: Floats, steps: Floats) -> Floats:
+    """Return by how much each step up, and as far down, changes a number."""
+    moved = [(function(at + step) - function(at - step)) / 2 for step in np.diag(steps)]
+    return np.array(moved)
+
+
+def ask_sizes(
+    cohort: Cohort, epsilon: float, theta: Floats, direction: Floats
+) -> Generator[Ask, Estimate, Floats]:
+    """Return the sizes of residuals and of steps along a line; the usual ones, if few answer."""
+    mechanism = ball_codebook(epsilon, 2, 1.0)
+    question = LineSizes(theta, direction, _USUAL_SIZE, _LOG_RANGE)
+    answer = yield Ask(cohort, question, mechanism, min_reports=0)
+    variance = (_LOG_RANGE**2 * mechanism.variance + _USERS_VARIANCE) / max(answer.count, 1)
+    logs = _LOG_RANGE * answer.mean / (1 + variance / _SIZE_SPREAD**2)
+    return np.asarray(_ROOM * _USUAL_SIZE * np.exp(logs))
+
+
+def ask_line(
+    cohort: Cohort, epsilon: float, theta: Floats, direction: Floats, scales: Floats
+) -> Generator[Ask, Estimate, Line]:
+    """Ask judges for the moments of a line, given what sizes are usual."""
+    unit = ball_codebook(epsilon, 5, 1.0)
+    radius = float(np.clip(_NOISE / math.sqrt(unit.variance / cohort.size), *_RADII))
+    question = LineMoments(theta, direction, float(scales[0]), float(scales[1]))
+    answer = yield Ask(cohort, question, ball_codebook(epsilon, 5, radius))
+    return Line(scales, answer.mean + np.array([0.0, 0.0, 0.0, 1.0, 1.0]), answer.std_error)

@@ -1,0 +1,79 @@
+"""A walk in one leg or two: within the bounds of columns, then around their estimated centres."""
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.randomizers import ball_codebook
+from ldp_flower.schema import Schema
+
+from ..runtime.base import LdpStrategy
+from ..runtime.exchange import Ask
+from ..runtime.result import LinearResult
+from ..tables.standardisation import Standardisation, estimate_standardisation, through
+from .judges import MOMENTS, SIZES, ask_line, ask_sizes, judges
+from .ridge_walk import ridge_walk, row_length
+
+Floats = NDArray[np.float64]
+
+_FIRST = 0.3  # share of the users who walk before columns' centres and scales are known
+_COLUMNS = 0.05  # share of the users who tell all centres at first
+_WORTH = 0.2  # variance of a centre up to which knowing it helps
+_USUAL, _SPREAD = 0.7, 0.4  # how far from the first leg's end to the second's is best
+METHODS = ("auto", "walk", "two legs")
+
+
+def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
+    """Return the variance of a column's estimated centre, in units of its bounds."""
+    return ball_codebook(epsilon, dim, 1.0).variance * dim / (_COLUMNS * num_users)
+
+
+def chosen(num_users: int, dim: int, epsilon: float) -> str:
+    """Return the better method by public numbers alone."""
+    return "two legs" if noise_of_centres(num_users, dim, epsilon) <= _WORTH else "walk"
+
+
+def two_legs(
+    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float
+) -> Generator[Ask, Any, Floats]:
+    """Return coefficients of the schema's features, from all users not asked yet.
+
+    The first leg walks within the bounds. Then columns' centres and scales are estimated, and
+    the second leg goes on in units of these: where bounds are much wider than what columns
+    hold, the first one gets nowhere. Judges tell how far to follow the second.
+    """
+    dim, epsilon = schema.num_features, strategy.epsilon
+    sizers, line = judges(strategy, SIZES), judges(strategy, MOMENTS / 2)
+    length, walkers = row_length(schema), int(_FIRST * strategy.num_users)
+    first = yield from ridge_walk(strategy, walkers, dim, rows_per_user, row_length=length)
+    columns = yield from estimate_standardisation(
+        strategy, epsilon, schema, partial(ball_codebook, epsilon)
+    )
+    walk = ridge_walk(
+        strategy,
+        strategy.num_unasked,
+        dim,
+        rows_per_user,
+        row_length=length,
+        start=_standardised(first.coef, columns),
+    )
+    second = yield from through(walk, columns)
+    direction = _restored(second.coef, columns) - first.coef
+    scales = yield from ask_sizes(sizers, epsilon, first.coef, direction)
+    told = yield from ask_line(line, epsilon, first.coef, direction, scales)
+    move = float(np.clip(told.best_move(_USUAL, _SPREAD), 0.0, 1.0))
+    return np.asarray(first.coef + move * direction)
+
+
+def _standardised(coef: Floats, columns: Standardisation) -> Floats:
+    """Return the same model of columns brought to mean 0 and scale 1."""
+    slopes = coef * columns.scales[:-1] / columns.scales[-1]
+    slopes[0] = (coef[0] + coef @ columns.means[:-1] - columns.means[-1]) / columns.scales[-1]
+    return slopes
+
+
+def _restored(coef: Floats, columns: Standardisation) -> Floats:
+    return columns.restored(LinearResult(coef=coef, std_error=np.zeros_like(coef))).coef

@@ -1,0 +1,229 @@
+"""PrivateRegression: a linear model of one's own table."""
+
+import logging
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import RowCount
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.schema import Numeric, Schema
+from ldp_flower.validation import check_choice, check_integer
+
+from ..runtime.audit_users import table_users
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.card import Card
+from ..runtime.exchange import Ask
+from ..subprotocols.norm import estimate_norm
+from .enough import check_enough
+from .judges import (
+    LEVEL,
+    MOMENTS,
+    SCORE,
+    SIZES,
+    Number,
+    ask_level,
+    ask_line,
+    ask_sizes,
+    judges,
+    score,
+)
+from .legs import METHODS, chosen, noise_of_centres, two_legs
+from .regression_fit import RegressionFit
+from .ridge_walk import ridge_walk, row_length
+
+Floats = NDArray[np.float64]
+
+logger = logging.getLogger("flwr")
+
+_COUNTERS = 0.02  # share of the users who tell how many rows they have, where nobody declares it
+_USUAL_ROWS, _ROWS_SPREAD = 5.0, 1.2  # and the standard deviation of the logarithm
+_LENGTH, _LENGTH_SPREAD = 0.0, 0.4  # how much longer a walk's slopes usually should be
+_LEVEL_SPREAD, _LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
+_SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
+_SHORT = 0.75  # length that is worth a note
+_SURE = 1.64  # standard errors by which a model is surely better than the mean
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateRegression(LdpStrategy[RegressionFit]):
+    """Linear regression on a table of which only bounds and categories are known.
+
+    Every user sends one report. Most of them are asked for the direction in which their own rows
+    would move the model, see :func:`~.ridge_walk.ridge_walk`. Where users are many enough to
+    estimate all columns' centres and scales, the walk goes on in units of these. Others, who
+    have no part in that, tell the level and the length of the slopes, and the last ones the
+    score. If slopes seem to be worth nothing, the mean is returned, and a note says so.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        What is publicly known about the users' tables. The target is a number.
+    rows_per_user : int, optional
+        Typical number of a user's rows; users may hold any number. By default 2 % of the users
+        are asked for it.
+    method : {"auto", "walk", "two legs"} (default: "auto")
+        Whether the walk stays within the bounds of columns or goes on around their estimated
+        centres. By default the numbers of users and features and epsilon decide.
+
+    Notes
+    -----
+    Source: this library. A user's direction is that of a ridge regression of what the model
+    leaves of the user's own targets; only its direction is reported, so that no bound on its
+    length has to be known. Level and length are least squares on a line, drawn to what is usual
+    where few users tell.
+
+    Guarantee
+    ---------
+    1. Protected: a user's whole set of rows, against any other set (user-level local
+       differential privacy), at pure ``epsilon``.
+    2. Every user answers one question in one cohort; cohorts are disjoint and cut by public
+       hashes. Later questions depend on data through earlier reports only, so the whole is
+       epsilon-LDP by parallel composition, sequentially interactive.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce this on
+       their side.
+    """
+
+    card = Card(
+        question="linear regression on one's own table",
+        guarantee="pure epsilon",
+        rounds="up to 51",
+        report="1-2",
+        use_when="users hold tables of which bounds and categories are known",
+        fails_when="with fewer than 300 users, or 400 / epsilon^2; weak relations take ten times "
+        "as many",
+        page="your-own-data",
+    )
+
+    schema: Schema = field(kw_only=False)
+    rows_per_user: int | None = None
+    method: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.schema, Schema):
+            raise ValueError(f"Expected a Schema, got {type(self.schema).__name__}.")
+        if not isinstance(self.schema.bounds, Numeric):
+            raise ValueError(
+                "Expected a schema whose target is a number, "
+                f"got the target {self.schema.target!r} with bounds {self.schema.bounds!r}."
+            )
+        if self.rows_per_user is not None:
+            check_integer("rows_per_user", self.rows_per_user, 1)
+        check_choice("method", self.method, METHODS)
+        ball_codebook(self.epsilon, self.schema.num_features)  # refuses a bad epsilon now
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield a walk and two legs, with numbers of rows that are estimated."""
+        schema, users = table_users(dim)
+        yield cls(schema, epsilon=epsilon, method="walk"), users
+        yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two legs"), users
+
+    def protocol(self) -> Protocol:
+        """Walk, then have judges tell level, length and score."""
+        notes = check_enough(self)
+        levelers, sizers = judges(self, LEVEL), judges(self, SIZES)
+        line, scorers = judges(self, MOMENTS), judges(self, SCORE)
+        rows, told = yield from self._rows()
+        method, why = self._chosen()
+        logger.info("\t     method %s: %s; %s", method, why, told)
+        dim = self.schema.num_features
+        mean = yield from ask_level(levelers, self.epsilon, np.zeros(dim))
+        middle = mean.value / (1 + mean.std_error**2)
+        start = middle * np.eye(1, dim)[0]
+        if method == "walk":
+            length = row_length(self.schema)
+            walk = ridge_walk(self, self.num_unasked, dim, rows, row_length=length)
+            theta = (yield from walk).coef
+        else:
+            theta = yield from two_legs(self, self.schema, rows)
+            if noise_of_centres(self.num_users, dim, self.epsilon) > 1:
+                notes.append(f"Two legs are not advisable here: {why}.")
+        # The line: predictions around the mean target, so that it begins at a constant.
+        direction = theta - start
+        scales = yield from ask_sizes(sizers, self.epsilon, theta, direction)
+        found = yield from ask_line(line, self.epsilon, theta, direction, scales)
+        length = 1 + found.best_move(_LENGTH, _LENGTH_SPREAD)
+        if length < _SHORTEST:
+            at = found.level_after(-1.0)
+            target = mean.pooled(Number(middle + at.value, at.std_error))
+            return (yield from self._mean(scorers, target, found.scales, notes))
+        theta = theta + (length - 1) * direction
+        level = found.level_after(length - 1)
+        usual = self._usual_level_error() * scales[0]
+        theta[0] += level.value / (1 + (level.std_error / usual) ** 2)
+        if length < _SHORT:
+            notes.append(
+                f"The slopes were {100 / length - 100:.0f} % too long for the {line.size:,} people "
+                "who judged them and were shortened."
+            )
+        direction = theta - start
+        last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes)
+        worth = score(last, found)
+        fit = RegressionFit(
+            coef=theta, score=worth.value, score_std_error=worth.std_error, method=method
+        )
+        if worth.value < _SURE * worth.std_error:
+            low, high = fit.score_interval
+            notes.append(
+                f"The model may be no better than the mean: by {scorers.size:,} people who had no "
+                f"part in it, it explains {100 * max(low, -1):.0f} to {100 * high:.0f} % of the "
+                "target's variance. More users or a larger epsilon would tell."
+            )
+        fit.notes = notes
+        return fit
+
+    def _rows(self) -> Generator[Ask, Estimate, tuple[float, str]]:
+        """Return the typical number of rows, and a word on where it is from."""
+        if self.rows_per_user is not None:
+            return float(self.rows_per_user), f"{self.rows_per_user} rows a user, as declared"
+        cohort = judges(self, _COUNTERS)
+        norm = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
+        trust = 1 / (1 + (norm.log_error / _ROWS_SPREAD) ** 2)
+        rows = max(1.0, _USUAL_ROWS * (norm.value / _USUAL_ROWS) ** trust)
+        return rows, f"about {rows:.0f} rows a user, as {cohort.size:,} users told"
+
+    def _chosen(self) -> tuple[str, str]:
+        """Return the method, and why."""
+        dim = self.schema.num_features
+        facts = f"{self.num_users:,} users, {dim} features, epsilon {self.epsilon:g}"
+        noise = math.sqrt(noise_of_centres(self.num_users, dim, self.epsilon))
+        tell = f"{facts} tell a column's centre within {25 * noise:.0f} % of its range"
+        if self.method != "auto":
+            return self.method, f"as asked for, where {tell}"
+        return chosen(self.num_users, dim, self.epsilon), tell
+
+    def _usual_level_error(self) -> float:
+        """Return how far off a walk's level usually is, in sizes of residuals."""
+        dim = self.schema.num_features
+        noise = ball_codebook(self.epsilon, dim).variance * dim / self.num_users
+        return _LEVEL_SPREAD + _LEVEL_NOISE * math.sqrt(noise)
+
+    def _mean(
+        self, cohort: Any, known: Number, scales: Floats, notes: list[str]
+    ) -> Generator[Ask, Estimate, RegressionFit]:
+        """Return the mean, after the users who would have told the score have told more of it."""
+        coef = known.value * np.eye(1, self.schema.num_features)[0]
+        size = float(np.hypot(*scales))
+        radius = float(np.clip(1.5 * size, 0.2, 2.0))
+        level = yield from ask_level(cohort, self.epsilon, coef, radius)
+        total = known.pooled(Number(known.value + level.value, level.std_error))
+        coef[0] = total.value
+        lost = (total.std_error / size) ** 2
+        unit = float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
+        notes.append(
+            "The model is the mean, without slopes: to those who judged, they were worth nothing. "
+            f"The mean is right within about {1.96 * total.std_error * unit:.3g} (95 %). More "
+            "users or a larger epsilon may show more."
+        )
+        return RegressionFit(
+            coef=coef, score=-lost, score_std_error=1.4 * lost, method="mean", notes=notes
+        )

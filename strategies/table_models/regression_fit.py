@@ -1,0 +1,128 @@
+"""What PrivateRegression returns."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from numpy.typing import NDArray
+
+from ldp_flower.presentation import charts
+
+from ..runtime.result import Result
+from ..runtime.units import in_units
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+Floats = NDArray[np.float64]
+
+_NORMAL = 1.96  # standard errors that 95 % are within
+_FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
+
+
+@dataclass(repr=False, kw_only=True)
+class RegressionFit(Result):
+    """A linear model of a table, and how well it predicts users who had no part in it.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (num_features,)
+        For ``schema.features``, the intercept first, of targets as ``schema.targets`` has them.
+        All slopes are 0 where the model is the mean. Normalised steps leave no textbook
+        standard errors, so none are told: ``score`` says how much the whole is worth.
+    score, score_std_error : float
+        R2 by users who had no part in the fit, and its standard deviation: the share of the
+        targets' variance, over users, that predictions explain; 0 for the mean.
+    method : str
+        How it was found: ``"walk"``, ``"two legs"``, or ``"mean"``.
+    """
+
+    coef: Floats
+    score: float
+    score_std_error: float
+    method: str
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.coef])
+
+    @property
+    def score_interval(self) -> tuple[float, float]:
+        """What the score lies within in 95 of 100 runs; it is 1 at most."""
+        reach = _NORMAL * self.score_std_error
+        return self.score - reach, min(self.score + reach, 1.0)
+
+    def predict(self, table: Any) -> Floats:
+        """Return predictions of the target, in its units, within its bounds.
+
+        Parameters
+        ----------
+        table : mapping of str to array_like, or DataFrame
+            Has all columns of the schema; the target need not be among them.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing or columns differ in length.
+        """
+        schema = self._schema
+        kind = schema.bounds
+        predicted = schema.in_units(schema.features(table) @ self.coef)
+        return np.clip(predicted, kind.low, kind.high)  # type: ignore[union-attr]
+
+    @property
+    def _schema(self) -> Any:
+        if self.schema is None:
+            raise ValueError("Expected a result with its schema, got none.")
+        return self.schema
+
+    def table(self) -> "DataFrame":
+        """Return the coefficients by name, in units of the table.
+
+        Returns
+        -------
+        DataFrame
+            ``name``, ``unit`` and ``coefficient``. The intercept is the prediction where all
+            columns have their centres; a slope is the change for one more of its column's unit, or
+            for the category instead of an average one.
+        """
+        from pandas import DataFrame
+
+        units, coef, _ = in_units(self._schema, self.coef, np.zeros_like(self.coef))
+        return DataFrame({"name": self._schema.names, "unit": units, "coefficient": coef})
+
+    def _shown(self, table: "DataFrame") -> "DataFrame":
+        """Return the table with coefficients that stand out first, if they are many."""
+        return table if len(table) <= _FEW else table.iloc[self._order]
+
+    @property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(-np.abs(self.coef), kind="stable")
+
+    @property
+    def _drawn(self) -> NDArray[np.int64]:
+        slopes = self._order[self._order != 0]
+        return slopes[:_DRAWN]
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self._drawn))
+
+    def _draw(self, axes: "Axes") -> None:
+        drawn, schema = self._drawn, self._schema
+        names = [charts.label(schema.names[i]) for i in drawn]
+        unit = float(np.ptp(schema.in_units(np.array([0.0, 1.0]))))
+        axes.barh(names, unit * self.coef[drawn], color=charts.BLUE)
+        axes.invert_yaxis()
+        axes.axvline(0, color=charts.GREY, lw=1)
+        axes.set_xlabel(f"{schema.target}, for a quarter of a column's range or for a category")
+        axes.set_title(self._told())
+
+    def _told(self) -> str:
+        low, high = self.score_interval
+        return f"R2 = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
+
+    def _findings(self) -> list[str]:
+        found = "the mean" if self.method == "mean" else f"a linear model ({self.method})"
+        return [f"{self._schema.target}: {found}, {self._told()}"]

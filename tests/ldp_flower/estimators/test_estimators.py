@@ -1,0 +1,218 @@
+"""scikit-learn's face: its conventions, the same estimate as simulate's, and nothing silent."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ldp_flower import Categories, Numeric, Schema, simulate
+from ldp_flower.estimators import LdpClassifier, LdpRegressor
+from ldp_flower.strategies import PrivateClassification, PrivateRegression, TooFewReports
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Entries beyond the public bounds"),
+    pytest.mark.filterwarnings("ignore:.*predicts a public constant"),
+    pytest.mark.filterwarnings("ignore:The classes .* are taken from y"),
+]
+COLUMNS = {"age": Numeric(18, 80), "sector": Categories(["public", "private"])}
+WAGE = Schema(COLUMNS, target="wage", bounds=Numeric(0, 60))
+PROMOTED = Schema(COLUMNS, target="promoted", bounds=Categories(["yes", "no"]))  # not sorted
+
+
+def people(number=1000, rows=4, seed=0):
+    rng = np.random.default_rng(seed)
+    size = number * rows
+    table = pd.DataFrame(
+        {
+            "person": np.repeat(np.arange(number), rows),
+            "age": rng.integers(18, 80, size),
+            "sector": rng.choice(["public", "private"], size),
+        }
+    )
+    wage = 0.4 * table["age"] + 8 * (table["sector"] == "private") + rng.normal(0, 3, size)
+    promoted = np.where(wage + rng.normal(0, 3, size) > 24, "yes", "no")
+    return table.assign(wage=wage, promoted=promoted)
+
+
+TABLE = people()
+
+
+@parametrize_with_checks(
+    [LdpRegressor(on_refusal="constant"), LdpClassifier(on_refusal="constant")]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    """All of them pass: no failure is expected."""
+    check(estimator)
+
+
+# ---------------------------------------------------------------------- the same estimate
+
+
+def test_the_estimate_is_that_of_simulate_bit_by_bit():
+    model = LdpRegressor(WAGE, epsilon=4.0, rows_per_user=4, random_state=5)
+    assert model.fit(TABLE, TABLE["wage"], groups="person") is model
+    strategy = PrivateRegression(WAGE, epsilon=4.0, rows_per_user=4)
+    result = simulate(strategy, WAGE.users(TABLE, groups="person"), seed=5)
+    assert np.array_equal(model.result_.coef, result.coef)
+    assert np.array_equal(model.predict(TABLE), result.predict(TABLE))
+    assert model.score(TABLE, TABLE["wage"]) == r2_score(TABLE["wage"], result.predict(TABLE)) > 0.6
+    assert type(model.strategy) is PrivateRegression and model.strategy.schema == WAGE
+
+
+def test_a_classification_is_that_of_simulate_with_sorted_labels():
+    model = LdpClassifier(PROMOTED, epsilon=4.0, random_state=5)
+    model.fit(TABLE, TABLE["promoted"], groups="person")
+    strategy = PrivateClassification(PROMOTED, epsilon=4.0)
+    result = simulate(strategy, PROMOTED.users(TABLE, groups="person"), seed=5)
+    assert model.classes_.tolist() == ["no", "yes"]
+    own = np.asarray(result.predict_proba(TABLE))  # as declared: yes first
+    assert np.array_equal(model.predict_proba(TABLE), own[:, ::-1])
+    assert np.array_equal(model.predict(TABLE), np.asarray(result.predict(TABLE)))
+    assert model.score(TABLE, TABLE["promoted"]) > 0.7
+
+
+def test_arrays_have_the_bounds_that_are_given():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (6000, 3))
+    y = x @ [2.0, -1.0, 0.0] + rng.normal(0, 0.2, 6000)
+    who = np.repeat(np.arange(1500), 4)
+    model = LdpRegressor(epsilon=4.0, bounds=(-1, 1), target_bounds=(-4, 4), random_state=1)
+    model.fit(x, y, groups=who)
+    schema = Schema({f"x{i}": Numeric(-1, 1) for i in range(3)}, "target", Numeric(-4, 4))
+    assert model.schema_ == schema
+    table = {"x0": x[:, 0], "x1": x[:, 1], "x2": x[:, 2], "target": y}
+    result = simulate(PrivateRegression(schema, epsilon=4.0), schema.users(table, who), seed=1)
+    assert np.array_equal(model.predict(x), result.predict(table))
+    each = LdpRegressor(bounds=[(-1, 1), (-2, 2), (0, 3)], on_refusal="constant")
+    with pytest.warns(UserWarning, match="public constant"):
+        each.fit(x[:50], y[:50])
+    assert each.schema_.columns["x2"] == Numeric(0, 3)
+
+
+# ----------------------------------------------------------------------------- selection
+
+
+def test_cross_validation_keeps_people_together_and_tells_fit_who_is_who():
+    seen = []
+
+    class Watched(LdpRegressor):
+        def fit(self, X, y, groups=None):
+            seen.append(np.asarray(groups))
+            return super().fit(X, y, groups)
+
+    model = Watched(WAGE, epsilon=8.0, rows_per_user=4, random_state=0)
+    who = TABLE["person"].to_numpy()
+    options = {"cv": GroupKFold(2), "params": {"groups": who}}
+    plain = cross_val_score(model, TABLE, TABLE["wage"], groups=who, **options)
+    with sklearn.config_context(enable_metadata_routing=True):  # fit asks for groups by default
+        routed = cross_validate(model, TABLE, TABLE["wage"], **options)["test_score"]
+    assert np.array_equal(plain, routed) and min(plain) > 0.5
+    assert [len(np.unique(groups)) for groups in seen] == [500] * 4
+    assert not set(seen[0]) & set(seen[1])
+
+
+def test_searches_and_pipelines_reach_it():
+    pipeline = make_pipeline(
+        FunctionTransformer(lambda table: table.assign(age=table["age"].clip(18, 80))),
+        LdpRegressor(WAGE, rows_per_user=4, random_state=0, on_refusal="constant"),
+    )
+    grid = {"ldpregressor__epsilon": [0.05, 8.0]}
+    search = GridSearchCV(pipeline, grid, cv=GroupKFold(2))
+    who = TABLE["person"]
+    with pytest.warns(UserWarning, match="public constant"):
+        search.fit(TABLE, TABLE["wage"], groups=who, ldpregressor__groups=who)
+    assert search.best_params_ == {"ldpregressor__epsilon": 8.0} and search.best_score_ > 0.5
+
+
+def test_the_area_under_the_curve_is_of_the_right_class():
+    """Scorers take the last of classes_ for the positive one, whatever a schema declares."""
+    model = LdpClassifier(PROMOTED, epsilon=8.0, random_state=0)
+    options = {"cv": GroupKFold(2), "params": {"groups": TABLE["person"]}, "scoring": "roc_auc"}
+    scores = cross_val_score(model, TABLE, TABLE["promoted"], groups=TABLE["person"], **options)
+    assert min(scores) > 0.75
+
+
+def test_labels_keep_their_type():
+    for labels, declared in (
+        ([0, 1], (0, 1)),
+        ([False, True], (False, True)),
+        ([2.0, 7.0], (7, 2)),
+    ):
+        y = np.array(labels)[(TABLE["promoted"] == "yes").astype(int)]
+        schema = Schema(COLUMNS, "promoted", Categories(declared))
+        model = LdpClassifier(schema, on_refusal="constant", random_state=0)
+        with pytest.warns(UserWarning, match="public constant"):
+            model.fit(TABLE[:40], y[:40])
+        assert model.classes_.tolist() == labels and model.classes_.dtype == y.dtype
+        assert model.predict(TABLE[:3]).dtype == y.dtype
+
+
+# ------------------------------------------------------------------------ nothing silent
+
+
+def test_a_refusal_is_raised_unless_a_constant_will_do():
+    few = TABLE[:200]
+    with pytest.raises(TooFewReports):
+        LdpRegressor(WAGE).fit(few, few["wage"], groups="person")
+    model = LdpRegressor(WAGE, on_refusal="constant")
+    with pytest.warns(UserWarning, match="predicts a public constant"):
+        model.fit(few, few["wage"], groups="person")
+    assert model.result_ is None and (model.predict(few) == 30.0).all()  # the middle of the bounds
+    classes = LdpClassifier(PROMOTED, on_refusal="constant")
+    with pytest.warns(UserWarning, match="predicts a public constant"):
+        classes.fit(few, few["promoted"], groups="person")
+    assert (classes.predict_proba(few) == 0.5).all()
+
+
+def test_what_is_beyond_the_bounds_and_what_is_taken_from_labels_is_said():
+    x = np.linspace(0, 100, 60)[:, None]
+    with pytest.warns(UserWarning, match=r"count as the bound: 97% of 'x0', 97% of 'target'"):
+        LdpRegressor(on_refusal="constant").fit(x, x[:, 0])
+    with pytest.warns(UserWarning, match=r"The classes \[0, 1\] are taken from y"):
+        LdpClassifier(on_refusal="constant", bounds=(0, 100)).fit(x, np.arange(60) % 2)
+
+
+def test_arguments_without_effect_and_other_targets_are_refused():
+    y = TABLE["wage"]
+    for wrong, match in (
+        (LdpRegressor(WAGE, bounds=(0, 1)), "no bounds with a schema"),
+        (LdpRegressor(WAGE, target_bounds=(0, 1)), "no target_bounds with a schema"),
+        (LdpClassifier(PROMOTED, classes=["a", "b"]), "no classes with a schema"),
+        (LdpRegressor(PROMOTED), "whose target is a number"),
+        (LdpClassifier(WAGE), "whose target is Categories"),
+        (LdpRegressor(Schema(COLUMNS)), "a schema with a target"),
+        (LdpRegressor(WAGE, on_refusal="zero"), "Expected on_refusal in"),
+        (LdpRegressor(bounds=(1, 2, 3)), "bounds as"),
+    ):
+        rows = TABLE if wrong.schema is not None else TABLE[["age"]]
+        with pytest.raises(ValueError, match=match):
+            wrong.fit(rows, TABLE["promoted"] if isinstance(wrong, LdpClassifier) else y)
+    with pytest.raises(ValueError, match=r"Expected labels among \['yes', 'no'\], got \['maybe'\]"):
+        LdpClassifier(PROMOTED).fit(TABLE, ["maybe"] * len(TABLE))
+    with pytest.raises(ValueError, match=r"\['sector'\] are missing"):
+        LdpRegressor(WAGE).fit(TABLE[["age"]], y)
+    with pytest.raises(ValueError, match="2 columns, those of the schema in their order, got 1"):
+        LdpRegressor(WAGE).fit(np.ones((3, 1)), [1, 2, 3])
+
+
+def test_what_goes_into_a_server_app_is_there_before_and_after_a_fit():
+    assert LdpRegressor(WAGE, epsilon=2.0).strategy.epsilon == 2.0
+    with pytest.raises(NotFittedError, match="has no schema"):
+        _ = LdpRegressor().strategy
+    copy = clone(LdpRegressor(WAGE, epsilon=2.0).set_params(epsilon=3.0, method="auto"))
+    assert copy.get_params()["epsilon"] == copy.strategy.epsilon == 3.0
+    assert copy.schema is not None and not hasattr(copy, "schema_")
+
+
+def test_it_says_that_it_simulates():
+    page = LdpRegressor(WAGE)._repr_html_()
+    assert "nobody is protected yet" in page and "server_app.py" in page
+    for kind in (LdpRegressor, LdpClassifier):
+        assert "protects nobody" in kind.__doc__
