@@ -22,7 +22,6 @@ from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import number_randomizer
 
 Floats = NDArray[np.float64]
-Answer = Generator[Ask, Estimate, Any]
 
 # Shares of the users that tell the level, sizes, moments and the score, and the standard error
 # of a moment that no more are asked for.
@@ -33,10 +32,8 @@ _USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of i
 _LOG_RANGE = math.log(16)
 _USERS_VARIANCE = 0.5  # of the logarithms of users' sizes
 _ROOM = 1.2  # a root mean square over a geometric mean
-_RADII, _NOISE = (
-    (2.0, 12.0),
-    0.08,
-)  # of five moments; noise up to which they are clipped farther out
+_RADII, _NOISE = (2.0, 12.0), 0.12  # of moments; noise that allows a larger one
+_TRUSTED, _SQUARES = 4.0, (0.3, 10.0)  # mean squares are drawn to 1, and within these
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
 
@@ -102,6 +99,13 @@ class Line:
         found = precision * (covariance / variance) + known * (usual * ratio)
         return float(found / (precision + known) / ratio)
 
+    @property
+    def sizes(self) -> Floats:
+        """Root mean squares of r and q: what tails make them, where that is known."""
+        trust = 1 / (1 + (_TRUSTED * self.noise[[4, 3]]) ** 2)
+        squares = 1 + trust * (self.moments[[4, 3]] - 1)
+        return np.asarray(self.scales * np.sqrt(np.clip(squares, *_SQUARES)))
+
     def level_after(self, move: float) -> Number:
         """Return the mean residual after a move."""
         weights = self.scales * [1.0, -move]
@@ -112,6 +116,7 @@ class Line:
 def score(last: Line, before: Line) -> Number:
     """Return the R2 of a model, where its line leads from predictions to a constant.
 
+    Its error is infinite if the targets' spread does not stand out of the noise.
     The mean squared residual is that of the last judges. The spread of the targets is told by
     them and by those ``before``, who were asked about another model with a line to the
     same constant.
@@ -124,12 +129,13 @@ def score(last: Line, before: Line) -> Number:
         return float(np.mean(each))
 
     slopes = _differences(spread, told, noise)
+    least = _CLEAR * float(np.linalg.norm(slopes))
     square = last.scales[0] ** 2
-    loss = square * told[4]
-    targets = max(spread(told), _CLEAR * float(np.linalg.norm(slopes)))
+    loss, targets = square * told[4], max(spread(told), least)
     errors = loss / targets * slopes
     errors[4] -= square * noise[4]
-    return Number(min(1 - loss / targets, 1.0), float(np.linalg.norm(errors)) / targets)
+    error = float(np.linalg.norm(errors)) / targets if targets > least else math.inf
+    return Number(min(1 - loss / targets, 1.0), error)
 
 
 def _spread(scales: Floats, moments: Floats) -> float:

@@ -37,7 +37,7 @@ def chosen(num_users: int, dim: int, epsilon: float) -> str:
 
 
 def two_legs(
-    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float, start: Floats
+    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float
 ) -> Generator[Ask, Any, Floats]:
     """Return coefficients of the schema's features, from all users not asked yet.
 
@@ -48,9 +48,7 @@ def two_legs(
     dim, epsilon = schema.num_features, strategy.epsilon
     sizers, line = judges(strategy, SIZES), judges(strategy, MOMENTS / 2)
     length, walkers = row_length(schema), int(_FIRST * strategy.num_users)
-    first = yield from ridge_walk(
-        strategy, walkers, dim, rows_per_user, row_length=length, start=start
-    )
+    first = yield from ridge_walk(strategy, walkers, dim, rows_per_user, row_length=length)
     columns = yield from estimate_standardisation(
         strategy, epsilon, schema, partial(ball_codebook, epsilon)
     )

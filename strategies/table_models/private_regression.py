@@ -141,10 +141,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         start = middle * np.eye(1, dim)[0]
         if method == "walk":
             length = row_length(self.schema)
-            walk = ridge_walk(self, self.num_unasked, dim, rows, row_length=length, start=start)
+            walk = ridge_walk(self, self.num_unasked, dim, rows, row_length=length)
             theta = (yield from walk).coef
         else:
-            theta = yield from two_legs(self, self.schema, rows, start)
+            theta = yield from two_legs(self, self.schema, rows)
             if noise_of_centres(self.num_users, dim, self.epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
         # The line: predictions around the mean target, so that it begins at a constant.
@@ -166,7 +166,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
                 "who judged them and were shortened."
             )
         direction = theta - start
-        last = yield from ask_line(scorers, self.epsilon, theta, direction, scales)
+        last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes)
         worth = score(last, found)
         fit = RegressionFit(
             coef=theta, score=worth.value, score_std_error=worth.std_error, method=method

@@ -21,7 +21,7 @@ _STEPS = 20  # at most
 _RIDGE = 1.0  # over the typical number of rows, in units of a row's mean square length
 _RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
 _FARTHEST, _MOST = 4.0, 100.0  # of one step and of all, in units in which rows have length 1
-_PER_SIGNAL = 0.5  # length of all steps, over the signal to noise ratio of all users together
+_PER_SIGNAL = 0.6  # length of all steps, over the signal to noise ratio of all users together
 _SHORTER = 0.7  # what steps are multiplied by once one turns back
 
 
@@ -126,10 +126,8 @@ def ridge_walk(
 
 def row_length(schema: Schema) -> float:
     """Return the typical length of a row of features, from what a schema declares."""
-    of_columns = (
-        1 - 1 / k.width if isinstance(k, Categories) else 1.0 for k in schema.columns.values()
-    )
-    return math.sqrt(1 + sum(of_columns))
+    kinds = schema.columns.values()
+    return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
 
 
 def _turns_back(direction: Floats, last: Floats, sigma: float) -> bool:
