@@ -22,8 +22,8 @@ from ..tables.standardisation import Standardisation
 
 Floats = NDArray[np.float64]
 
-_SHARE_ERROR, _MOST_FOR_SHARE = 0.035, 0.07  # wanted, and of all users at most
-_SIZE_RANGE, _SIZE_ERROR, _MOST_FOR_SIZE = math.log(6), 0.15, 0.02
+_SHARE_ERROR, _MOST_FOR_SHARE = 0.04, 0.09  # wanted, and of all users at most
+_SIZE_RANGE, _SIZE_ERROR, _MOST_FOR_SIZE = math.log(6), 0.15, 0.03
 _USERS_DIFFER = 0.15  # of the logarithm of a root mean square over that of a typical user's
 _SIZE_PRIOR = 0.5  # spread of the logarithm around what the schema lets one expect
 _REACH, _CENTRE_ERROR, _MOST_FOR_CENTRE = 2.5, 0.2, 0.02  # in standard deviations of scores
@@ -33,6 +33,7 @@ _ROW_VARIANCE = 0.2  # of a row's share in a ranking
 _RADII, _ROOM, _AVERAGED = (0.3, 0.6), 0.75, 0.4
 _NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only
 _TOGETHER = 1.5  # how much farther columns spread scores that have to do with each other
+_LEAST_SPREAD = 0.6  # of the mean square of scores, that is not their mean's
 _LEAST = 0.01  # share of a class that is told
 
 
@@ -135,7 +136,7 @@ def judge(
     moved = theta - expected * np.eye(1, len(theta))[0]
     size = yield from _size(judges.size, epsilon, standardisation, moved, spread, rows_per_user)
     centre = yield from _centre(judges.centre, epsilon, standardisation, moved, size)
-    deviation = math.sqrt(max(size**2 - centre**2, 0.25 * size**2))
+    deviation = size * math.sqrt(max(1 - (centre / size) ** 2, _LEAST_SPREAD))
     moved = (moved - centre * np.eye(1, len(theta))[0]) / deviation
     question = Ranking(moved, float(place), share)
     ask = Ask(judges.ranking, question, number_randomizer(epsilon, _radius(rows_per_user)))
