@@ -1,5 +1,7 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
+from .analytics.distribution import Distribution
+from .analytics.distribution_result import DistributionResult
 from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
 from .analytics.quantiles import Quantiles
@@ -44,6 +46,8 @@ __all__ = [
     "Cohort",
     "ConstrainedMean",
     "ConstrainedRegression",
+    "Distribution",
+    "DistributionResult",
     "DpIht",
     "EvaluationResult",
     "FedAvgResult",
