@@ -283,7 +283,11 @@ def test_no_folder_is_a_corridor(folder):
 
 # -------------------------------------------------------------------------- simulations
 
-APPS = ("simulations/flights/flights", "simulations/user_level/user_level")
+APPS = (
+    "simulations/flights/flights",
+    "simulations/telemetry/telemetry",
+    "simulations/user_level/user_level",
+)
 
 
 def simulations():

@@ -1,7 +1,7 @@
 """Describe: what pandas' describe tells of a table, from one report of each user."""
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as declared
 from typing import Any, Self
@@ -49,7 +49,7 @@ class _Spread:
 
     @property
     def need(self) -> float:
-        """Variance of a report about an eighth of the bounds' distance, as part of that distance."""
+        """Variance of a report about an eighth of the bounds' distance, as part of it."""
         return number_randomizer(self.epsilon, 0.5).variance / (2 * _TYPICAL) ** 2 / 4
 
     def _check_users(self) -> None:
@@ -78,14 +78,16 @@ class Describe(LdpStrategy[DescribeResult]):
     Parameters
     ----------
     schema : Schema
-        Of the users' tables: all of its columns are described, the target included.
+        Of the users' tables.
+    columns : sequence of str, optional
+        The columns to describe; by default all, the target included.
     epsilon : float (default: 4.0)
         Privacy parameter of all that one user reports.
 
     Raises
     ------
     ValueError
-        If a column has too many categories.
+        If there is no such column, one is named twice, or has too many categories.
     TooFewReports
         On starting, before anybody is asked, if users are too few, with the number that would do.
 
@@ -116,13 +118,17 @@ class Describe(LdpStrategy[DescribeResult]):
     )
 
     schema: Schema = declared(kw_only=False)
+    columns: Sequence[str] | None = declared(default=None, kw_only=False)
     epsilon: float = 4.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_schema(self.schema)
         target = [] if self.schema.target is None else [self.schema.target]
-        self._columns = [*self.schema.columns, *target]
+        every = [*self.schema.columns, *target]
+        self._columns = every if self.columns is None else list(self.columns)
+        if not self._columns or len(set(self._columns)) < len(self._columns):
+            raise ValueError(f"Expected distinct columns, at least one, got {self.columns!r}.")
         self._tasks = [task for name in self._columns for task in self._tasks_of(name)]
 
     def _tasks_of(self, name: str) -> list[_Task]:
