@@ -140,9 +140,9 @@ def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) 
             fail("Expected --sandbox, --train-seconds and --train-memory with --train-on.", USAGE)
         return None
     folders = [str(path.expanduser().resolve()) for path in data]
-    if sandbox == "bubblewrap" or sandbox == "none":
-        return Training(folders, sandbox, seconds, memory)
-    fail(f"Expected --sandbox bubblewrap or none, got {sandbox!r}.", USAGE)
+    if sandbox not in ("bubblewrap", "none"):
+        fail(f"Expected --sandbox bubblewrap or none, got {sandbox!r}.", USAGE)
+    return Training(folders, "none" if sandbox == "none" else "bubblewrap", seconds, memory)
 
 
 def _tell(findings: Findings) -> None:

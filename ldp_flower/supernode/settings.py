@@ -120,8 +120,9 @@ class Settings:
 
     def operator(self) -> Operator:
         """Return what answers messages."""
-        queries = self.app is not None or self.table is not None
-        pinned = Pinned(self.name, self.client_app()) if queries or not self.training else None
+        if self.training is not None and self.app is None and self.table is None:
+            return self.training.guarded(None)
+        pinned = Pinned(self.name, self.client_app())
         return pinned if self.training is None else self.training.guarded(pinned)
 
     def write(self, file: Path) -> None:

@@ -86,7 +86,7 @@ def _loaded(fab: bytes) -> "ClientApp":
         reference = tomllib.load(opened)["tool"]["flwr"]["app"]["components"]["clientapp"]
     module, _, attribute = reference.partition(":")
     sys.path.insert(0, os.path.abspath(_APP))
-    app = getattr(import_module(module), attribute)
+    app: ClientApp = getattr(import_module(module), attribute)
     if (own := sys.modules.get("ldp_flower.clients.update_mod")) is not None:
         # The operator's side has the mod already; a second one would find nothing to pay for.
         own.LdpUpdateMod.__call__ = lambda _, message, context, train: train(message, context)

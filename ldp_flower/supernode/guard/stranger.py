@@ -140,9 +140,10 @@ class Stranger:
 
     def _started(self) -> list[psutil.Process]:
         try:
-            return psutil.Process(self._process.pid).children(recursive=True)
+            found: list[psutil.Process] = psutil.Process(self._process.pid).children(recursive=True)
         except psutil.Error:
             return []
+        return found
 
 
 def _written(pipe: IO[bytes], pending: memoryview) -> memoryview:

@@ -101,7 +101,7 @@ class Guarded:
         """Whether the run's app can be loaded, which is found out where there are no data."""
         try:
             _answer(replace(self.sandbox, data=()), pickle.dumps({"fab": run.fab}), len(LOADED))
-        except StrangerError as error:
+        except (StrangerError, OSError) as error:  # without bubblewrap there is no process at all
             _log.warning("The run's app cannot be loaded. %s", error)
             return False
         return True
