@@ -129,9 +129,9 @@ def _settings(
         return Settings(app, None, path, training)
     if table is None or schema is None or user_column is None:
         fail("Expected either --app, or --table with --schema and --user-column.", USAGE)
-    files = (str(file.expanduser().resolve()) for file in (table, schema))
+    file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
-    return Settings(None, Table(*files, user_column, named), path, training)
+    return Settings(None, Table(file, declared, user_column, named), path, training)
 
 
 def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) -> Training | None:
