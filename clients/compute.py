@@ -21,6 +21,7 @@ from .arithmetic.chosen import chosen
 from .node import Node, operators_ledger
 from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
+from .places import with_places
 from .received import Received
 from .refusal import Refusal
 from .statistics import compute, public_block
@@ -133,6 +134,8 @@ def values_of(
 
     def computed(some: Slots) -> NDArray[np.float64]:
         users = take(slots[some])
+        if query.question.classes_asked:
+            users = with_places(users, query.question.classes_asked)
         kept = chosen(users, query.question, coins[some])
         lost = len(users.targets) - len(kept.targets)
         if lost and query.question.rows is Rows.FINITE:
