@@ -18,6 +18,7 @@ from ldp_flower.guarantee.users import Users
 from .node import Node, operators_ledger
 from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
+from .places import with_places
 from .received import Received
 from .refusal import Refusal
 from .statistics import compute, public_block
@@ -124,6 +125,8 @@ def values_of(
 
     def computed(some: Slots) -> NDArray[np.float64]:
         users = take(some)
+        if query.question.classes_asked:
+            users = with_places(users, query.question.classes_asked)
         # Rows of a public block all stay: they must not tell which targets are finite.
         finite = users if query.question.features_public else users.finite()
         if lost := len(users.targets) - len(finite.targets):

@@ -24,7 +24,7 @@ from .regression import weighted_coefficients
 
 
 def class_labels(users: Users) -> NDArray[np.float64]:
-    """Return 1 for a positive target, -1 for another, NaN for a missing one."""
+    """Return 1 for class 1, -1 for class 0, NaN for none; see :mod:`..places`."""
     return np.where(np.isnan(users.targets), np.nan, np.where(users.targets > 0, 1.0, -1.0))
 
 

@@ -43,7 +43,7 @@ class Link:
 
 
 def _class(y: Floats) -> Floats:
-    """Return 1 for a positive target and 0 for another, as if coded -1; NaN for a missing one."""
+    """Return 1 for class 1, 0 for class 0, which may be coded -1, and NaN for none."""
     return np.where(np.isnan(y), np.nan, np.where(np.greater(y, 0), 1.0, 0.0))
 
 
@@ -60,9 +60,9 @@ def _cosine_score(u: Floats, y: Floats) -> Floats:
     return (2 * u + cosine - y) * (2 - sine)
 
 
-#: ``identity``: y = u + noise, squared loss. ``logistic``: y is positive with probability
-#: 1 / (1 + exp(-u)), coded as 1 beside 0 or -1, logistic loss. ``cosine``: y = 2 u + cos(u)
-#: + noise, squared loss.
+#: ``identity``: y = u + noise, squared loss. ``logistic``: y is 1 with probability
+#: 1 / (1 + exp(-u)), otherwise 0, or -1, which means the same; logistic loss.
+#: ``cosine``: y = 2 u + cos(u) + noise, squared loss.
 LINKS: Mapping[str, Link] = {
     "identity": Link(lambda u: u, lambda u, y: (u - y) ** 2 / 2, lambda u, y: u - y, 1.0, np.inf),
     "logistic": Link(

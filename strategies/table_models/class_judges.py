@@ -29,8 +29,10 @@ _SIZE_PRIOR = 0.5  # spread of the logarithm around what the schema lets one exp
 _REACH, _CENTRE_ERROR, _MOST_FOR_CENTRE = 2.5, 0.2, 0.02  # in standard deviations of scores
 _RANKING_ERROR, _MOST_FOR_RANKING = 0.015, 0.1
 _ROW_VARIANCE = 0.2  # of a row's share in a ranking
-# Where a user's ranking is clipped: the mean of many rows is seldom as far off as one.
+# Where a user's ranking is clipped: the mean of many rows is seldom as far off as one, unless
+# they are all alike. So farther out if the noise of that is small.
 _RADII, _ROOM, _AVERAGED = (0.3, 0.6), 0.75, 0.4
+_FARTHEST, _RANKING_NOISE = 0.75, 0.02
 _NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only
 _TOGETHER = 1.5  # how much farther columns spread scores that have to do with each other
 _LEAST_SPREAD = 0.6  # of the mean square of scores, that is not their mean's
@@ -129,7 +131,8 @@ def judge(
     rows_per_user : float
         Typical number of a user's rows.
     """
-    share, share_error = yield from _share(judges.share, epsilon, place)
+    num_classes = len(schema.classes)
+    share, share_error = yield from _share(judges.share, epsilon, place, num_classes)
     spread = _expected_spread(schema, theta)
     # Where the scores' mean is expected: about where the walk balances labels.
     expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
@@ -138,8 +141,11 @@ def judge(
     centre = yield from _centre(judges.centre, epsilon, standardisation, moved, size)
     deviation = size * math.sqrt(max(1 - (centre / size) ** 2, _LEAST_SPREAD))
     moved = (moved - centre * np.eye(1, len(theta))[0]) / deviation
-    question = Ranking(moved, float(place), share)
-    ask = Ask(judges.ranking, question, number_randomizer(epsilon, _radius(rows_per_user)))
+    question = Ranking(moved, float(place), share, num_classes)
+    unit = number_randomizer(epsilon, 1.0).variance
+    affordable = min(_RANKING_NOISE * math.sqrt(judges.ranking.size / unit), _FARTHEST)
+    radius = max(_radius(rows_per_user), affordable)
+    ask = Ask(judges.ranking, question, number_randomizer(epsilon, radius))
     answer = yield standardisation.applied(ask)
     told = ranked(float(answer.mean[0]), float(answer.std_error[0]), share)
     return Judged(share, share_error, told, moved)
@@ -150,10 +156,10 @@ def _radius(rows_per_user: float) -> float:
 
 
 def _share(
-    cohort: Cohort, epsilon: float, place: int
+    cohort: Cohort, epsilon: float, place: int, num_classes: int
 ) -> Generator[Ask, Estimate, tuple[float, float]]:
     randomizer = number_randomizer(epsilon, 0.5)
-    answer = yield Ask(cohort, ClassShare(float(place)), randomizer)
+    answer = yield Ask(cohort, ClassShare(float(place), num_classes), randomizer)
     mean, error = likely_share(0.5 + float(answer.mean[0]), float(answer.std_error[0]))
     return float(np.clip(mean, _LEAST, 1 - _LEAST)), error
 

@@ -28,6 +28,7 @@ def class_walk(
     num_users: int,
     standardisation: Standardisation,
     place: int,
+    num_classes: int,
     ridge: float,
     weighted: bool,
 ) -> Generator[Ask, Estimate, Floats]:
@@ -41,8 +42,8 @@ def class_walk(
         How many of those not asked yet.
     standardisation : Standardisation
         Of the features.
-    place : int
-        Of the class.
+    place, num_classes : int
+        Of the class, and how many there are.
     ridge : float
         Penalty of users' own regressions, in units of a row's square length.
     weighted : bool
@@ -63,7 +64,7 @@ def class_walk(
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     for cohort in strategy.cohorts(sizes):
         theta = walk.position / math.sqrt(dim)
-        question = ClassStep(theta, ridge, float(place), weighted)
+        question = ClassStep(theta, ridge, float(place), num_classes, weighted)
         answer = yield standardisation.applied(Ask(cohort, question, mechanism))
         walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
     return np.asarray(walk.estimate / math.sqrt(dim))

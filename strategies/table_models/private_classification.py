@@ -153,7 +153,9 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         found = []
         for place, judges in zip(places, kept, strict=True):
             weighted = method == "lengths"
-            theta = yield from class_walk(self, users, standardisation, place, ridge, weighted)
+            theta = yield from class_walk(
+                self, users, standardisation, place, len(self.schema.classes), ridge, weighted
+            )
             judged = yield from judge(
                 judges, epsilon, self.schema, standardisation, theta, place, rows
             )

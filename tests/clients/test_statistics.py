@@ -80,6 +80,17 @@ CASES = {
         {"theta": THETA / 3, "centre": np.array([0.4])},
         {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5},
     ),
+    "class_step": (
+        {"theta": THETA / 3, "place": np.array([1.0])},
+        {"ridge": 0.3, "num_classes": 3.0},
+    ),
+    "class_step weighted": (
+        {"theta": THETA / 3, "place": np.array([1.0])},
+        {"ridge": 0.3, "num_classes": 3.0, "weighted": 1.0},
+    ),
+    "class_share": ({"place": np.array([1.0])}, {"num_classes": 3.0}),
+    "mean_score": ({"theta": THETA / 3}, {}),
+    "ranking": ({"theta": THETA, "place": np.array([1.0])}, {"share": 0.3, "num_classes": 3.0}),
     "residual_coefficients on a support": (
         {"theta": THETA, "weights": np.array([2.0, 0.5]), "coordinates": np.array([5, 1])},
         {"ridge": 0.3},
@@ -188,6 +199,9 @@ CASES |= {
         "residual_coefficients",
         "residual_coefficients and scale",
         "ridge_step",
+        "class_step",
+        "mean_score",
+        "ranking",
         "target_scale",
         "correlated_features",
         "pursued_features",
@@ -233,12 +247,31 @@ def compute(case, users):
 
 
 def as_items(case, users):
-    """Make small integers of the first column where a statistic takes items."""
+    """Make small integers of the first column, or of targets, where a statistic takes these."""
+    if case.startswith(("class_s", "ranking")):
+        return replace(users, targets=np.round(users.targets))
     if case != "frequent_items":
         return users
     x = users.features.copy()
     x[:, 0] = np.round(2 * x[:, 0])
     return replace(users, features=x)
+
+
+def naive_class(case, x, y):
+    """Rows of class 1 are those whose target is 1."""
+    if not len(x):
+        return np.zeros(DIM if case.startswith("class_step") else 1)
+    own = np.round(y) == 1
+    if case == "class_share":
+        return [own.mean() - 0.5]
+    if case == "mean_score":
+        return [np.mean([np.clip(row @ THETA / 3, -1, 1) for row in x])]
+    if case == "ranking":
+        return [np.mean((own - 0.3) * np.sign(x @ THETA))]
+    residual = np.where(own, 1, -1) - np.tanh(x @ THETA / 3)
+    step = x.T @ np.linalg.solve(x @ x.T / len(x) + 0.3 * np.eye(len(x)), residual)
+    size = min(1, np.sqrt(np.mean(residual**2))) if "weighted" in case else 1
+    return size * step / np.linalg.norm(step)
 
 
 def naive(case, x, y):
@@ -312,6 +345,8 @@ def naive(case, x, y):
             more = [2.0 * np.log(np.sqrt(np.mean(y**2)) / 0.7)]
         residual = standardised(standardised(y) - x @ THETA)
         return [*arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3), *more]
+    if case in ("class_share", "mean_score", "ranking") or case.startswith("class_step"):
+        return naive_class(case, x, y)
     if case == "ridge_step":
         residual = np.clip((y - 0.4) / 1.5 - x @ THETA / 3, -0.7, 0.7)
         gram = x @ x.T / max(len(x), 1) + 0.3 * np.eye(len(x))
@@ -385,6 +420,8 @@ def naive_standardised(case, x, y):
         moved = (columns[:, j] - MOVED["means"][j]) / MOVED["scales"][j]
         columns[:, j] = np.minimum(np.maximum(moved, -3), 3)
     case = case.removeprefix("standardised_").removesuffix(" within")
+    if case.startswith(("class_s", "ranking")):  # moved targets are no places of classes
+        columns[:, -1] = 0
     if not case.startswith("column_"):
         return naive(case, columns[:, :-1], columns[:, -1])
     wanted = [7, 1, 4] if case.endswith("on a support") else np.arange(DIM + 1)

@@ -218,6 +218,11 @@ class Question:
         return True
 
     @property
+    def classes_asked(self) -> int:
+        """Number of classes that targets are places of, from 0; 0 where they are numbers."""
+        return 2 if getattr(self, "link", "") == "logistic" else 0
+
+    @property
     def record_centre(self) -> Floats | float:
         """What a mechanism for silos adds to every record's value."""
         return 0.0

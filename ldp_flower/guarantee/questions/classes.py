@@ -1,6 +1,7 @@
 """Questions about one class: whether a row is of it, and what tells that.
 
-Users' targets are the classes' places, 0, 1, ..., as a schema makes them of categories.
+Users' targets are the classes' places, 0, 1, ..., as a schema makes them of categories. A row
+with any other target is none of their rows.
 """
 
 from dataclasses import dataclass
@@ -9,8 +10,19 @@ from typing import ClassVar
 from .base import OneNumber, PerFeature, Question, Signed
 
 
+class OfPlaces(Question):
+    """Base class: targets are places of ``num_classes`` classes."""
+
+    num_classes: int
+
+    @property
+    def classes_asked(self) -> int:
+        """``num_classes``."""
+        return self.num_classes
+
+
 @dataclass(frozen=True, eq=False)
-class ClassStep(Question):
+class ClassStep(OfPlaces):
     """The direction of a user's own logistic step from ``theta``, shape (users, num_features).
 
     A label is 1 for a row of the class and -1 for another, and e is the label minus
@@ -26,6 +38,8 @@ class ClassStep(Question):
         Penalty, in units of a row's mean square length.
     place : float
         Of the class.
+    num_classes : int
+        How many there are.
     weighted : bool (default: False)
         Whether users whom ``theta`` serves well say less.
     """
@@ -35,22 +49,26 @@ class ClassStep(Question):
     theta: PerFeature
     ridge: float
     place: Signed
+    num_classes: int
     weighted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class ClassShare(OneNumber):
+class ClassShare(OfPlaces, OneNumber):
     """The class's share of a user's rows minus 1/2, one number; 0 without rows.
 
     Attributes
     ----------
     place : float
         Of the class.
+    num_classes : int
+        How many there are.
     """
 
     stem: ClassVar[str] = "class_share"
 
     place: Signed
+    num_classes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +92,7 @@ class MeanScore(OneNumber):
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking(OneNumber):
+class Ranking(OfPlaces, OneNumber):
     """How much more often a user's rows of a class score above 0 than its others.
 
     The mean over rows of 1 minus ``share`` for a row of the class, minus ``share`` for another,
@@ -88,6 +106,8 @@ class Ranking(OneNumber):
         Of the class.
     share : float
         The class's share of all rows, as far as it is known.
+    num_classes : int
+        How many there are.
     """
 
     stem: ClassVar[str] = "ranking"
@@ -95,3 +115,4 @@ class Ranking(OneNumber):
     theta: PerFeature
     place: Signed
     share: float
+    num_classes: int

@@ -188,8 +188,8 @@ class RidgeStep(Question):
 class ClassCoefficients(Question):
     """Weighted ridge coefficients of what ``theta`` leaves of a user's labels, -1 and 1.
 
-    That is the label less its expectation ``tanh(<x, theta> / 2)`` under logistic
-    regression, brought to mean square 1. Shape (users, k).
+    These stand for classes 0 and 1. What ``theta`` leaves is the label less its expectation
+    ``tanh(<x, theta> / 2)`` under logistic regression, brought to mean square 1. Shape (users, k).
 
     Attributes
     ----------
@@ -203,6 +203,11 @@ class ClassCoefficients(Question):
     weights: PerCoordinate
     ridge: float
     coordinates: Coordinates | None = None
+
+    @property
+    def classes_asked(self) -> int:
+        """Two."""
+        return 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,6 +78,11 @@ class View(Question):
         return self.inner.about_targets
 
     @property
+    def classes_asked(self) -> int:
+        """The inner question's."""
+        return self.inner.classes_asked
+
+    @property
     def record_centre(self) -> NDArray[Any] | float:
         """The inner question's."""
         return self.inner.record_centre
@@ -133,13 +138,18 @@ class Standardised(View):
 
 @dataclass(frozen=True, eq=False)
 class OfClasses(View):
-    """Of users whose targets are labels: 1 for a positive one, -1 for another."""
+    """Of users whose targets are labels: 1 for class 1, -1 for class 0."""
 
     stem: ClassVar[str] = "class_"
     inners: ClassVar[tuple[Path, ...]] = (
         *_SELECTIONS,
         *((TensorMoments,), (RecordCopies,)),
     )
+
+    @property
+    def classes_asked(self) -> int:
+        """Two."""
+        return 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,8 @@ from ldp_flower.guarantee.questions import (
     FORMS,
     SELECTORS,
     ClassCoefficients,
+    ClassShare,
+    ClassStep,
     ClippedUpdate,
     ColumnLogSizes,
     ColumnMeanNorm,
@@ -25,6 +27,7 @@ from ldp_flower.guarantee.questions import (
     LineMoments,
     LineSizes,
     Mean,
+    MeanScore,
     MessageError,
     NormalisedUpdate,
     OfClasses,
@@ -33,6 +36,7 @@ from ldp_flower.guarantee.questions import (
     Projected,
     PursuedFeatures,
     Question,
+    Ranking,
     Record,
     RecordCopies,
     ResidualCoefficients,
@@ -103,6 +107,20 @@ PLAIN = [
         {"theta": A, "weights": B, "coordinates": SOME},
         {"ridge": 0.5},
     ),
+    (
+        ClassStep(A, 0.5, 2.0, 3, weighted=True),
+        "class_step",
+        {"theta": A, "place": np.array([2.0])},
+        {"ridge": 0.5, "num_classes": 3.0, "weighted": 1.0},
+    ),
+    (ClassShare(0.0, 3), "class_share", {"place": np.zeros(1)}, {"num_classes": 3.0}),
+    (MeanScore(A), "mean_score", {"theta": A}, {}),
+    (
+        Ranking(A, 1.0, 0.25, 2),
+        "ranking",
+        {"theta": A, "place": np.ones(1)},
+        {"share": 0.25, "num_classes": 2.0},
+    ),
     (TargetScaleBin(0.25, 2.0, 40), "target_scale", {}, BINS),
     (
         SquaredErrors(A, -0.5, 1.5, -2.5, 0.0),
@@ -170,6 +188,7 @@ COLUMNS = [  # of a table, standardised
 TABLE = (
     *("column_means", "column_log_sizes", "column_mean_norm", "gradient", "gradient_norm"),
     *("root_curvature", "curvature", "residual_coefficients", "ridge_step"),
+    *("class_step", "mean_score", "ranking"),
     *("target_scale", "squared_errors"),
 )
 SETS = ("correlated_features", "lasso_features", "post_lasso_features", "pursued_features")
