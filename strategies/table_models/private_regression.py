@@ -19,6 +19,7 @@ from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
 from .enough import check_enough
 from .judges import (
@@ -97,8 +98,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rounds="up to 51",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 300 users, or 400 / epsilon^2; weak relations take ten times "
-        "as many",
+        fails_when="with fewer than 300 users, or than 400 / epsilon^2; weak relations take ten "
+        "times as many",
         page="your-own-data",
     )
 
@@ -169,7 +170,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes)
         worth = score(last, found)
         fit = RegressionFit(
-            coef=theta, score=worth.value, score_std_error=worth.std_error, method=method
+            coef=contrasts(self.schema, theta),
+            score=worth.value,
+            score_std_error=worth.std_error,
+            method=method,
         )
         if worth.value < _SURE * worth.std_error:
             low, high = fit.score_interval
@@ -225,5 +229,5 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             "users or a larger epsilon may show more."
         )
         return RegressionFit(
-            coef=coef, score=-lost, score_std_error=1.4 * lost, method="mean", notes=notes
+            coef=coef, score=-lost, score_std_error=1.4 * lost, method="constant", notes=notes
         )

@@ -53,7 +53,7 @@ def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
         score = divided.score(np.asarray(result.predict_proba(rows))[:, 1])
     else:
         score = divided.score(result.predict(rows))
-    if result.method in ("mean", "shares"):
+    if result.method in ("constant", "shares"):
         return score, GATED
     return score, WARNED if result.notes else SILENT
 
