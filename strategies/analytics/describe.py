@@ -147,17 +147,17 @@ class Describe(LdpStrategy[DescribeResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield the description of numbers and of categories."""
-        rng = np.random.default_rng(0)
+        numbers = np.linspace(-2, 2, 8000)
         columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
         schema = Schema(dict(list(columns.items())[-1:]), "kind", Categories(["a", "b"]))
         if dim == schema.num_features:
-            features = np.column_stack([np.ones(8000), rng.uniform(-2, 2, 8000)])
+            features = np.column_stack([np.ones(8000), numbers])
             yield cls(schema, epsilon=epsilon), Users.from_rows(features, np.arange(8000) % 2)
         else:
             sort = Categories([str(i) for i in range(dim - 1)])
             schema = Schema({"sort": sort}, "y", Numeric(-1, 1))
             features = np.hstack([np.ones((8000, 1)), np.eye(dim - 1)[np.arange(8000) % (dim - 1)]])
-            users = Users.from_rows(features, rng.uniform(-2, 2, 8000))
+            users = Users.from_rows(features, numbers)
             yield cls(schema, epsilon=epsilon), users
 
     def protocol(self) -> Protocol:

@@ -188,8 +188,7 @@ class Means(LdpStrategy[MeansResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield the mean of a target and, with more features, of one by groups of another."""
-        rng = np.random.default_rng(0)
-        rows, numbers = np.arange(6000), rng.uniform(-2, 2, 6000)
+        rows, numbers = np.arange(6000), np.linspace(-2, 2, 6000)
         columns: dict[str, Numeric | Categories] = {
             f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))
         }
