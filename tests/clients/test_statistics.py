@@ -64,6 +64,19 @@ CASES = {
     "drawn_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
     "category": ({"coordinates": np.array([5, 1, 2])}, {"num_categories": 3.0}),
     "category of the target": ({"coordinates": np.array([7])}, {"num_categories": 3.0}),
+    "shares_below": (
+        {
+            "coordinates": np.array([2]),
+            "thresholds": np.array([0.3, -0.4]),
+            "levels": np.array([0.2, 0.7]),
+        },
+        {},
+    ),
+    "cell": ({"coordinates": np.array([7]), "edges": np.array([-0.5, 0.1, 0.6])}, {}),
+    "grain": (
+        {"coordinates": np.array([0]), "origin": np.array([-0.25])},
+        {"step": 2.0, "num_steps": 4.0},
+    ),
     "correlated_features": ({}, {"set_size": 3.0}),
     "correlated_features by ridge": ({}, {"set_size": 3.0, "ridge": 0.5}),
     "lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
@@ -248,6 +261,16 @@ def naive(case, x, y):
         if not len(x):
             return [3]
         return [y[0] if len(chosen) == 1 else np.argmax(x[0, chosen])]
+    if case == "shares_below":
+        shares = [(x[:, 2] <= t).mean() for t in (0.3, -0.4)] if len(x) else [0.2, 0.7]
+        return [2 * share - 1 for share in shares]
+    if case == "cell":
+        return [sum(y[0] > edge for edge in (-0.5, 0.1, 0.6)) if len(y) else 4]
+    if case == "grain":
+        if not len(x):
+            return [5]
+        multiples = [((x[0, 0] + 0.25) / step) % 1 in (0.0, 1.0) for step in (2, 1, 0.2, 0.1)]
+        return [multiples.index(True) if any(multiples) else 4]
     if case == "labels":
         return [*np.clip(y, -0.8, 0.8)[:3], *[0.0] * (3 - len(y))]
     if case == "curvature":

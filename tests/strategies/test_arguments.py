@@ -64,6 +64,8 @@ OTHER = {
     "max_items": 2,
     "false_alarm": 0.9,
     "backend": "tree",
+    "column": "x2",
+    "levels": [0.4],
     "item": "most-frequent",
     "coef": np.full(DIM, 0.3),
     "centre": 0.3,
@@ -128,6 +130,7 @@ SPARSE = {"dim": DIM, "sparsity": 2, "epsilon": 4.0}
 DENSE = {"dim": DIM, "epsilon": 4.0}
 GROUPED = {**DENSE, "samples_per_user": 5}
 SILO = {**SPARSE, "delta": 1e-3}
+COLUMN = {"schema": SCHEMA, "column": "x1"}
 
 LINES = {"link": [0.0, 1.0]}
 SQUARED = {"link": "identity"}
@@ -204,9 +207,15 @@ MODES = [
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0}, ITEMS, {}),
     *(
         ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "backend": name}, ITEMS, other)
-        for name, other in (("direct", {}), ("prefix", {}), ("tree", {"backend": "prefix", "max_items": 1}))
+        for name, other in (
+            ("direct", {}),
+            ("prefix", {}),
+            ("tree", {"backend": "prefix", "max_items": 1}),
+        )
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
+    ("Quantiles", {**COLUMN, "levels": [0.3, 0.5], "epsilon": 4.0}, table(), {}),
+    ("Distribution", {**COLUMN, "epsilon": 4.0}, table(), {}),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
     ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {}),
