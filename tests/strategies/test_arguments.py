@@ -64,6 +64,7 @@ OTHER = {
     "max_items": 2,
     "false_alarm": 0.9,
     "backend": "tree",
+    "schema": Schema({"x1": Numeric(-2, 4), "x2": Numeric(-4, 4)}),
     "column": "x2",
     "levels": [0.4],
     "item": "most-frequent",
