@@ -134,7 +134,7 @@ def values_of(
             logger.warning("Records that are not finite and are left out: %d.", lost)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(kept, query.question, statistic, query.randomizer.width)
-        return compute(kept, query.question)
+        return compute(kept, query.question, coins[some])
 
     values = _together_or_apart(
         computed,

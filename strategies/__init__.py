@@ -1,11 +1,16 @@
 """The untrusted half: Flower strategies, pure post-processing of reports."""
 
+from .analytics.counts import Counts, CountsResult
+from .analytics.describe import Describe
+from .analytics.describe_result import DescribeResult
 from .analytics.distribution import Distribution
 from .analytics.distribution_result import DistributionResult
 from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
+from .analytics.means import Means, MeansResult
 from .analytics.quantiles import Quantiles
 from .analytics.quantiles_result import QuantilesResult
+from .analytics.two_way import TwoWay, TwoWayResult
 from .collect_once.constrained_mean import ConstrainedMean
 from .collect_once.constrained_regression import ConstrainedRegression
 from .collect_once.glm_result import GlmResult
@@ -46,6 +51,10 @@ __all__ = [
     "Cohort",
     "ConstrainedMean",
     "ConstrainedRegression",
+    "Counts",
+    "CountsResult",
+    "Describe",
+    "DescribeResult",
     "Distribution",
     "DistributionResult",
     "DpIht",
@@ -62,6 +71,8 @@ __all__ = [
     "LdpIht",
     "LdpStrategy",
     "LinearResult",
+    "Means",
+    "MeansResult",
     "MultiRoundRegression",
     "NonInteractiveIht",
     "PeelingDpIht",
@@ -81,6 +92,8 @@ __all__ = [
     "TransferResult",
     "TwoRoundRegression",
     "TwoStageRegression",
+    "TwoWay",
+    "TwoWayResult",
     "UserLevelMean",
     "trainable_of",
 ]

@@ -96,8 +96,8 @@ def test_a_client_process_does_not_start_with_what_few_messages_need():
     assert shown.split() == []
 
 
-# What is called as a statistic is and means something else: the unit of privacy, an argument.
-HOMONYMS = {"record", "target_scale"}
+# What is called as a statistic is and means something else: the unit of privacy, an argument, a heading.
+HOMONYMS = {"record", "target_scale", "mean"}
 
 
 def names_in(path, names):
@@ -265,7 +265,11 @@ def test_no_folder_is_a_corridor(folder):
 
 # -------------------------------------------------------------------------- simulations
 
-APPS = ("simulations/flights/flights", "simulations/user_level/user_level")
+APPS = (
+    "simulations/flights/flights",
+    "simulations/telemetry/telemetry",
+    "simulations/user_level/user_level",
+)
 
 
 def simulations():

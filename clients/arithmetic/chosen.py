@@ -24,11 +24,11 @@ def chosen(users: Users, question: Question, words: Words) -> Users:
         case Rows.FINITE:
             return users.finite()
         case Rows.SHUFFLED:
-            return users.ordered(derive(np.repeat(words, users.num_rows), _number_of_row(users)))
+            return _shuffled(users, words)
         case Rows.PRESENT | Rows.DRAWN:
             columns: NDArray[np.int64] = getattr(question, "coordinates")  # noqa: B009
             there = users.only(_present(users, columns))
-            return there if question.rows is Rows.PRESENT else _drawn(there, words)
+            return there if question.rows is Rows.PRESENT else _shuffled(there, words)
     return users
 
 
@@ -45,13 +45,7 @@ def _present(users: Users, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
     return there
 
 
-def _drawn(users: Users, words: Words) -> Users:
-    """Return the users with one row each, if they have any."""
-    place = words % np.maximum(users.num_rows, 1).astype(np.uint64)
-    return users.only(_number_of_row(users) == np.repeat(place, users.num_rows))
-
-
-def _number_of_row(users: Users) -> Words:
-    """Return each row's place among its user's, from 0."""
-    rows = np.arange(len(users.targets)) - np.repeat(users.offsets[:-1], users.num_rows)
-    return rows.astype(np.uint64)
+def _shuffled(users: Users, words: Words) -> Users:
+    """Return the users with their rows in an order that follows from each one's word."""
+    number = np.arange(len(users.targets)) - np.repeat(users.offsets[:-1], users.num_rows)
+    return users.ordered(derive(np.repeat(words, users.num_rows), number.astype(np.uint64)))

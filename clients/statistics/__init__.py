@@ -25,10 +25,11 @@ from ldp_flower.guarantee.questions import (
     View,
 )
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomness import Words
 
 from ..arithmetic.rows import Floats
 from .classes import CLASSES, with_labels
-from .columns import COLUMNS
+from .columns import COLUMNS, DRAWN_CELLS
 from .evaluation import EVALUATION
 from .items import ITEMS
 from .labels import LABELLED_FEATURES, LABELS
@@ -36,7 +37,7 @@ from .mapped import fourier, projected
 from .means import MEANS
 from .moments import MOMENTS
 from .records import RECORDS
-from .registry import Blocks, Statistics, Turns, Views
+from .registry import Blocks, Drawing, Statistics, Turns, Views
 from .regression import REGRESSION
 from .rotated import rotated, rotated_bins
 from .selection import SELECTION
@@ -57,6 +58,8 @@ STATISTICS: Statistics = {
     **TEACHERS,
     **EVALUATION,
 }
+#: What is computed of users and of what they draw.
+DRAWING: Drawing = DRAWN_CELLS
 #: What of users leaves as it is; their operator must have declared it public.
 PUBLIC: Blocks = LABELLED_FEATURES
 _VIEWS: Views = {
@@ -72,12 +75,14 @@ def knows(question: Question) -> bool:
     """Whether there is a statistic for a question."""
     if isinstance(question, View):
         return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
-    return type(question) in STATISTICS
+    return type(question) in STATISTICS or type(question) in DRAWING
 
 
 @np.errstate(all="ignore")
-def compute(users: Users, question: Question) -> Floats:
+def compute(users: Users, question: Question, words: Words | None = None) -> Floats:
     """Return each user's value, shape (users, width).
+
+    By ``words``, one for each user, they draw what is drawn; without, all draw the same.
 
     Whatever the users hold, a statistic sees rows of float64 that lie one after the other,
     and so do its values: which type a node keeps is decided by all of its users, and
@@ -85,6 +90,9 @@ def compute(users: Users, question: Question) -> Floats:
     user's, and cost all their values.
     """
     users, kind = _with_doubles(users), type(question)
+    if kind in DRAWING:
+        coins = np.zeros(len(users), np.uint64) if words is None else words
+        return _doubles(DRAWING[kind](users, question, coins))
     if not isinstance(question, View):
         return _doubles(STATISTICS[kind](users, question))
     if kind in _VIEWS:

@@ -3,12 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Category, Cell, Grain, SharesBelow
+from ldp_flower.guarantee.questions import Cell, Grain, LevelRounding, SharesBelow, TableCell
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomness import KeyedRandom, Words, derive
 
-from ..arithmetic.rows import Floats
-from .registry import Statistics
+from ..arithmetic.rows import Floats, mean_over_rows
+from .registry import Drawing, Statistics
 
+_DRAWS = 1  # separates the draws of a statistic from the order of the rows
 _ROUND = 1e-6  # of a step: what entries lose by being standardised
 
 
@@ -21,23 +23,18 @@ def first_entries(users: Users, columns: NDArray[np.int64]) -> Floats:
     held = users.num_rows > 0
     rows = users.offsets[:-1][held]
     for place, column in enumerate(columns.tolist()):
-        whole = users.targets if column == users.num_features else users.features[:, column]
-        found[held, place] = whole[rows]
+        found[held, place] = _column(users, column)[rows]
     return found
 
 
-def category(users: Users, question: Category) -> Floats:
-    """Compute :class:`Category`."""
-    entries = first_entries(users, question.coordinates)
-    told = np.isfinite(entries).all(axis=1)
-    place = entries[:, 0] if entries.shape[1] == 1 else np.argmax(entries, axis=1)
-    return np.where(told, place, question.num_categories)[:, None].astype(np.float64)
+def _column(users: Users, column: int) -> Floats:
+    return users.targets if column == users.num_features else users.features[:, column]
 
 
 def shares_below(users: Users, question: SharesBelow) -> Floats:
     """Compute :class:`SharesBelow`."""
     column = int(question.coordinates[0])
-    entries = users.targets if column == users.num_features else users.features[:, column]
+    entries = _column(users, column)
     user = np.repeat(np.arange(len(users)), users.num_rows)
     found = np.empty((len(users), len(question.thresholds)))
     pairs = zip(question.thresholds, question.levels, strict=True)
@@ -68,8 +65,61 @@ def grain(users: Users, question: Grain) -> Floats:
 
 
 COLUMNS: Statistics = {
-    Category: category,
     SharesBelow: shares_below,
     Cell: cell,
     Grain: grain,
 }
+
+
+def _placed(users: Users, question: TableCell) -> tuple[Floats, Floats]:
+    """Return each user's cell without the level, and where its number is among the levels.
+
+    NaN without rows.
+    """
+    blocks = question.blocks(users.num_features)
+    codes = np.zeros(len(users.targets))
+    for block, size in zip(blocks, question.sizes.tolist(), strict=False):
+        one = _column(users, block[0])
+        place = one if len(block) == 1 else np.argmax(users.features[:, block], axis=1)
+        codes = codes * size + np.clip(place, 0, size - 1)
+    first = np.full(len(users), np.nan)
+    first[users.num_rows > 0] = codes[users.offsets[:-1][users.num_rows > 0]]
+    if question.levels is None or question.low is None or question.high is None:
+        return first, np.zeros(len(users))
+    if question.one_row:
+        numbers = first_entries(users, np.array(blocks[-1]))[:, 0]
+        return first, _among(numbers, question.low, question.high, question.levels)
+    own = (codes == np.repeat(first, users.num_rows)).astype(np.float64)
+    numbers = _column(users, blocks[-1][0])
+    pair = np.column_stack([np.where(own > 0, numbers, 0.0), own])
+    sums = mean_over_rows(users, np.ones(len(own)), pair)
+    return first, _among(sums[:, 0] / sums[:, 1], question.low, question.high, question.levels)
+
+
+def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
+    """Return where numbers are among levels, from 0 to the last."""
+    return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
+
+
+def table_cell(users: Users, question: TableCell, words: Words) -> Floats:
+    """Compute :class:`TableCell`."""
+    draws = KeyedRandom(derive(words, _DRAWS)).uniforms((len(users), 2))
+    found, place = _placed(users, question)
+    if question.levels is not None:
+        level = np.floor(place)
+        found = found * question.levels + level + (draws[:, 0] < place - level)
+    cells: Floats = np.full(len(users), float(question.num_cells))
+    if question.instead is not None:
+        ends = np.cumsum(question.instead)
+        cells = np.searchsorted(ends[:-1] / ends[-1], draws[:, 1], side="right").astype(np.float64)
+    return np.where(np.isfinite(found), found, cells)[:, None]
+
+
+def level_rounding(users: Users, question: LevelRounding, words: Words) -> Floats:
+    """Compute :class:`LevelRounding`."""
+    first, place = _placed(users, question)
+    between = place - np.floor(place)
+    return np.where(np.isfinite(first), 4 * between * (1 - between) - 0.5, np.nan)[:, None]
+
+
+DRAWN_CELLS: Drawing = {TableCell: table_cell, LevelRounding: level_rounding}

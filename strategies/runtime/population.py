@@ -90,3 +90,38 @@ class Population:
         names = list(self.nodes)
         parts = np.split(slot, edges[1:])
         return {names[node[edge]]: part for edge, part in zip(edges, parts, strict=False)}
+
+
+class Part(Population):
+    """So many of a population's users, for a protocol within another.
+
+    Parameters
+    ----------
+    whole : Population
+        Whose users are taken, as they are needed.
+    size : int
+        How many there are to take.
+    """
+
+    def __init__(self, whole: Population, size: int) -> None:
+        self.nodes, self.salt = whole.nodes, whole.salt
+        self._whole, self._size, self._assigned = whole, size, 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def remaining(self) -> int:
+        """Number of users in no cohort yet."""
+        return self._size - self._assigned
+
+    def cut(self, sizes: Sequence[int]) -> list[Cohort]:
+        """Take the next users, as of :class:`Population`."""
+        if sum(sizes) > self.remaining:
+            raise ValueError(f"Expected cohorts of {self.remaining} users in all, got {sizes}.")
+        self._assigned += sum(sizes)
+        return self._whole.cut(sizes)
+
+    def addressed(self, cohort: Cohort) -> dict[int, Slots]:
+        """Return the slots of the cohort's users on every node that has some."""
+        return self._whole.addressed(cohort)

@@ -11,7 +11,7 @@ from ldp_flower.clients.arithmetic.chosen import chosen
 from ldp_flower.clients.compute import values_of
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.messages import Query
-from ldp_flower.guarantee.questions import Category, DrawnItems, FrequentItems, Gradient
+from ldp_flower.guarantee.questions import DrawnItems, FrequentItems, Gradient, TableCell
 from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.randomness import derive
 
@@ -26,7 +26,7 @@ TABLE = {
     "who": ["p", "p", "p", "q", "r", "s"],
 }
 USERS = SCHEMA.users(TABLE, "who", ids=list("pqrst"))
-OF_SORT = Category(np.array(SCHEMA.places("sort")), 3)
+OF_SORT = TableCell(np.array(SCHEMA.places("sort")), np.array([3.0]))
 
 
 def query(question, width=1):
@@ -61,7 +61,7 @@ def test_every_usable_row_is_drawn_equally_often():
     assert all(low < count < high for count in counts)
 
 
-OF_COLUMNS = Category(np.arange(3), 3)
+OF_COLUMNS = TableCell(np.arange(3), np.array([3.0]))
 
 
 def test_ties_are_broken_by_the_users_coin_and_frequency_goes_first():
@@ -119,6 +119,6 @@ def test_the_streams_of_rows_noise_and_training_differ():
 
 
 def test_questions_about_the_target_need_one():
-    assert Category(np.array([4]), 3).needs_targets(4)
+    assert TableCell(np.array([4]), np.array([3.0])).needs_targets(4)
     assert not OF_SORT.needs_targets(USERS.num_features) and not OF_SORT.about_targets
     assert Gradient(np.zeros(3)).needs_targets(3)

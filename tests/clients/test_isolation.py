@@ -4,6 +4,7 @@ Compared bit by bit and before any rounding, for every statistic that a query ca
 server chooses queries, and other users of a node their records, so that the last bit decides.
 """
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -50,7 +51,6 @@ NUMBERS = {
     "copies": 2.0,
     "seed": 5.0,
     "num_features": 4.0,
-    "num_categories": 4.0,
     "num_steps": 5.0,
     "step": 0.5,
     "length_scale": 0.7,
@@ -61,7 +61,6 @@ NUMBERS = {
 }
 ONE_COLUMN = ("shares_below", "cell", "grain")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]
-COLUMNS = ("category", *ONE_COLUMN)
 AROUND = [(1, 0), (0, 1), (2, 3), (9, 8)]
 
 
@@ -79,6 +78,9 @@ def numbers(names, dim):
 
 def questions(name, dim):
     """Return questions: with coordinates and without, each optional number apart."""
+    if name in ("table_cell", "level_rounding"):
+        yield from cells(name, dim)
+        return
     slots = FORMS[name].slots
     optional = [{slot.wire} for slot in slots if slot.per is None and not slot.required]
     optional = [one for one in optional if not any(one <= pair for pair in TOGETHER)]
@@ -93,7 +95,7 @@ def questions(name, dim):
         required = {slot.wire for slot in slots if slot.per is None and slot.required}
         params = numbers(required | chosen, dim)
         mapped = int(params.get("projected_dim", params.get("num_features", dim)))
-        mapped += "column" in name or name in COLUMNS
+        mapped += "column" in name or name in ONE_COLUMN
         rng, arrays = np.random.default_rng(dim), {}
         if wanted:
             some = 1 if name in ONE_COLUMN else mapped // 2 + 1
@@ -119,6 +121,24 @@ def questions(name, dim):
         width = question.width(dim)
         question.check(dim, width)
         yield question, width
+
+
+def cells(name, dim):
+    """Return cells of categories, of a number, and of both."""
+    levels = {"low": np.array([-1.0]), "high": np.array([1.0])}
+    some = np.arange(dim)
+    for sizes, number in [([dim - 1.0], True), ([], True), ([float(dim)], False), ([2.0], True)]:
+        target = [dim] if sizes == [2.0] else some[: int(sum(sizes))]
+        if not all(sizes) or (name == "level_rounding" and not number):
+            continue
+        arrays = {"coordinates": np.array([*target, *[dim - 1] * number]), "sizes": np.array(sizes)}
+        question = question_from_wire(
+            name, arrays | (levels if number else {}), {"levels": 5.0} if number else {}
+        )
+        question.check(dim, 1)
+        yield question, 1
+        if name == "table_cell":
+            yield replace(question, instead=np.ones(question.num_cells)), 1
 
 
 def neighbours(dim):
@@ -231,7 +251,7 @@ def test_a_user_whose_data_fail_moves_no_bit(name, dim):
     slots = np.arange(len(users))
     for question, width in questions(name, dim):
         mechanism = SampledCoordinate(HybridMechanism(1.0), width)
-        if width <= 130 and not name.endswith(("features", "items", *COLUMNS)):
+        if width <= 130 and not name.endswith(("features", "items", "cell", *ONE_COLUMN)):
             mechanism = Codebook(1.0, width, 1.0, 8)
         query = Query(question, mechanism, 0, 0, HASH_END, 1)
         together = values_of(users.take, slots, query)

@@ -21,6 +21,7 @@ from ldp_flower.guarantee.questions import (
     TensorMoments,
     question_from_wire,
 )
+from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.values.public_maps import frequencies, projection
 from ldp_flower.values.synthetic import synthetic_features
 
@@ -62,8 +63,6 @@ CASES = {
     "root_curvature": ({"direction": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
     "drawn_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
-    "category": ({"coordinates": np.array([5, 1, 2])}, {"num_categories": 3.0}),
-    "category of the target": ({"coordinates": np.array([7])}, {"num_categories": 3.0}),
     "shares_below": (
         {
             "coordinates": np.array([2]),
@@ -76,6 +75,26 @@ CASES = {
     "grain": (
         {"coordinates": np.array([0]), "origin": np.array([-0.25])},
         {"step": 2.0, "num_steps": 4.0},
+    ),
+    "table_cell": ({"coordinates": np.array([5, 1, 2]), "sizes": np.array([3.0])}, {}),
+    "table_cell of the target": ({"coordinates": np.array([7]), "sizes": np.array([3.0])}, {}),
+    "table_cell of a number": (
+        {
+            "coordinates": np.array([5, 1, 4]),
+            "sizes": np.array([2.0]),
+            "low": np.array([-0.5]),
+            "high": np.array([2.0]),
+        },
+        {"levels": 4.0},
+    ),
+    "level_rounding": (
+        {
+            "coordinates": np.array([7]),
+            "sizes": np.zeros(0),
+            "low": np.array([-2.0]),
+            "high": np.array([2.0]),
+        },
+        {"levels": 5.0},
     ),
     "correlated_features": ({}, {"set_size": 3.0}),
     "correlated_features by ridge": ({}, {"set_size": 3.0, "ridge": 0.5}),
@@ -243,6 +262,23 @@ def as_items(case, users):
     return replace(users, features=x)
 
 
+def naive_cell(case, x, y):
+    """With the draws of a user whose word is 0."""
+    if case == "level_rounding":
+        between = (np.clip(y.mean(), -2, 2) + 2) % 1 if len(y) else np.nan
+        return 4 * between * (1 - between) - 0.5
+    if case == "table_cell of the target":
+        return np.clip(y[0], 0, 2) if len(y) else 3
+    if case == "table_cell":
+        return np.argmax(x[0, [5, 1, 2]]) if len(x) else 3
+    if not len(x):
+        return 8
+    group = np.argmax(x[:, [5, 1]], axis=1)
+    place = np.clip((x[group == group[0], 4].mean() + 0.5) / 2.5, 0, 1) * 3
+    draw = KeyedRandom(derive(np.zeros(1, np.uint64), 1)).uniforms((1, 2))[0, 0]
+    return 4 * group[0] + np.floor(place) + (draw < place % 1)
+
+
 def naive(case, x, y):
     """One user, one row at a time, as the docstrings say it."""
     arrays, params = CASES[case]
@@ -256,11 +292,8 @@ def naive(case, x, y):
         return [*sorted(held, key=lambda item: -held[item]), 4, 5, 6][:3]
     if case == "drawn_items":
         return [*Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4), 4, 5, 6][:3]
-    if case.startswith("category"):
-        chosen = arrays["coordinates"]
-        if not len(x):
-            return [3]
-        return [y[0] if len(chosen) == 1 else np.argmax(x[0, chosen])]
+    if case.startswith(("table_cell", "level_rounding")):
+        return [naive_cell(case, x, y)]
     if case == "shares_below":
         shares = [(x[:, 2] <= t).mean() for t in (0.3, -0.4)] if len(x) else [0.2, 0.7]
         return [2 * share - 1 for share in shares]

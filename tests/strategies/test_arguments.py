@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvgM
 
-from ldp_flower import InProcessGrid, Numeric, Schema, Users, strategies
+from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users, strategies
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import LdpStrategy, TooFewReports
@@ -64,10 +64,12 @@ OTHER = {
     "max_items": 2,
     "false_alarm": 0.9,
     "backend": "tree",
-    "schema": Schema({"x1": Numeric(-2, 4), "x2": Numeric(-4, 4)}),
-    "column": "x2",
     "levels": [0.4],
     "item": "most-frequent",
+    "column": "kind",
+    "columns": ["x", "y"],
+    "row": "kind",
+    "by": "flag",
     "coef": np.full(DIM, 0.3),
     "centre": 0.3,
     "model": "net",
@@ -88,7 +90,7 @@ OTHER = {
 }
 # The size of the data, what lets a run start that is refused else or wait, and what is about
 # models of several arrays or public metrics (tested on their own).
-ELSEWHERE = {"dim", "domain_size", "force"} | {
+ELSEWHERE = {"dim", "domain_size", "schema", "force"} | {
     *("min_available_nodes", "trainable", "train_metrics_aggr_fn"),
 }
 
@@ -127,6 +129,26 @@ SILOS = normal(3, 200)
 SILOS_OF_CLASSES = normal(3, 200, classes=True)
 ITEMS = Users.from_items(np.arange(3000) % 7, np.arange(3000) // 2)
 
+MIXED = Schema(
+    {
+        "x": Numeric(-2, 2),
+        "y": Numeric(-1, 9),
+        "sort": Categories([*"abc"]),
+        "flag": Categories([0, 1]),
+    },
+    *("kind", Categories(["k", "l"])),
+)
+PEOPLE = MIXED.users(
+    {
+        "x": np.arange(3000) % 7 - 3,
+        "y": np.arange(3000) % 10,
+        "sort": np.array([*"abc"])[np.arange(3000) % 3],
+        "flag": np.arange(3000) // 3 % 2,
+        "kind": np.array([*"kl"])[np.arange(3000) // 5 % 2],
+    }
+)
+
+MIXED_UP = {"schema": MIXED, "epsilon": 4.0}
 SPARSE = {"dim": DIM, "sparsity": 2, "epsilon": 4.0}
 DENSE = {"dim": DIM, "epsilon": 4.0}
 GROUPED = {**DENSE, "samples_per_user": 5}
@@ -215,8 +237,13 @@ MODES = [
         )
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
-    ("Quantiles", {**COLUMN, "levels": [0.3, 0.5], "epsilon": 4.0}, table(), {}),
-    ("Distribution", {**COLUMN, "epsilon": 4.0}, table(), {}),
+    ("Quantiles", {**COLUMN, "levels": [0.3, 0.5], "epsilon": 4.0}, table(), {"column": "x2"}),
+    ("Distribution", {**COLUMN, "epsilon": 4.0}, table(), {"column": "x2"}),
+    ("Counts", {**MIXED_UP, "column": "sort"}, PEOPLE, {}),
+    ("Means", {**MIXED_UP, "columns": "x"}, PEOPLE, {"columns": "y"}),
+    ("Means", {**MIXED_UP, "columns": "x", "by": "sort"}, PEOPLE, {"by": "kind"}),
+    ("TwoWay", {**MIXED_UP, "row": "sort", "column": "flag"}, PEOPLE, {}),
+    ("Describe", {**MIXED_UP, "columns": ["sort"]}, PEOPLE, {"columns": ["x"]}),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
     ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {}),

@@ -29,7 +29,7 @@ from .base import (
     name_of,
     slots,
 )
-from .columns import Category, Cell, Grain, SharesBelow
+from .columns import Cell, Grain, SharesBelow
 from .features import (
     SELECTORS,
     ColumnLogSizes,
@@ -64,6 +64,7 @@ from .regression import (
     TargetScaleBin,
     Teacher,
 )
+from .table_cells import LevelRounding, TableCell
 from .updates import ClippedUpdate, NormalisedUpdate, UpdateQuestion
 from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standardised, View
 
@@ -73,7 +74,7 @@ _PLAIN: tuple[type[Question], ...] = (
     *(Mean, WeightedMean, DistanceBin, OutstandingFeatures),
     *(CorrelatedFeatures, LassoFeatures, PostLassoFeatures, PursuedFeatures),
     *(SecondMoments, TensorMoments, Record, RecordCopies, Labels),
-    *(DrawnItems, FrequentItems, Category),
+    *(DrawnItems, FrequentItems, TableCell, LevelRounding),
     *(SharesBelow, Cell, Grain),
     *(NormalisedUpdate, ClippedUpdate),
 )
@@ -208,7 +209,6 @@ __all__ = [
     "AboutColumns",
     "AboutFeatures",
     "Arrays",
-    "Category",
     "Cell",
     "ClassCoefficients",
     "ClippedUpdate",
@@ -227,6 +227,7 @@ __all__ = [
     "Grain",
     "Labels",
     "LassoFeatures",
+    "LevelRounding",
     "Mean",
     "MessageError",
     "NormalisedUpdate",
@@ -253,6 +254,7 @@ __all__ = [
     "Slot",
     "SquaredErrors",
     "Standardised",
+    "TableCell",
     "TargetScaleBin",
     "Teacher",
     "TensorMoments",

@@ -45,7 +45,7 @@ class Rows(Enum):
     ALL = auto()
     FINITE = auto()  # those without a number that is not finite
     PRESENT = auto()  # those with entries in all columns that the question is about
-    DRAWN = auto()  # one of these, drawn at random by the user
+    DRAWN = auto()  # these, in an order drawn at random by the user: the first is any of them
     SHUFFLED = auto()  # all, in an order drawn at random by the user
 
 

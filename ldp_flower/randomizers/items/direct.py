@@ -56,6 +56,11 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
         """A report supports the item that it names."""
         return 1
 
+    @property
+    def pairs(self) -> tuple[float, float]:
+        """No report supports two items."""
+        return 0.0, 0.0
+
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         items = self._choice.keep_or_replace(self._items(values, rng), rng)
         return items.astype(self.report_dtype)

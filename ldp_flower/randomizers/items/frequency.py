@@ -66,6 +66,30 @@ class FrequencyOracle(Randomizer):
         """Number of items that every report supports; None where it varies."""
         return None
 
+    @property
+    def pairs(self) -> tuple[float, float]:
+        """Probabilities that a report supports the own item and another one, and two others.
+
+        By default items are supported independently of each other.
+        """
+        own, other = float(self.own), float(self.other)
+        return own * other, other**2
+
+    def covariance(self, shares: Floats) -> Floats:
+        """Return the covariance of one user's debiased report, shape (items, items).
+
+        Parameters
+        ----------
+        shares : ndarray, shape (items,)
+            Probabilities of the items, of which the user's is one drawn at random.
+        """
+        p, q = float(self.own), float(self.other)
+        with_own, others = self.pairs
+        means = q + (p - q) * shares
+        covariance = others + (with_own - others) * (shares[:, None] + shares)
+        np.fill_diagonal(covariance, means)
+        return np.asarray((covariance - np.outer(means, means)) / self._gap**2)
+
     @abstractmethod
     def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
         """Which items each report supports, shape (users, domain_size)."""

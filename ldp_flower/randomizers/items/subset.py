@@ -168,6 +168,16 @@ class SubsetSelection(FrequencyOracle):
         return self.set_size
 
     @property
+    def pairs(self) -> tuple[float, float]:
+        """Of a subset of w items, for sets of one item; the default for others."""
+        if self.set_size > 1 or self.domain_size < 3:
+            return super().pairs
+        own, w, rest = float(self.own), self.report_items, self.domain_size - 1
+        with_own = own * (w - 1) / rest
+        both = own * (w - 1) * (w - 2) + (1 - own) * w * (w - 1)
+        return with_own, both / (rest * (rest - 1))
+
+    @property
     def support_size(self) -> int:
         """A report supports the items that it lists."""
         return self.report_items

@@ -1,0 +1,36 @@
+"""The private half: a node's aircraft."""
+
+from functools import lru_cache
+from pathlib import Path
+
+import pandas as pd
+from flwr.app import Context
+
+from ldp_flower import Users
+from ldp_flower.clients import LdpClientApp
+
+from .data import chosen, users_of
+
+
+@lru_cache(maxsize=1)
+def _simulated(seed: int, num_users: int) -> Users:
+    return users_of(chosen(seed, num_users))
+
+
+@lru_cache(maxsize=1)
+def _of_files(flights: str, aircraft: str | None) -> Users:
+    named = Path(aircraft).read_text("utf-8").split() if aircraft else None
+    return users_of(pd.read_csv(flights), named)
+
+
+def load_users(context: Context) -> Users:
+    """Return the node's share in simulation, the operator's files in a deployment."""
+    node, run = context.node_config, context.run_config
+    if "partition-id" in node:
+        users = _simulated(int(run["seed"]), int(run["num-users"]))
+        return users.partition(int(node["partition-id"]), int(node["num-partitions"]))
+    aircraft = node.get("aircraft-path")
+    return _of_files(str(node["data-path"]), None if aircraft is None else str(aircraft))
+
+
+app = LdpClientApp(load_users, seed="run")

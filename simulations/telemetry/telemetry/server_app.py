@@ -1,0 +1,36 @@
+"""The untrusted half: three questions to a fleet, one report of each aircraft to each."""
+
+import json
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from .questions import delays, describe, destinations
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Ask, print the answers and write them."""
+    run = context.run_config
+    output = Path(str(run["output-dir"])).absolute()
+    output.mkdir(parents=True, exist_ok=True)
+    epsilon, nodes = float(run["epsilon"]), int(run["num-nodes"]) or None
+    seed = int(run["seed"]) if run["evaluate"] else None  # a deployment takes none
+    table = describe(epsilon).start(grid, num_nodes=nodes, seed=seed)
+    late = delays(epsilon).start(grid, num_nodes=nodes, seed=seed)
+    flown = destinations(epsilon).start(grid, num_nodes=nodes, seed=seed)
+    told = {"describe": table, "delays": late, "destinations": flown}
+    for name, result in told.items():
+        result.to_html(output / f"{name}.html")
+    document = {name: result.to_dict() for name, result in told.items()}
+    (output / "result.json").write_text(json.dumps(document, indent=2))
+    print(table.table().to_string(index=False, na_rep="", float_format="{:.4g}".format))
+    print(f"{late}\n{flown}")
+    if run["evaluate"]:
+        from .figure import draw  # needs the data, which a deployment's server lacks
+
+        draw(flown, epsilon, int(run["seed"]), int(run["num-users"]), output)
+    print(f"Results in {output}", flush=True)

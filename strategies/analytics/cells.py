@@ -1,0 +1,235 @@
+"""In which cell of a table users fall: one report each, and nobody without an answer in the way."""
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import TableCell
+from ldp_flower.randomizers import (
+    Estimate,
+    FrequencyOracle,
+    HadamardResponse,
+    OptimizedLocalHashing,
+    best_frequency_oracle,
+)
+from ldp_flower.schema import Categories, Numeric, Schema
+
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+
+Floats = NDArray[np.float64]
+
+MOST_CELLS = 2048  # whose covariances are held
+_AFFORDABLE = 1 << 31  # pairs of a report and a cell: some 5 s of one core
+_SHORT = 64  # bytes of a report
+_FIRST_SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # of the users, in a first wave
+_FEWEST = 50  # users of a first wave
+_NOISY = 0.5  # variances of the cells themselves, above which two waves are thought of
+_WORTH = 0.99  # of the variance of one wave: two are not taken for less
+
+
+def cell_question(
+    schema: Schema, categories: Sequence[str], number: str | None = None, levels: int | None = None
+) -> TableCell:
+    """Return the question in which cell of these columns a user falls.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the users' tables.
+    categories : sequence of str
+        Columns of categories.
+    number : str, optional
+        A column of numbers.
+    levels : int, optional
+        How many levels it has.
+    """
+    columns = [*categories, *([] if number is None else [number])]
+    places = np.array([place for name in columns for place in schema.places(name)], np.int64)
+    kinds = [schema.kind(name) for name in categories]
+    sizes = np.array([len(kind.values) for kind in kinds if isinstance(kind, Categories)], float)
+    if number is None:
+        return TableCell(places, sizes)
+    kind = schema.kind(number)
+    assert isinstance(kind, Numeric)
+    low, high = kind.coded([kind.low, kind.high]).tolist()
+    return TableCell(places, sizes, levels, low, high)
+
+
+def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
+    """Return the frequency oracle of the least noise whose reports are short and read in time."""
+    if num_users * num_items > _AFFORDABLE:
+        return HadamardResponse(epsilon, num_items)
+    oracle = best_frequency_oracle(epsilon, num_items, num_users)
+    if oracle.report_bytes > _SHORT:
+        return OptimizedLocalHashing(epsilon, num_items)
+    return oracle
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What is known of the cells.
+
+    Attributes
+    ----------
+    cells : ndarray, shape (cells,)
+        Share of all users who were asked that falls in each cell; the rest has no answer.
+    covariance : ndarray, shape (cells, cells)
+        Of these estimates: randomisation, drawing and the choice of users from a population.
+    users : int
+        Number of reports.
+    """
+
+    cells: Floats
+    covariance: Floats
+    users: int
+
+    @cached_property
+    def likely(self) -> Floats:
+        """The shares as such: none below 0, no more than 1 in all."""
+        return clipped(self.cells)
+
+    def error_of(self, weights: Floats) -> Floats:
+        """Return the standard errors of weighted sums of the shares, weights (sums, cells)."""
+        return np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", weights, self.covariance, weights), 0.0))
+
+
+def clipped(shares: Floats) -> Floats:
+    """Return shares without negative ones, of no more than 1 in all."""
+    positive = np.maximum(shares, 0.0)
+    return np.asarray(positive / max(1.0, positive.sum()))
+
+
+@dataclass(frozen=True)
+class CellShares:
+    """Estimator of the shares of cells.
+
+    Attributes
+    ----------
+    epsilon : float
+        Privacy parameter of each user's one report.
+    num_cells : int
+        How many cells there are, at least two.
+
+    Notes
+    -----
+    Users may have no answer, and must not weigh on the others' shares. One wave asks with one
+    more cell for them, which costs precision where there are few cells. With two waves the
+    first is asked like that, and in the second whoever has no answer gives one drawn from the
+    first wave's shares: then the shares stay what they are however many such users there are.
+    What the first wave tells of them corrects for the difference that is left, which is the
+    product of two small errors. Where they turn out to be many the second wave is asked as the
+    first. All reports are fitted together, by generalised least squares.
+    """
+
+    epsilon: float
+    num_cells: int
+
+    def sizes(self, num_users: int, fewest: int = 1) -> list[int]:
+        """Divide users into one wave, or into two where that is less noisy."""
+        first, later = self._variances(num_users)
+        best, sizes = first / num_users * _WORTH, [num_users]
+        if later < _NOISY * (1 - 1 / self.num_cells) / self.num_cells:
+            return sizes  # the noise is not what limits
+        for share in _FIRST_SHARES:
+            size = int(share * num_users)
+            if size < max(fewest, _FEWEST) or num_users - size < fewest:
+                continue
+            fitted = 1 / (size / first + (num_users - size) / later)
+            left = (first / size) ** 2
+            if fitted + left < best:
+                best, sizes = fitted + left, [size, num_users - size]
+        return sizes
+
+    def _variances(self, num_users: int) -> tuple[float, float]:
+        """Return the variance of one report about a cell, with one more cell and without."""
+        numbers = (self.num_cells + 1, self.num_cells)
+        oracles = (oracle_of(self.epsilon, number, num_users) for number in numbers)
+        first, later = (oracle.variance_at(1 / self.num_cells) for oracle in oracles)
+        return first, later
+
+    def noise(self, num_users: int) -> float:
+        """Return the variance of one report about a cell that is as frequent as the others."""
+        return self._variances(num_users)[len(self.sizes(num_users)) - 1]
+
+    def estimate(
+        self, cohorts: Sequence[Cohort], question: TableCell
+    ) -> Generator[Ask, Estimate, Shares]:
+        """Ask the cohorts, of the sizes of :meth:`sizes`, in which cell they fall."""
+        k = self.num_cells
+        oracle = oracle_of(self.epsilon, k + 1, cohorts[0].size)
+        told = yield Ask(cohorts[0], question, oracle)
+        fit = _Fit.of_first(oracle, told)
+        users = told.count
+        if len(cohorts) > 1:
+            found = clipped(fit.solved()[0])
+            instead = (found + 1e-9) / (found + 1e-9).sum()
+            oracle, other = oracle_of(self.epsilon, k, cohorts[1].size), oracle
+            if _noise(oracle, found + (1 - found.sum()) * instead) < _noise(other, found):
+                told = yield Ask(cohorts[1], replace(question, instead=instead), oracle)
+                fit = fit.with_second(oracle, told, instead)
+            else:
+                told = yield Ask(cohorts[1], question, other)
+                fit = fit + _Fit.of_first(other, told)
+            users += told.count
+        cells, covariance = fit.solved()
+        return Shares(cells, covariance, users)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Normal equations of the shares of cells."""
+
+    information: Floats
+    score: Floats
+
+    @classmethod
+    def of_first(cls, oracle: FrequencyOracle, told: Estimate) -> "_Fit":
+        """Return those of a wave with one more cell."""
+        cells = len(told.mean) - 1
+        design = np.vstack([np.eye(cells), -np.ones(cells)])
+        return cls(*_normal(oracle, told, design, np.eye(cells + 1)[-1]))
+
+    def with_second(self, oracle: FrequencyOracle, told: Estimate, instead: Floats) -> "_Fit":
+        """Return them with those of a wave in which others have answered instead."""
+        design = np.eye(len(instead)) - instead[:, None]
+        information, score = _normal(oracle, told, design, instead)
+        return self + _Fit(information, score)
+
+    def __add__(self, other: "_Fit") -> "_Fit":
+        return _Fit(self.information + other.information, self.score + other.score)
+
+    def solved(self) -> tuple[Floats, Floats]:
+        covariance = np.linalg.inv(self.information)
+        return covariance @ self.score, covariance
+
+
+def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
+    """Return the sum of the variances of one report about the cells, as parts of their sum."""
+    rest = np.append(cells, max(1 - cells.sum(), 0.0))[: oracle.domain_size]
+    covariance = oracle.covariance(rest)[: len(cells), : len(cells)]
+    projection = np.eye(len(cells)) - (cells / max(cells.sum(), 1e-9))[:, None]
+    return float(np.trace(projection @ covariance @ projection.T))
+
+
+def _normal(
+    oracle: FrequencyOracle, told: Estimate, design: Floats, offset: Floats
+) -> tuple[Floats, Floats]:
+    """Return the information and the score of one wave, whose mean is ``design u + offset``."""
+    covariance = oracle.covariance(clipped(told.mean)) / told.count
+    rows = slice(None)
+    if oracle.support_size is not None:  # the counts add up: the last one tells nothing
+        rows = slice(-1)
+    weighted = np.linalg.solve(covariance[rows, rows], design[rows]).T
+    return weighted @ design[rows], weighted @ (told.mean - offset)[rows]
+
+
+def users_for(variance: float, std_error: float) -> int:
+    """Return how many reports of this variance give a standard error, rounded up a little."""
+    needed = variance / std_error**2
+    digits = 10 ** max(0, math.floor(math.log10(max(needed, 1.0))) - 1)
+    return math.ceil(needed / digits) * digits

@@ -1,0 +1,266 @@
+"""Counts: the shares of a column's categories, from one report of each user."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from flwr.app import ArrayRecord
+
+from ldp_flower.guarantee.users import Users
+from ldp_flower.presentation import charts
+from ldp_flower.schema import Categories, Numeric, Schema
+
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.card import Card
+from ..runtime.result import Floats, Result
+from .cells import MOST_CELLS, CellShares, Shares, cell_question, users_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+_USEFUL = 0.1  # standard error of a share beyond which nothing is asked
+_SHOWN = 12  # categories in a result's text
+_NORMAL = 1.96
+
+
+@dataclass(repr=False, kw_only=True)
+class CountsResult(Result):
+    """The shares of a column's categories among users who have one.
+
+    Attributes
+    ----------
+    column : str
+        Name of the column.
+    categories : list of str
+        Its categories.
+    shares : ndarray of float64, shape (categories,)
+        Unbiased estimates, which add up to 1; those of rare categories may be below 0.
+    std_error : ndarray of float64, shape (categories,)
+        Standard errors of the shares among these users, each with the row that it drew.
+    population_std_error : ndarray of float64, shape (categories,)
+        The same, of shares in a population that users and their rows are drawn from.
+    answering, answering_std_error : float
+        Share of the users who have a row with a category.
+    """
+
+    column: str
+    categories: list[str]
+    shares: Floats
+    std_error: Floats
+    population_std_error: Floats
+    answering: float
+    answering_std_error: float
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.shares])
+
+    def table(self) -> "DataFrame":
+        """Return the categories in their order.
+
+        Returns
+        -------
+        DataFrame
+            ``category``, its ``share`` of the users who have one, the ``standard error`` of that,
+            the one for a ``population`` that the users are a sample of, and an interval of 95 %.
+        """
+        from pandas import DataFrame
+
+        return DataFrame(
+            {
+                self.column: self.categories,
+                "share": self.shares,
+                "standard error": self.std_error,
+                "of the population": self.population_std_error,
+                "95 % from": self.shares - _NORMAL * self.std_error,
+                "95 % to": self.shares + _NORMAL * self.std_error,
+            }
+        )
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self.categories))
+
+    def _draw(self, axes: "Axes") -> None:
+        charts.intervals(axes, self.categories, self.shares, self.std_error)
+        axes.set_xlabel(f"share of users by {charts.label(self.column)}, with 95 % intervals")
+
+    def _findings(self) -> list[str]:
+        order = np.argsort(-self.shares, kind="stable")[:_SHOWN]
+        more = len(self.categories) - len(order)
+        return [
+            f"{self.column}, of the {self.answering:.0%} of users who have one:",
+            *(
+                f"  {self.categories[i]}: {self.shares[i]:.1%} ± {self.std_error[i]:.1%}"
+                for i in order
+            ),
+            *([f"  and {more} more"] if more > 0 else []),
+        ]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Counts(LdpStrategy[CountsResult]):
+    """The shares of a column's categories.
+
+    Every user reports the category of one of its rows, drawn at random, once. Users weigh
+    alike, however many rows they have; those without a row that has a category answer like all
+    others and do not weigh on the shares (see
+    :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the users' tables. What is not listed counts as ``Categories(other=...)`` says.
+    column : str
+        A column of categories, the target included; at most 2,047 categories.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it is one of numbers, or too large.
+
+    Notes
+    -----
+    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the
+    least noisy is taken. Where the standard error of a share would be above 0.1, nobody is
+    asked.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user holds, all its rows and their number, against
+       any other data (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by
+       a mechanism that is ``epsilon``-LDP for any two categories and for none. What the second
+       is asked depends on data through the first one's reports only.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
+       this on their side.
+    """
+
+    card = Card(
+        question="shares of a column's categories, with standard errors",
+        guarantee="pure epsilon",
+        rounds="1, or 2 with few categories at small epsilon",
+        report="1-2, up to 64 with many categories",
+        use_when="the categories are known; HeavyHitters finds unknown ones",
+        fails_when="for shares below some .04 with 1,000 users at epsilon 1",
+        page="analytics",
+    )
+
+    schema: Schema = field(kw_only=False)
+    column: str = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_schema(self.schema)
+        self._categories = categories_of(self.schema, "column", self.column)
+        self._shares(2).noise(1000)  # refuses a bad epsilon now
+
+    def _shares(self, num_cells: int) -> CellShares:
+        return CellShares(self.epsilon, num_cells)
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield shares of a feature's categories and of a target's."""
+        rows = np.arange(4000)
+        target = Schema(
+            {f"x{i}": Numeric(-1, 1) for i in range(1, dim)} or {"x": Numeric(-1, 1)},
+            *("sort", Categories(["a", "b", "c"])),
+        )
+        users = Users.from_rows(np.ones((4000, dim)), rows % 3, groups=rows // 2)
+        yield cls(target, "sort", epsilon=epsilon), users
+        if dim > 2:
+            schema = Schema({"sort": Categories([str(i) for i in range(dim - 1)])})
+            features = np.hstack([np.ones((4000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
+            yield cls(schema, "sort", epsilon=epsilon), Users.from_rows(features, groups=rows // 2)
+
+    def protocol(self) -> Protocol:
+        """Ask in which category users fall."""
+        self._check_users()
+        estimator = self._shares(len(self._categories))
+        cohorts = self.cohorts(estimator.sizes(self.num_users, self.min_reports))
+        shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
+        return counted(self.column, self._categories, shares, shares.users)
+
+    def _check_users(self) -> None:
+        """Raise TooFewReports unless the shares can be of use."""
+        noise = self._shares(len(self._categories)).noise(self.num_users)
+        refuse_few(self, noise, _USEFUL, "a share")
+
+
+def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
+    """Return shares of categories.
+
+    Parameters
+    ----------
+    column : str
+        Name of the column.
+    categories : list of str
+        Its categories.
+    found : Shares
+        Of cells, one for each.
+    num_users : int
+        How many users they are about, of whom those asked are a random part.
+    """
+    answering = max(float(found.cells.sum()), 1e-9)
+    shares = found.cells / answering
+    jacobian = (np.eye(len(shares)) - shares[:, None]) / answering
+    covariance = jacobian @ found.covariance @ jacobian.T
+    likely = found.likely / max(found.likely.sum(), 1e-9)
+    spread = likely * (1 - likely) / (min(answering, 1.0) * num_users)
+    population = np.maximum(np.diag(covariance), 0.0)
+    error = float(found.error_of(np.ones((1, len(shares))))[0])
+    notes = []
+    if answering < 3 * error:
+        notes.append(
+            f"Hardly any user has a value of {column!r}: {answering:.1%} ± {error:.1%}. The shares "
+            "are of these, and may be off by more than their standard errors."
+        )
+    return CountsResult(
+        column=column,
+        categories=categories,
+        shares=shares,
+        std_error=np.sqrt(np.maximum(population - spread, 0.0)),
+        population_std_error=np.sqrt(population),
+        answering=min(answering, 1.0),
+        answering_std_error=error,
+        notes=notes,
+    )
+
+
+def check_schema(schema: object) -> None:
+    """Raise ValueError unless it is a Schema."""
+    if not isinstance(schema, Schema):
+        raise ValueError(f"Expected schema to be a Schema, got {type(schema).__name__}.")
+
+
+def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
+    """Return a column's categories.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, it has no categories or too many.
+    """
+    kind = schema.kind(column)
+    if not isinstance(kind, Categories):
+        raise ValueError(f"Expected {argument} to be a column of categories, got {column!r}.")
+    if len(kind.values) >= MOST_CELLS:
+        raise ValueError(
+            f"Expected {argument} of at most {MOST_CELLS - 1} categories, got "
+            f"{len(kind.values)} in {column!r}: HeavyHitters is for more."
+        )
+    return [str(value) for value in kind.values]
+
+
+def refuse_few(strategy: LdpStrategy[Result], variance: float, useful: float, what: str) -> None:
+    """Raise TooFewReports if users are too few for a standard error that is of use."""
+    if (needed := users_for(variance, useful)) > strategy.num_users:
+        error = (variance / strategy.num_users) ** 0.5
+        raise TooFewReports(
+            f"{type(strategy).__name__} needs about {needed:,} users at epsilon "
+            f"{strategy.epsilon:g}: with {strategy.num_users:,} the standard error of {what} "
+            f"would be {error:.2g}. Nobody has been asked."
+        )

@@ -1,0 +1,249 @@
+"""Describe: what pandas' describe tells of a table, from one report of each user."""
+
+import math
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as declared
+from typing import Any, Self
+
+import numpy as np
+
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers import Estimate, RandomizedResponse
+from ldp_flower.schema import Categories, Numeric, Schema
+
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.card import Card
+from ..runtime.exchange import Ask
+from ..runtime.population import Part, Population
+from ..subprotocols.squared_errors import number_randomizer
+from .cells import CellShares, cell_question
+from .counts import Counts, categories_of, check_schema
+from .describe_result import STATISTICS, DescribeResult
+from .levels import Levels, Told
+from .means import Means, MeansResult
+from .quantiles import Quantiles, QuantilesResult
+
+_QUARTILES = (0.25, 0.5, 0.75)
+_TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
+_MOST_USERS = 1 << 40  # of which it is said that they would do
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is asked of users of its own."""
+
+    column: str
+    protocol: "Means | Counts | Quantiles | _Spread"
+    need: float  # variance of a report, on the scale on which all tasks are to be alike
+
+
+@dataclass
+class _Spread:
+    """How far a column of numbers is from the middle of its bounds: 1 - t^2, t in [-1, 1]."""
+
+    schema: Schema
+    column: str
+    epsilon: float
+    _population: Population | None = None
+
+    @property
+    def need(self) -> float:
+        """Variance of a report about an eighth of the bounds' distance, as part of it."""
+        return number_randomizer(self.epsilon, 0.5).variance / (2 * _TYPICAL) ** 2 / 4
+
+    def _check_users(self) -> None:
+        """Take as many as there are: other tasks need more."""
+
+    def protocol(self) -> Generator[Ask, Estimate, Told]:
+        """Ask for 1 - t^2, less one half."""
+        assert self._population is not None
+        question = cell_question(self.schema, [], self.column, 2)
+        cohorts = self._population.cut([len(self._population)])
+        asked = replace(question, one_row=True)
+        return (yield from Levels(self.epsilon).uncertainty(cohorts[0], asked))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Describe(LdpStrategy[DescribeResult]):
+    """Counts, means, standard deviations and quartiles of numbers, and shares of categories.
+
+    Users are split over columns and tasks, and each sends one report at the whole epsilon: a task
+    gets users in proportion to the variance of its reports, so that all standard errors are
+    alike (of a mean and a deviation as part of the bounds' distance, of shares, and 1.4 times as
+    large of quartiles in rank). Users weigh alike, however many rows they have.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the users' tables.
+    columns : sequence of str, optional
+        The columns to describe; by default all, the target included.
+    epsilon : float (default: 4.0)
+        Privacy parameter of all that one user reports.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, one is named twice, or has too many categories.
+    TooFewReports
+        On starting, before anybody is asked, if users are too few, with the number that would do.
+
+    Notes
+    -----
+    Numbers are asked for as by :class:`Means` and :class:`Quantiles`, shares as by :class:`Counts`.
+    A standard deviation is that of a row drawn at random from a user drawn at random; others tell
+    how far theirs is from the middle of the bounds, squared.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user holds, all its rows and their number, against
+       any other data (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user is asked once, for one task, in one of disjoint cohorts that public hashes cut.
+       What later cohorts are asked depends on data through earlier reports only.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
+       this on their side.
+    """
+
+    card = Card(
+        question="count, mean, std, quartiles and shares of a table's columns",
+        guarantee="pure epsilon",
+        rounds="2-3 a mean, 1 a deviation, 8-9 quartiles, 1-2 shares",
+        report="1-2, up to 64 with many categories",
+        use_when="a table is new and nobody knows what it holds",
+        fails_when="for tables of 20 columns with less than some 20,000 users at epsilon 1",
+        page="analytics",
+    )
+
+    schema: Schema = declared(kw_only=False)
+    columns: Sequence[str] | None = declared(default=None, kw_only=False)
+    epsilon: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_schema(self.schema)
+        target = [] if self.schema.target is None else [self.schema.target]
+        every = [*self.schema.columns, *target]
+        self._columns = every if self.columns is None else list(self.columns)
+        if not self._columns or len(set(self._columns)) < len(self._columns):
+            raise ValueError(f"Expected distinct columns, at least one, got {self.columns!r}.")
+        self._tasks = [task for name in self._columns for task in self._tasks_of(name)]
+
+    def _tasks_of(self, name: str) -> list[_Task]:
+        """Return what is asked about a column."""
+        given: dict[str, Any] = {"epsilon": self.epsilon, "min_reports": self.min_reports}
+        if isinstance(self.schema.kind(name), Categories):
+            cells = CellShares(self.epsilon, len(categories_of(self.schema, "columns", name)))
+            return [_Task(name, Counts(self.schema, name, **given), cells.noise(10_000))]
+        bit = RandomizedResponse(self.epsilon).variance / 4
+        return [
+            _Task(name, Means(self.schema, name, **given), Levels(self.epsilon).variance / 4),
+            _Task(name, spread := _Spread(self.schema, name, self.epsilon), spread.need),
+            _Task(name, Quantiles(self.schema, name, _QUARTILES, **given), 1.5 * bit),
+        ]
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield the description of numbers and of categories."""
+        numbers = np.linspace(-2, 2, 8000)
+        columns = {f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))}
+        schema = Schema(dict(list(columns.items())[-1:]), "kind", Categories(["a", "b"]))
+        if dim == schema.num_features:
+            features = np.column_stack([np.ones(8000), numbers])
+            yield cls(schema, epsilon=epsilon), Users.from_rows(features, np.arange(8000) % 2)
+        else:
+            sort = Categories([str(i) for i in range(dim - 1)])
+            schema = Schema({"sort": sort}, "y", Numeric(-1, 1))
+            features = np.hstack([np.ones((8000, 1)), np.eye(dim - 1)[np.arange(8000) % (dim - 1)]])
+            users = Users.from_rows(features, numbers)
+            yield cls(schema, epsilon=epsilon), users
+
+    def protocol(self) -> Protocol:
+        """Run all tasks one after the other, each with users of its own."""
+        if not self._fits(self.num_users):
+            raise TooFewReports(
+                f"Describe needs about {self._enough():,} users for {len(self._tasks)} tasks at "
+                f"epsilon {self.epsilon:g}, got {self.num_users:,}. Nobody has been asked."
+            )
+        found: dict[str, list[Any]] = {name: [] for name in self._columns}
+        for task, size in zip(self._tasks, self._sizes(self.num_users), strict=True):
+            task.protocol._population = Part(self._population, size)
+            found[task.column].append((yield from task.protocol.protocol()))
+        return self._result(found)
+
+    def _sizes(self, num_users: int) -> list[int]:
+        """Return how many users each task gets."""
+        needs = np.array([task.need for task in self._tasks])
+        least = 3 * self.min_reports
+        return [max(least, int(part * num_users)) for part in needs / needs.sum()]
+
+    def _fits(self, num_users: int) -> bool:
+        """Whether so many users would do for all tasks."""
+        sizes = self._sizes(num_users)
+        if sum(sizes) > num_users:
+            return False
+        for task, size in zip(self._tasks, sizes, strict=True):
+            task.protocol._population = Part(self._population, size)
+            try:
+                task.protocol._check_users()
+            except TooFewReports:
+                return False
+        return True
+
+    def _enough(self) -> int:
+        """Return about how many users would do."""
+        few, many = self.num_users, 2 * self.num_users
+        while not self._fits(many) and many < _MOST_USERS:
+            few, many = many, 2 * many
+        while many - few > 0.05 * many:
+            middle = (few + many) // 2
+            few, many = (few, middle) if self._fits(middle) else (middle, many)
+        digits = 10 ** max(0, len(str(many)) - 2)
+        return -(-many // digits) * digits
+
+    def _result(self, found: dict[str, list[Any]]) -> DescribeResult:
+        numbers = [name for name, told in found.items() if len(told) > 1]
+        values = np.full((len(STATISTICS), len(numbers)), np.nan)
+        errors = values.copy()
+        for place, name in enumerate(numbers):
+            values[:, place], errors[:, place] = self._of_number(name, *found[name])
+        shares = [told[0] for told in found.values() if len(told) == 1]
+        return DescribeResult(
+            numbers=numbers,
+            values=values,
+            std_error=errors,
+            categorical=[each.column for each in shares],
+            categories=[each.categories for each in shares],
+            shares=[each.shares for each in shares],
+            share_errors=[each.population_std_error for each in shares],
+            counts=np.array([each.answering for each in shares]) * self.num_users,
+            notes=[
+                note
+                for told in found.values()
+                for part in told
+                if not isinstance(part, Told)
+                for note in part.notes
+            ],
+        )
+
+    def _of_number(
+        self, name: str, mean: MeansResult, spread: Told, quartiles: QuantilesResult
+    ) -> tuple[list[float], list[float]]:
+        """Return all statistics of a column, and their standard errors."""
+        kind = self.schema.kind(name)
+        assert isinstance(kind, Numeric)
+        half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
+        told, error = float(mean.means[0, 0]), float(mean.population_std_error[0, 0])
+        share, place = float(mean.shares[0, 0]), (told - middle) / half
+        held = max(min(share, 1.0), 1e-9)
+        square = 0.5 - spread.value / held
+        std = math.sqrt(max(square - place**2, 0.0))
+        of_square = math.hypot(spread.std_error / held, 2 * place * error / half)
+        of_std = half * (of_square / (2 * std) if std > math.sqrt(of_square) else of_square**0.5)
+        count_error = self.num_users * float(mean.share_errors[0, 0])
+        return (
+            [self.num_users * held, told, half * std, *quartiles.values],
+            [count_error, error, of_std, *quartiles.std_error],
+        )

@@ -1,0 +1,140 @@
+"""What is found of a whole table: statistics of numbers, shares of categories."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from flwr.app import ArrayRecord
+
+from ldp_flower.presentation import charts
+from ldp_flower.schema import Numeric
+
+from ..runtime.result import Floats, Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+#: What is told of a column of numbers, as pandas calls it.
+STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
+_SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
+
+
+@dataclass(repr=False, kw_only=True)
+class DescribeResult(Result):
+    """A table's columns of numbers and of categories.
+
+    Attributes
+    ----------
+    numbers : list of str
+        Names of the columns of numbers.
+    values, std_error : ndarray of float64, shape (6, columns of numbers)
+        Count of users with an entry, mean, standard deviation and quartiles, in the columns'
+        units, and standard errors of these, of a population that the users are drawn from.
+    categorical : list of str
+        Names of the columns of categories.
+    categories : list of list of str
+        Their categories.
+    shares, share_errors : list of ndarray of float64, shape (categories,)
+        Shares of the users with an entry, unbiased, and their standard errors.
+    counts : ndarray of float64, shape (columns of categories,)
+        How many users have an entry.
+    """
+
+    numbers: list[str]
+    values: Floats
+    std_error: Floats
+    categorical: list[str]
+    categories: list[list[str]]
+    shares: list[Floats]
+    share_errors: list[Floats]
+    counts: Floats
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.values, *self.shares])
+
+    def table(self) -> "DataFrame":
+        """Return what pandas' ``describe`` has, for all columns.
+
+        Returns
+        -------
+        DataFrame
+            ``statistic``, then a column for each of the table's: ``count`` (users with an entry),
+            ``mean``, ``std``, ``25%``, ``50%`` and ``75%`` of numbers in their units, ``unique``,
+            ``top`` and ``freq`` (a share) of categories.
+        """
+        from pandas import DataFrame, Series
+
+        found = {
+            name: Series(self.values[:, i], STATISTICS, dtype=object)
+            for i, name in enumerate(self.numbers)
+        }
+        for i, name in enumerate(self.categorical):
+            top = int(np.argmax(self.shares[i]))
+            told = (self.counts[i], len(self.shares[i]), self.categories[i][top])
+            found[name] = Series(
+                [*told, self.shares[i][top]], ["count", "unique", "top", "freq"], dtype=object
+            )
+        rows = [*STATISTICS, *(["unique", "top", "freq"] if self.categorical else [])]
+        table = DataFrame(found).reindex(rows)
+        table.insert(0, "statistic", rows)
+        return table.reset_index(drop=True)
+
+    def errors(self) -> "DataFrame":
+        """Return the standard errors of the columns of numbers, as :meth:`table` has these."""
+        from pandas import DataFrame
+
+        errors = DataFrame(self.std_error, columns=self.numbers)
+        errors.insert(0, "statistic", STATISTICS)
+        return errors
+
+    def shares_of(self, column: str) -> "DataFrame":
+        """Return the shares of a column's categories with their standard errors.
+
+        Raises
+        ------
+        ValueError
+            If it is no column of categories.
+        """
+        from pandas import DataFrame
+
+        if column not in self.categorical:
+            raise ValueError(f"Expected one of the columns {self.categorical}, got {column!r}.")
+        i = self.categorical.index(column)
+        return DataFrame(
+            {
+                column: self.categories[i],
+                "share": self.shares[i],
+                "standard error": self.share_errors[i],
+            }
+        )
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self.numbers) + len(self.categorical)) + 0.4
+
+    def _draw(self, axes: "Axes") -> None:
+        """Draw a line for each column: quartiles within the bounds, or shares side by side."""
+        assert self.schema is not None
+        names = [*self.numbers, *self.categorical]
+        for place, name in enumerate(self.numbers):
+            kind = self.schema.kind(name)
+            assert isinstance(kind, Numeric)
+            inside = (self.values[1:, place] - kind.low) / (kind.high - kind.low)
+            axes.plot([0, 1], [place, place], color=charts.GREY, lw=0.8, zorder=1)
+            axes.barh(place, inside[4] - inside[2], left=inside[2], height=0.5, color=charts.BLUE)
+            axes.plot([inside[3]] * 2, [place - 0.25, place + 0.25], color="white", lw=2)
+            axes.plot(inside[0], place, "o", ms=4, color=charts.RED)
+        for place, shares in enumerate(self.shares, len(self.numbers)):
+            left = 0.0
+            for i, share in enumerate(np.maximum(shares, 0) / np.maximum(shares, 0).sum()):
+                colour = _SHADES[i % len(_SHADES)]
+                axes.barh(place, share, left=left, height=0.5, color=colour, alpha=0.8)
+                left += share
+        axes.set_yticks(range(len(names)), list(map(charts.label, names)))
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("numbers: quartiles (bar) and mean (dot) within the bounds; shares")
+
+    def _findings(self) -> list[str]:
+        return self.table().to_string(index=False, na_rep="").splitlines()

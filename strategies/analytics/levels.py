@@ -1,0 +1,150 @@
+"""Numbers as levels: how many, which noise that makes, and how uncertain the rounding was."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import LevelRounding, TableCell
+from ldp_flower.randomizers import Estimate
+
+from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
+from ..subprotocols.squared_errors import number_randomizer
+from .cells import MOST_CELLS, CellShares, Shares, oracle_of
+
+Floats = NDArray[np.float64]
+
+_NUMBERS = (2, 3, 5, 9, 17, 33)  # of levels: each has those before it among its own
+_PLACES = 17  # of a number between the middle and an end, at which noise is looked at
+_MATTERS = 0.05  # of the variance, as which the rounding's share may be guessed
+_PILOT, _LARGEST_PILOT = 100, 0.05  # users who tell the rounding, and part of all of them
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A number in [-1, 1] as one of several levels, beside one of several groups.
+
+    Attributes
+    ----------
+    epsilon : float
+        Privacy parameter of each user's one report.
+    groups : int
+        How many groups there are.
+
+    Notes
+    -----
+    A number between two levels becomes one of them, at random with the right mean, and the level
+    goes through a frequency oracle. The number of levels is the one of the least noise,
+    wherever the number is: two at small epsilon, which is randomized response, and more with a
+    larger one, when this is less noisy than all other mechanisms for a number.
+    """
+
+    epsilon: float
+    groups: int = 1
+
+    @cached_property
+    def number(self) -> int:
+        """How many levels there are."""
+        options = [number for number in _NUMBERS if self.groups * number < MOST_CELLS]
+        return min(options, key=lambda number: self._worst(number))
+
+    @property
+    def values(self) -> Floats:
+        """The levels."""
+        return np.linspace(-1.0, 1.0, self.number)
+
+    @property
+    def shares(self) -> CellShares:
+        """The estimator of their shares in all groups."""
+        return CellShares(self.epsilon, self.groups * self.number)
+
+    @cached_property
+    def variance(self) -> float:
+        """Variance that one report adds to a group's mean, at most, if all are equally large."""
+        return self._worst(self.number)
+
+    def _worst(self, number: int) -> float:
+        """Return the variance wherever a group's users are, all at one place."""
+        oracle = oracle_of(self.epsilon, max(2, self.groups * number), 1)
+        levels = np.linspace(-1.0, 1.0, number)
+        worst = 0.0
+        for place in np.linspace(0.0, 1.0, _PLACES):
+            near = np.maximum(1 - np.abs(levels - place) * (number - 1) / 2, 0.0) / self.groups
+            from_here = levels - place
+            noise = float(from_here @ oracle.covariance(near) @ from_here)
+            worst = max(worst, noise * self.groups**2)
+        return worst
+
+    def pilot(self, num_users: int, fewest: int) -> int:
+        """Return how many users tell how uncertain the rounding is; 0 where it is no matter."""
+        if (1 / (self.number - 1)) ** 2 / 2 < _MATTERS * self.variance:
+            return 0
+        return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
+
+    def uncertainty(self, cohort: Cohort, question: TableCell) -> Generator[Ask, Estimate, "Told"]:
+        """Ask how uncertain the rounding is: 1 in the middle between levels, minus 1 / 2.
+
+        The mean over all users, those without an answer as if theirs were 0.
+        """
+        given = {each.name: getattr(question, each.name) for each in fields(question)}
+        answer = yield Ask(cohort, LevelRounding(**given), number_randomizer(self.epsilon, 0.5))
+        return Told(float(answer.mean[0]), float(answer.std_error[0]))
+
+    def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
+        """Return each group's mean from the shares of groups and levels.
+
+        Parameters
+        ----------
+        found : Shares
+            Of all groups' levels.
+        uncertain : float, optional
+            From :meth:`uncertainty`; without it numbers count as spread evenly.
+        num_users : int
+            How many users there are, of whom those asked are a random part.
+        """
+        levels, cells = self.values, found.cells.reshape(self.groups, self.number)
+        share = cells.sum(axis=1)
+        blocks = np.kron(np.eye(self.groups), np.ones(self.number))
+        share_error = found.error_of(blocks)
+        held = np.maximum(share, 1e-9)
+        mean = np.clip(cells @ levels / held, -1, 1)
+        gradients = np.tile(levels, self.groups) - np.repeat(mean, self.number)
+        population = found.error_of(blocks * gradients / held[:, None]) ** 2
+        evenly = 1 / 6 if uncertain is None else uncertain / max(float(share.sum()), 1e-9)
+        rounding = (1 / (self.number - 1)) ** 2 * min(max(evenly + 0.5, 0.0), 1.0)
+        likely = found.likely.reshape(cells.shape)
+        inside = likely / np.maximum(likely.sum(axis=1, keepdims=True), 1e-9)
+        variance = inside @ levels**2 - (inside @ levels) ** 2 - rounding
+        spread = np.maximum(variance, 0.0) / (np.minimum(held, 1.0) * num_users)
+        return GroupMeans(
+            mean,
+            np.sqrt(np.maximum(population - spread, 0.0)),
+            np.sqrt(population),
+            share,
+            share_error,
+        )
+
+
+@dataclass(frozen=True)
+class Told:
+    """A number and its standard error."""
+
+    value: float
+    std_error: float
+
+
+@dataclass(frozen=True)
+class GroupMeans:
+    """Means of groups in [-1, 1], with errors of these users' and of a population's.
+
+    ``share`` of all users is in each group, up to ``share_error``.
+    """
+
+    mean: Floats
+    std_error: Floats
+    population_std_error: Floats
+    share: Floats
+    share_error: Floats

@@ -1,0 +1,258 @@
+"""Means: of columns of numbers, in their units, also by groups; one report of each user."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from flwr.app import ArrayRecord
+
+from ldp_flower.guarantee.users import Users
+from ldp_flower.presentation import charts
+from ldp_flower.schema import Categories, Numeric, Schema
+
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.card import Card
+from ..runtime.result import Floats, Result
+from .cells import cell_question
+from .counts import categories_of, check_schema, refuse_few
+from .levels import GroupMeans, Levels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+_USEFUL = 0.25  # standard error of a number in [-1, 1] beyond which nothing is asked
+_CLEAR = 3.0  # standard errors by which a group's share has to clear zero
+_NORMAL = 1.96
+
+
+@dataclass(repr=False, kw_only=True)
+class MeansResult(Result):
+    """Means of columns, by groups where these were asked for.
+
+    Attributes
+    ----------
+    columns : list of str
+        Names of the columns.
+    groups : list of str
+        Names of the groups; one that is empty if there are none.
+    by : str or None
+        The column that tells groups.
+    means : ndarray of float64, shape (columns, groups)
+        In the columns' units; NaN where a group may be empty.
+    std_error : ndarray of float64, shape (columns, groups)
+        Standard errors of the means of these users.
+    population_std_error : ndarray of float64, shape (columns, groups)
+        The same, of a population that the users are drawn from.
+    shares : ndarray of float64, shape (columns, groups)
+        Which part of the users has a row with entries in the column, and in the group.
+    share_errors : ndarray of float64, shape (columns, groups)
+        Standard errors of these parts.
+    """
+
+    columns: list[str]
+    groups: list[str]
+    by: str | None
+    means: Floats
+    std_error: Floats
+    population_std_error: Floats
+    shares: Floats
+    share_errors: Floats
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.means])
+
+    def table(self) -> "DataFrame":
+        """Return the means, column by column and group by group.
+
+        Returns
+        -------
+        DataFrame
+            ``column``, the group if there are any, ``mean`` in units, its ``standard error``, the
+            one for a ``population`` that the users are a sample of, an interval of 95 % and the
+            ``share`` of the users that it is about.
+        """
+        from pandas import DataFrame
+
+        mean, error = self.means.ravel(), self.std_error.ravel()
+        names: dict[str, object] = {"column": np.repeat(self.columns, len(self.groups))}
+        if self.by is not None:
+            names[self.by] = np.tile(self.groups, len(self.columns))
+        return DataFrame(
+            {
+                **names,
+                "mean": mean,
+                "standard error": error,
+                "of the population": self.population_std_error.ravel(),
+                "95 % from": mean - _NORMAL * error,
+                "95 % to": mean + _NORMAL * error,
+                "share": self.shares.ravel(),
+            }
+        )
+
+    def _labels(self) -> list[str]:
+        return [f"{c} {g}".strip() for c in self.columns for g in self.groups]
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(self.means.size)
+
+    def _draw(self, axes: "Axes") -> None:
+        told = np.isfinite(self.means.ravel())
+        names = [name for name, shown in zip(self._labels(), told, strict=True) if shown]
+        charts.intervals(axes, names, self.means.ravel()[told], self.std_error.ravel()[told])
+        axes.set_xlabel("mean in the column's units, with 95 % intervals")
+
+    def _findings(self) -> list[str]:
+        rows = zip(self._labels(), self.means.ravel(), self.std_error.ravel(), strict=True)
+        return [f"{name}: {mean:.4g} ± {error:.2g}" for name, mean, error in rows]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Means(LdpStrategy[MeansResult]):
+    """The means of columns of numbers, of groups too.
+
+    A user's value is the mean of its rows. With ``by`` it is in the group of one of its rows,
+    drawn at random, and the value is the mean of its rows in this group. Users weigh alike,
+    however many rows they have. Rows without an entry in the column (or in ``by``) are left out
+    of it alone, and users without such rows answer like all others and do not weigh on a mean.
+
+    Several columns are asked of users of their own, each of as many.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the users' tables. What is beyond a column's bounds counts as the bound.
+    columns : str or sequence of str
+        Columns of numbers, the target included.
+    by : str, optional
+        A column of categories.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it is of another kind, or named twice.
+
+    Notes
+    -----
+    Values become levels between the bounds (see
+    :class:`~ldp_flower.strategies.analytics.levels.Levels`): two at small epsilon, which is
+    Duchi, Jordan & Wainwright's (2018) mechanism, more at a larger one. Noise is in proportion to
+    the bounds' distance, so that these should not be wider than they need to be. A few users
+    tell how uncertain the rounding to levels is, without which the error of these users' mean
+    cannot be told from that of a population's. Where the standard error would be above an
+    eighth of the bounds' distance, nobody is asked.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user holds, all its rows and their number, against
+       any other data (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user is asked once, in one of several disjoint cohorts that public hashes cut, by a
+       mechanism that is ``epsilon``-LDP for any two data. What later cohorts are asked depends on
+       data through earlier reports only.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
+       this on their side.
+    """
+
+    card = Card(
+        question="means of columns in their units, of groups too",
+        guarantee="pure epsilon",
+        rounds="2-3 a column",
+        report="1-2, up to 64 with many groups",
+        use_when="columns have bounds that are not far too wide",
+        fails_when="for several columns at epsilon 8, which are asked of users of their own",
+        page="analytics",
+    )
+
+    schema: Schema = field(kw_only=False)
+    columns: str | Sequence[str] = field(kw_only=False)
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_schema(self.schema)
+        names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"Expected distinct columns, at least one, got {names}.")
+        for name in names:
+            if not isinstance(self.schema.kind(name), Numeric):
+                raise ValueError(f"Expected columns of numbers, got {name!r}, one of categories.")
+        self._names = names
+        self._groups = [""] if self.by is None else categories_of(self.schema, "by", self.by)
+        self._levels = Levels(self.epsilon, len(self._groups))
+        self._levels.number  # noqa: B018  # refuses a bad epsilon now
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield the mean of a target and, with more features, of one by groups of another."""
+        rows, numbers = np.arange(6000), np.linspace(-2, 2, 6000)
+        columns: dict[str, Numeric | Categories] = {
+            f"x{i}": Numeric(-1, 1) for i in range(1, max(2, dim))
+        }
+        users = Users.from_rows(np.ones((6000, len(columns) + 1)), numbers, groups=rows // 2)
+        if dim > 1:
+            yield cls(Schema(columns, "y", Numeric(-1, 1)), "y", epsilon=epsilon), users
+        if dim > 2:
+            groups = Categories([str(i) for i in range(dim - 1)])
+            schema = Schema({"sort": groups}, "y", Numeric(-1, 1))
+            features = np.hstack([np.ones((6000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
+            held = Users.from_rows(features, numbers)
+            yield cls(schema, "y", by="sort", epsilon=epsilon), held
+
+    def protocol(self) -> Protocol:
+        """Ask column by column for levels, after how uncertain the rounding to them is."""
+        self._check_users()
+        levels, columns = self._levels, len(self._names)
+        users = self.num_users // columns
+        pilot = levels.pilot(users, self.min_reports)
+        waves = levels.shares.sizes(users - pilot, self.min_reports)
+        found = []
+        for name in self._names:
+            told, first = None, self.cohorts([pilot]) if pilot else []
+            cohorts = self.cohorts(waves)
+            by = [] if self.by is None else [self.by]
+            question = cell_question(self.schema, by, name, levels.number)
+            for cohort in first:
+                told = (yield from levels.uncertainty(cohort, question)).value
+            shares = yield from levels.shares.estimate(cohorts, question)
+            found.append(levels.means(shares, told, self.num_users))
+        return self._result(found)
+
+    def _check_users(self) -> None:
+        """Raise TooFewReports unless the means can be of use."""
+        variance = len(self._names) * self._levels.variance
+        refuse_few(self, variance, _USEFUL, "a number in [-1, 1]")
+
+    def _result(self, found: Sequence[GroupMeans]) -> MeansResult:
+        """Return the means in units, of those groups only that are surely not empty."""
+        kinds = [self.schema.kind(name) for name in self._names]
+        bounds = [(kind.low, kind.high) for kind in kinds if isinstance(kind, Numeric)]
+        half = np.array([(high - low) / 2 for low, high in bounds])[:, None]
+        middle = np.array([(high + low) / 2 for low, high in bounds])[:, None]
+        share = np.array([each.share for each in found])
+        share_errors = np.array([each.share_error for each in found])
+        clear = share > _CLEAR * share_errors
+        notes = []
+        if not clear.all():
+            unclear = [self._groups[i] for i in np.flatnonzero(~clear.all(axis=0))]
+            what = f"Groups of {self.by!r}" if self.by else "Columns"
+            named = ", ".join(unclear if self.by else self._names)
+            notes.append(
+                f"{what} that hardly any user may be in, and of which no mean is told: {named}."
+            )
+        return MeansResult(
+            columns=self._names,
+            groups=self._groups,
+            by=self.by,
+            means=np.where(clear, middle + half * [each.mean for each in found], np.nan),
+            std_error=np.where(clear, half * [each.std_error for each in found], np.inf),
+            population_std_error=np.where(
+                clear, half * [each.population_std_error for each in found], np.inf
+            ),
+            shares=share,
+            share_errors=share_errors,
+            notes=notes,
+        )

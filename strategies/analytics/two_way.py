@@ -1,0 +1,289 @@
+"""TwoWay: how two columns of categories go together, from one report of each user."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from flwr.app import ArrayRecord
+from scipy.stats import chi2
+
+from ldp_flower.guarantee.users import Users
+from ldp_flower.presentation import charts
+from ldp_flower.schema import Categories, Schema
+
+from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.card import Card
+from ..runtime.result import Floats, Result
+from .cells import MOST_CELLS, CellShares, Shares, cell_question
+from .counts import categories_of, check_schema, counted, refuse_few
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+_USEFUL = 0.1  # standard error of a share beyond which nothing is asked
+_LEVEL = 0.05  # of the test, in a result's text
+
+
+@dataclass(repr=False, kw_only=True)
+class TwoWayResult(Result):
+    """A contingency table of shares, and a test of independence.
+
+    Attributes
+    ----------
+    row, column : str
+        Names of the two columns.
+    row_categories, column_categories : list of str
+        Their categories.
+    shares : ndarray of float64, shape (rows, columns)
+        Unbiased estimates of the shares among users with a row that has both, which add up to
+        1; some may be below 0.
+    std_error, population_std_error : ndarray of float64, shape (rows, columns)
+        Standard errors of the shares among these users, and of a population that they are
+        drawn from.
+    smoothed : ndarray of float64, shape (rows, columns)
+        The shares drawn towards those of independent columns with the same margins, as far as the
+        noise calls for, none below 0: closer to the truth as a whole.
+    chi_squared : float
+        Wald's statistic of all deviations from independence.
+    degrees_of_freedom : int
+        Of its law under independence.
+    p_value : float
+        Probability of such a statistic or a larger one if the columns are independent.
+    answering : float
+        Share of the users who have a row with both.
+    """
+
+    row: str
+    column: str
+    row_categories: list[str]
+    column_categories: list[str]
+    shares: Floats
+    std_error: Floats
+    population_std_error: Floats
+    smoothed: Floats
+    chi_squared: float
+    degrees_of_freedom: int
+    p_value: float
+    answering: float
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.shares])
+
+    def table(self) -> "DataFrame":
+        """Return the cells, row by row.
+
+        Returns
+        -------
+        DataFrame
+            The two categories, their ``share``, its ``standard error``, the one for a
+            ``population`` that the users are a sample of, and the ``smoothed`` share.
+        """
+        from pandas import DataFrame
+
+        rows, columns = len(self.row_categories), len(self.column_categories)
+        return DataFrame(
+            {
+                self.row: np.repeat(self.row_categories, columns),
+                self.column: np.tile(self.column_categories, rows),
+                "share": self.shares.ravel(),
+                "standard error": self.std_error.ravel(),
+                "of the population": self.population_std_error.ravel(),
+                "smoothed": self.smoothed.ravel(),
+            }
+        )
+
+    def crosstab(self) -> "DataFrame":
+        """Return the smoothed shares as pandas' ``crosstab`` has them, rows by columns."""
+        from pandas import DataFrame, Index
+
+        rows = Index(self.row_categories, name=self.row)
+        columns = Index(self.column_categories, name=self.column)
+        return DataFrame(self.smoothed, index=rows, columns=columns)
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self.row_categories)) + 0.6
+
+    def _draw(self, axes: "Axes") -> None:
+        image = axes.imshow(self.smoothed, cmap="Greens", vmin=0.0, aspect="auto")
+        axes.set_xticks(
+            range(len(self.column_categories)), list(map(charts.label, self.column_categories))
+        )
+        axes.set_yticks(
+            range(len(self.row_categories)), list(map(charts.label, self.row_categories))
+        )
+        axes.tick_params(axis="x", rotation=90 if len(self.column_categories) > 8 else 0)
+        axes.set_xlabel(charts.label(self.column))
+        axes.set_ylabel(charts.label(self.row))
+        axes.figure.colorbar(image, ax=axes, label="share of users")
+
+    def _findings(self) -> list[str]:
+        verdict = "go together" if self.p_value < _LEVEL else "may be independent"
+        return [
+            f"{self.row} and {self.column} {verdict}: chi-squared {self.chi_squared:.1f} with "
+            f"{self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.2g}"
+        ]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TwoWay(LdpStrategy[TwoWayResult]):
+    """The contingency table of two columns of categories, and a test of independence.
+
+    Every user reports the two categories of one of its rows that has both, drawn at random,
+    once. Users weigh alike, and those without such a row do not weigh on the table.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the users' tables.
+    row, column : str
+        Two columns of categories, the target included; at most 2,047 cells together.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, it is one of numbers, both are the same, or there are too
+        many cells.
+
+    Notes
+    -----
+    The cells are asked for as those of :class:`Counts`. The test is Wald's: the deviations of the
+    cells from the product of the margins, by their covariance, which the noise of the
+    randomizers decides and is known; Pearson's statistic of noisy counts would reject
+    independence nearly always. Under independence it has a chi-squared law once
+    standard errors of shares are small. ``smoothed`` multiplies the deviations by the part of
+    their squares that noise does not explain (James & Stein 1961) and takes the closest table
+    without negative shares.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user holds, all its rows and their number, against
+       any other data (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by
+       a mechanism that is ``epsilon``-LDP for any two cells and for none.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
+       this on their side.
+    """
+
+    card = Card(
+        question="contingency table of two columns, with a test of independence",
+        guarantee="pure epsilon",
+        rounds="1, or 2 with few cells at small epsilon",
+        report="1-2, up to 64 with many cells",
+        use_when="two columns of some categories each go together, or may not",
+        fails_when="for tables of 40 cells with 10,000 users at epsilon 1, mostly noise",
+        page="analytics",
+    )
+
+    schema: Schema = field(kw_only=False)
+    row: str = field(kw_only=False)
+    column: str = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_schema(self.schema)
+        self._rows = categories_of(self.schema, "row", self.row)
+        self._columns = categories_of(self.schema, "column", self.column)
+        if self.row == self.column:
+            raise ValueError(f"Expected two different columns, got row and column {self.row!r}.")
+        cells = len(self._rows) * len(self._columns)
+        if cells >= MOST_CELLS:
+            raise ValueError(f"Expected at most {MOST_CELLS - 1} cells of both, got {cells}.")
+        self._shares = CellShares(self.epsilon, cells)
+        CellShares(self.epsilon, 2).noise(1000)  # refuses a bad epsilon now
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield the table of a feature and the target."""
+        size = max(2, dim - 1)
+        kinds = Categories([str(i) for i in range(size)])
+        schema = Schema({"sort": kinds}, "kind", Categories(["a", "b"]))
+        rows = np.arange(8000)
+        features = np.hstack([np.ones((8000, 1)), np.eye(size)[rows % size]])
+        yield (
+            cls(schema, "sort", "kind", epsilon=epsilon),
+            Users.from_rows(features, rows // 3 % 2, groups=rows // 2),
+        )
+
+    def protocol(self) -> Protocol:
+        """Ask in which cell users fall."""
+        refuse_few(self, self._shares.noise(self.num_users), _USEFUL, "a share")
+        cohorts = self.cohorts(self._shares.sizes(self.num_users, self.min_reports))
+        question = cell_question(self.schema, [self.row, self.column])
+        found = yield from self._shares.estimate(cohorts, question)
+        shape = len(self._rows), len(self._columns)
+        told = counted(f"{self.row} and {self.column}", [], found, found.users)
+        chi_squared, p_value = independence(found, shape)
+        return TwoWayResult(
+            row=self.row,
+            column=self.column,
+            row_categories=self._rows,
+            column_categories=self._columns,
+            shares=told.shares.reshape(shape),
+            std_error=told.std_error.reshape(shape),
+            population_std_error=told.population_std_error.reshape(shape),
+            smoothed=smoothed(told.shares.reshape(shape), _covariance(found)),
+            chi_squared=chi_squared,
+            degrees_of_freedom=(shape[0] - 1) * (shape[1] - 1),
+            p_value=p_value,
+            answering=told.answering,
+            notes=told.notes,
+        )
+
+
+def _covariance(found: Shares) -> Floats:
+    """Return the covariance of the shares among those who answer."""
+    answering = max(float(found.cells.sum()), 1e-9)
+    jacobian = (np.eye(len(found.cells)) - found.cells[:, None] / answering) / answering
+    return np.asarray(jacobian @ found.covariance @ jacobian.T)
+
+
+def _deviations(shares: Floats) -> tuple[Floats, Floats]:
+    """Return the deviations from the product of the margins, and their derivatives."""
+    rows, columns = shares.sum(axis=1), shares.sum(axis=0)
+    size = shares.size
+    of_rows = np.kron(np.eye(len(rows)), np.ones(len(columns)))  # margins by cells
+    of_columns = np.kron(np.ones(len(rows)), np.eye(len(columns)))
+    by_row = np.repeat(np.eye(len(rows)), len(columns), axis=0)  # cells by margins
+    by_column = np.tile(np.eye(len(columns)), (len(rows), 1))
+    product = np.outer(rows, columns)
+    jacobian = (
+        np.eye(size)
+        - (by_column @ columns)[:, None] * (by_row @ of_rows)
+        - (by_row @ rows)[:, None] * (by_column @ of_columns)
+    )
+    return shares - product, jacobian
+
+
+def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
+    """Return Wald's statistic of independence and its p-value."""
+    shares = found.cells.reshape(shape) / max(float(found.cells.sum()), 1e-9)
+    deviations, jacobian = _deviations(shares)
+    covariance = jacobian @ _covariance(found) @ jacobian.T
+    free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()  # the margins tell the rest
+    told = deviations.ravel()[free]
+    statistic = float(told @ np.linalg.solve(covariance[np.ix_(free, free)], told))
+    return statistic, float(chi2.sf(statistic, len(free)))
+
+
+def smoothed(shares: Floats, covariance: Floats) -> Floats:
+    """Return shares drawn towards independence as far as noise calls for, none below 0."""
+    deviations, jacobian = _deviations(shares)
+    noise = float(np.trace(jacobian @ covariance @ jacobian.T))
+    squares = float(np.square(deviations).sum())
+    kept = max(0.0, 1 - noise / squares) if squares else 0.0
+    rows, columns = nonnegative(shares.sum(axis=1)), nonnegative(shares.sum(axis=0))
+    found = np.outer(rows, columns) + kept * deviations
+    return nonnegative(found.ravel()).reshape(shares.shape)
+
+
+def nonnegative(shares: Floats) -> Floats:
+    """Return the closest numbers that are not below 0 and add up to 1."""
+    ordered = np.sort(shares)[::-1]
+    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(shares) + 1)
+    level = excess[np.flatnonzero(ordered > excess)[-1]]
+    return np.asarray(np.maximum(shares - level, 0.0))

@@ -1,0 +1,369 @@
+"""Counts, Means, TwoWay and Describe: right on average, with right standard errors."""
+
+import logging
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import chi2, kstest
+
+from ldp_flower import Categories, Numeric, Schema, Users, simulate
+from ldp_flower.clients.arithmetic.chosen import chosen
+from ldp_flower.clients.statistics import compute
+from ldp_flower.randomizers import (
+    Codebook,
+    HybridMechanism,
+    KRandomizedResponse,
+    OptimizedUnaryEncoding,
+    RandomizedResponse,
+    SubsetSelection,
+    best_frequency_oracle,
+)
+from ldp_flower.randomness import NumpyRandom
+from ldp_flower.strategies import Counts, Describe, Means, TooFewReports, TwoWay
+from ldp_flower.strategies.analytics.cells import CellShares, cell_question
+from ldp_flower.strategies.analytics.levels import Levels
+from ldp_flower.strategies.analytics.two_way import nonnegative
+from ldp_flower.strategies.runtime.population import Cohort
+
+SORTS = [*"abcd"]
+SCHEMA = Schema(
+    {"x": Numeric(1, 5), "sort": Categories(SORTS[:3], other="d"), "flag": Categories([0, 1])},
+    "kind",
+    Categories(["k", "l", "m"]),
+)
+
+
+class Crowd:
+    """A population without nodes, whose users answer at once: for many runs of a protocol."""
+
+    salt = 1
+
+    def __init__(self, users, rng):
+        self.users, self.rng, self.remaining = users, rng, len(users)
+        self.order = rng.permutation(len(users))
+
+    def __len__(self):
+        return len(self.users)
+
+    def cut(self, sizes):
+        cohorts = []
+        for size in sizes:
+            start = len(self) - self.remaining
+            cohorts.append(Cohort(start, start + size, size))
+            self.remaining -= size
+        return cohorts
+
+    def answer(self, ask):
+        users = self.users.take(np.sort(self.order[ask.cohort.low : ask.cohort.high]))
+        words, coins = self.rng.integers(0, 1 << 63, (2, len(users))).astype(np.uint64)
+        values = compute(chosen(users, ask.question, words), ask.question, words)
+        mechanism = ask.randomizer.for_cohort(len(users), int(words[0]))
+        reports = mechanism.randomize(values, NumpyRandom(self.rng), coins)
+        return mechanism.estimate(mechanism.summarize(reports, coins))
+
+
+def ran(strategy, users, rng):
+    strategy._population = crowd = Crowd(users, rng)
+    running, answer = strategy.protocol(), None
+    while True:
+        try:
+            answer = crowd.answer(running.send(answer))
+        except StopIteration as end:
+            return end.value
+
+
+def square_ends(count, wrong=1e-4):
+    """Return where the mean of squared standard normals lies but once in 1 / wrong times."""
+    return chi2.ppf([wrong / 2, 1 - wrong / 2], count) / count
+
+
+def coded(codes, num, missing):
+    features = np.hstack([np.ones((len(codes), 1)), np.eye(num)[codes]])
+    gone = np.repeat(missing[:, None], num + 1, axis=1)
+    return Users(features, np.zeros(len(codes)), np.arange(len(codes) + 1), missing=gone)
+
+
+# ------------------------------------------------------------------------------ the cells
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [KRandomizedResponse(1.0, 4), OptimizedUnaryEncoding(2.0, 4), SubsetSelection(1.0, 6)],
+    ids=lambda oracle: type(oracle).__name__,
+)
+def test_the_covariance_of_counts_is_that_of_reports(oracle):
+    """100,000 reports; each entry within 6 standard errors, which are below those stated."""
+    rng = np.random.default_rng(0)
+    shares = np.arange(1, oracle.domain_size + 1) / sum(range(oracle.domain_size + 1))
+    items = rng.choice(oracle.domain_size, 100_000, p=shares)
+    found = np.cov(oracle.debias(oracle.randomize(items[:, None].astype(float), rng)).T)
+    spread = np.sqrt(np.outer(np.diag(found), np.diag(found)) * 2 / 100_000)
+    assert (np.abs(found - oracle.covariance(shares)) < 6 * spread + 0.01).all()
+
+
+def test_two_waves_are_taken_where_they_are_worth_it():
+    assert len(CellShares(0.5, 2).sizes(10_000)) == 2 == len(CellShares(1.0, 2).sizes(10_000))
+    assert len(CellShares(1.0, 40).sizes(10_000)) == 1 == len(CellShares(8.0, 2).sizes(10_000))
+    assert len(CellShares(0.5, 2).sizes(60)) == 1
+    assert sum(CellShares(0.5, 2).sizes(10_001)) == 10_001
+
+
+# ----------------------------------------------------------------------------------- Counts
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "num", "gone"), [(0.5, 2, 0.0), (1.0, 4, 0.3), (4.0, 3, 0.2), (8.0, 2, 0.5)]
+)
+def test_shares_are_unbiased_with_right_errors_whoever_has_no_answer(epsilon, num, gone):
+    """60 runs of 3,000 users; the first share's scores, by chance once in 10,000 each.
+
+    The variance is that of the best oracle with all users and no gaps, within 1.1 and chance.
+    """
+    rng, runs = np.random.default_rng([num, int(10 * epsilon)]), 60
+    shares = np.arange(num, 0, -1) / sum(range(num + 1))
+    strategy = Counts(Schema({"sort": Categories(SORTS[:num])}), "sort", epsilon=epsilon)
+    own, others, errors = [], [], []
+    for _ in range(runs):
+        codes, missing = rng.choice(num, 3000, p=shares), rng.random(3000) < gone
+        result = ran(strategy, coded(codes, num, missing), rng)
+        truth = np.mean(codes[~missing] == 0)
+        errors.append(result.shares[0] - truth)
+        own.append(errors[-1] / result.std_error[0])
+        others.append((result.shares[0] - shares[0]) / result.population_std_error[0])
+        assert result.shares.sum() == pytest.approx(1)
+    low, high = square_ends(runs)
+    assert low < np.mean(np.square(others)) < high
+    assert low < np.mean(np.square(own)) < high
+    assert abs(np.mean(own)) < 4 / np.sqrt(runs)
+    if epsilon <= 1:
+        best = best_frequency_oracle(epsilon, num, 3000).variance_at(shares[0])
+        assert np.mean(np.square(errors)) < 1.1 * high * best / 3000 / (1 - gone) ** 2
+
+
+def test_unlisted_categories_are_other_and_missing_ones_nobodys():
+    """At epsilon 30, where there is no noise."""
+    sorts = ["a", "zz", None, "b", float("nan"), "c"] * 50
+    table = {"x": [1] * 300, "sort": sorts, "flag": [0] * 300, "kind": ["k"] * 300}
+    users = SCHEMA.users(pd.DataFrame(table, dtype=object))
+    result = simulate(Counts(SCHEMA, "sort", epsilon=30.0), users, seed=0)
+    np.testing.assert_allclose(result.shares, [0.25] * 4, atol=1e-6)
+    assert result.answering == pytest.approx(4 / 6) and result.categories == SORTS
+    assert result.table().columns[0] == "sort"
+    kinds = simulate(Counts(SCHEMA, "kind", epsilon=30.0), users, seed=0)
+    np.testing.assert_allclose(kinds.shares, [1, 0, 0], atol=1e-6)
+
+
+def test_users_weigh_alike_however_many_rows_they_have():
+    sorts = ["a"] * 400 + ["b"] * 100 * 50
+    people = [*range(400), *np.repeat(np.arange(400, 500), 50)]
+    schema = Schema({"sort": Categories(["a", "b"])})
+    users = schema.users({"sort": sorts}, people)
+    result = simulate(Counts(schema, "sort", epsilon=30.0), users, seed=0)
+    np.testing.assert_allclose(result.shares, [0.8, 0.2], atol=2e-3)  # a user
+
+
+# ------------------------------------------------------------------------------------ Means
+
+DRAWS = {
+    "stars": lambda rng, size: rng.choice(5, size, p=[0.05, 0.1, 0.2, 0.35, 0.3]) + 1.0,
+    "low": lambda rng, size: np.minimum(1 + rng.lognormal(-1, 0.7, size), 5),
+}
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "name", "gone"),
+    [(0.5, "stars", 0.0), (1.0, "low", 0.2), (2.0, "stars", 0.0), (8.0, "stars", 0.3)],
+)
+def test_means_have_right_errors_and_little_noise(epsilon, name, gone):
+    """60 runs of 3,000 users: both scores, and the variance, by chance once in 10,000 each.
+
+    The best mechanism is the least noisy one of one number with all users and no gaps.
+    """
+    rng, runs = np.random.default_rng([len(name), int(10 * epsilon)]), 60
+    population = DRAWS[name](np.random.default_rng(0), 1_000_000)
+    strategy = Means(Schema({"x": Numeric(1, 5)}), "x", epsilon=epsilon)
+    own, others, errors = [], [], []
+    for _ in range(runs):
+        x, missing = DRAWS[name](rng, 3000), rng.random(3000) < gone
+        features = np.column_stack([np.ones(3000), x - 3])
+        users = Users(features, np.zeros(3000), np.arange(3001), missing=missing[:, None] > [1, 0])
+        result = ran(strategy, users, rng)
+        truth = x[~missing].mean()
+        errors.append(result.means[0, 0] - truth)
+        own.append(errors[-1] / result.std_error[0, 0])
+        others.append((result.means[0, 0] - population.mean()) / result.population_std_error[0, 0])
+    low, high = square_ends(runs)
+    assert low < np.mean(np.square(others)) < high
+    assert low < np.mean(np.square(own)) < high
+    square = np.mean((population - 3) ** 2) / 4
+    best = min(
+        RandomizedResponse(epsilon).variance - square,
+        HybridMechanism(epsilon).variance,
+        Codebook(epsilon, 1).variance,
+    )
+    assert np.mean(np.square(errors)) / 4 < 1.1 * high * best / 3000 / (1 - gone) ** 2
+
+
+def test_levels_are_less_noisy_than_other_mechanisms_of_a_number():
+    for epsilon in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0):
+        best = min(HybridMechanism(epsilon).variance, Codebook(epsilon, 1).variance)
+        assert Levels(epsilon).variance < 1.1 * best
+    assert [Levels(epsilon).number for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0)] == [2, 2, 3, 5, 17]
+
+
+def test_means_of_groups_are_in_units_and_empty_groups_have_none():
+    """At epsilon 30; a user with rows in two groups counts in one of them, drawn at random."""
+    rng = np.random.default_rng(0)
+    people = np.repeat(np.arange(2000), 2)
+    sorts = np.where(people < 1000, "a", "b")
+    x = np.where(sorts == "a", 2.0, 4.0) + rng.uniform(-0.5, 0.5, 4000)
+    x[1] = np.nan
+    users = SCHEMA.users({"x": x, "sort": sorts, "flag": [0] * 4000, "kind": ["k"] * 4000}, people)
+    result = simulate(Means(SCHEMA, "x", by="sort", epsilon=30.0), users, seed=0)
+    assert np.abs(result.means[0, :2] - [2, 4]).max() < 0.05
+    assert np.isnan(result.means[0, 2:]).all() and "'sort'" in result.notes[0]
+    np.testing.assert_allclose(result.shares[0, :2], 0.5, atol=2e-3)
+    assert list(result.table().columns[:3]) == ["column", "sort", "mean"]
+
+
+# ----------------------------------------------------------------------------------- TwoWay
+
+
+@pytest.mark.parametrize(("epsilon", "shape"), [(0.5, (2, 2)), (2.0, (3, 4))])
+def test_p_values_are_uniform_under_independence(epsilon, shape):
+    """100 runs of 3,000 users each, Kolmogorov-Smirnov at once in 1,000 times."""
+    rng, (rows, columns) = np.random.default_rng(shape), shape
+    schema = Schema(
+        {"r": Categories(range(rows)), "c": Categories(range(columns))},
+    )
+    strategy = TwoWay(schema, "r", "c", epsilon=epsilon)
+    found = []
+    for _ in range(100):
+        row = rng.choice(rows, 3000, p=np.arange(1, rows + 1) / sum(range(rows + 1)))
+        column = rng.choice(columns, 3000)
+        features = np.hstack([np.ones((3000, 1)), np.eye(rows)[row], np.eye(columns)[column]])
+        users = Users(features, np.zeros(3000), np.arange(3001))
+        found.append(ran(strategy, users, rng).p_value)
+    assert kstest(found, "uniform").pvalue > 1e-3
+
+
+def test_a_table_is_told_and_its_dependence_seen():
+    rng = np.random.default_rng(0)
+    sort = rng.choice(3, 20_000, p=[0.5, 0.3, 0.2])
+    kind = np.where(rng.random(20_000) < 0.5, sort, rng.choice(3, 20_000))
+    table = {"x": np.ones(20_000), "sort": np.array(SORTS)[sort], "flag": sort * 0}
+    users = SCHEMA.users(table | {"kind": np.array([*"klm"])[kind]})
+    result = simulate(TwoWay(SCHEMA, "sort", "kind", epsilon=2.0), users, seed=0)
+    truth = np.zeros((4, 3))
+    np.add.at(truth, (sort, kind), 1 / 20_000)
+    assert result.p_value < 1e-10 and result.degrees_of_freedom == 6
+    assert (np.abs(result.shares - truth) < 5 * result.std_error).all()
+    assert np.abs(result.smoothed - truth).sum() / 2 < 0.05
+    assert (result.smoothed >= 0).all() and result.smoothed.sum() == pytest.approx(1)
+    assert result.crosstab().loc["a", "k"] == result.smoothed[0, 0]
+    assert list(result.table().columns[:3]) == ["sort", "kind", "share"]
+    np.testing.assert_allclose(nonnegative(np.array([0.7, 0.5, -0.3])), [0.6, 0.4, 0])
+
+
+# --------------------------------------------------------------------------------- Describe
+
+
+def described(people=12_000):
+    rng = np.random.default_rng(0)
+    x = rng.normal(3, 0.6, people)
+    x[:1000] = np.nan
+    table = {"x": x, "sort": rng.choice(SORTS, people), "flag": rng.integers(0, 2, people)}
+    return pd.DataFrame(table | {"kind": rng.choice([*"klm"], people, p=[0.6, 0.3, 0.1])})
+
+
+def test_a_table_is_described():
+    """Each within 5 standard errors; one report a user."""
+    table = described()
+    result = simulate(Describe(SCHEMA), SCHEMA.users(table), seed=0)
+    assert result.privacy.epsilon == 4.0 and result.num_reports <= len(table)
+    truth = table["x"].clip(1, 5).describe().drop(["min", "max"])
+    errors = result.errors().set_index("statistic")["x"]
+    told = result.table().set_index("statistic")["x"]
+    for name in ("count", "mean", "std"):
+        assert abs(told[name] - truth[name]) < 5 * errors[name], name
+    for level in (0.25, 0.5, 0.75):  # in rank: entries are not spread evenly
+        below = (table["x"].dropna() < told[f"{level:.0%}"]).mean()
+        assert abs(below - level) < 0.1
+    assert result.categorical == ["sort", "flag", "kind"]
+    kinds = result.shares_of("kind")
+    assert (np.abs(kinds["share"] - [0.6, 0.3, 0.1]) < 5 * kinds["standard error"]).all()
+    assert list(result.table().columns) == ["statistic", "x", "sort", "flag", "kind"]
+    assert "<svg" in result.to_html()
+
+
+def test_columns_to_describe_can_be_chosen():
+    result = simulate(Describe(SCHEMA, ["kind"]), SCHEMA.users(described(500)), seed=0)
+    assert result.numbers == [] and result.categorical == ["kind"]
+    with pytest.raises(ValueError, match="distinct columns, at least one, got \\['x', 'x'\\]"):
+        Describe(SCHEMA, ["x", "x"])
+
+
+# --------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Counts(SCHEMA, "sort", epsilon=0.5),
+        Means(SCHEMA, "x", by="sort", epsilon=0.5),
+        TwoWay(SCHEMA, "sort", "kind", epsilon=0.5),
+        Describe(SCHEMA, epsilon=1.0),
+    ],
+    ids=lambda strategy: type(strategy).__name__,
+)
+def test_too_few_users_are_refused_with_the_number_that_would_do(strategy, caplog):
+    """With that number it runs."""
+    caplog.set_level(logging.INFO, "flwr")
+    with pytest.raises(
+        TooFewReports, match=r"needs about .* users .* Nobody has been asked"
+    ) as few:
+        simulate(strategy, SCHEMA.users(described(100)), seed=0)
+    assert not any("asking" in record.getMessage() for record in caplog.records)
+    needed = int(re.search(r"about ([\d,]+) users", str(few.value))[1].replace(",", ""))
+    assert 100 < needed < 30_000
+    assert simulate(strategy, SCHEMA.users(described(needed)), seed=0).num_reports <= needed
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Counts(SCHEMA, "x", epsilon=1.0), "column of categories, got 'x'"),
+        (lambda: Counts(SCHEMA, "z", epsilon=1.0), "one of the columns .*, got 'z'"),
+        (lambda: Counts({}, "x", epsilon=1.0), "schema to be a Schema, got dict"),
+        (lambda: Means(SCHEMA, "sort", epsilon=1.0), "columns of numbers, got 'sort'"),
+        (lambda: Means(SCHEMA, [], epsilon=1.0), "at least one"),
+        (lambda: Means(SCHEMA, "x", by="x", epsilon=1.0), "by to be a column of categories"),
+        (lambda: TwoWay(SCHEMA, "sort", "sort", epsilon=1.0), "two different columns"),
+        (lambda: Describe(SCHEMA, epsilon=-1.0), "epsilon"),
+        (lambda: Counts(SCHEMA, "sort", epsilon=-1.0), "epsilon"),
+        (lambda: Means(SCHEMA, "x", epsilon=-1.0), "epsilon"),
+        (lambda: TwoWay(SCHEMA, "sort", "kind", epsilon=-1.0), "epsilon"),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_questions_name_the_columns_places():
+    question = cell_question(SCHEMA, ["sort", "kind"], "x", 3)
+    assert question.blocks(SCHEMA.num_features) == [[2, 3, 4, 5], [8], [1]]
+    assert question.num_cells == 4 * 3 * 3
+
+
+def test_the_page_of_analytics(capsys):
+    page = (Path(__file__).parents[3] / "docs" / "analytics.md").read_text("utf-8")
+    assert len(page.split()) < 1000
+    names = {}
+    for example in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(example, names)
+    assert "epsilon = 4 per user" in capsys.readouterr().out
+    assert abs(names["counts"].shares[1] - 0.6) < 0.05 and names["both"].p_value > 1e-4
