@@ -161,13 +161,14 @@ class DistributionResult(Result):
         Returns
         -------
         DataFrame
-            ``level``, a share; the column's name and ``standard error``, in the column's units.
+            ``quantile``, in percent of the users; the column's name and ``standard error``, in
+            the column's units.
         """
         from pandas import DataFrame
 
         return DataFrame(
             {
-                "level": _LEVELS,
+                "quantile": [f"{100 * level:.6g} %" for level in _LEVELS],
                 self.column: self.quantile(_LEVELS),
                 "standard error": self.quantile_error(_LEVELS),
             }

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from ldp_flower.randomness import KeyedRandom, derive
+
 Floats = NDArray[np.float64]
 
 # Of the density's logarithm: its size, and how far along the cells it stays about the same.
@@ -59,11 +61,10 @@ def draw_densities(parts: Sequence[Counted], likely: Floats) -> Floats:
     fits = [_fitted(law, counts, base, _root(cells, *each)) for each in _SMOOTHNESS]
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
-    rng = np.random.default_rng(0)
-    numbers = rng.multinomial(_DRAWS, weights / weights.sum())
+    ends = np.rint(_DRAWS * np.cumsum(weights) / weights.sum()).astype(np.int64)
+    every = KeyedRandom(derive(0, np.arange(_DRAWS, dtype=np.uint64))).normals((_DRAWS, cells + 1))
     drawn = []
-    for number, fit in zip(numbers, fits, strict=True):
-        normals = rng.standard_normal((cells + 1, number))
+    for normals, fit in zip(np.split(every.T, ends[:-1], axis=1), fits, strict=True):
         white = fit.mode[:, None] + solve_triangular(fit.precision.T, normals)
         drawn.append(_shares(base[:, None], fit.root @ white))
     return np.concatenate(drawn, axis=1)
