@@ -242,7 +242,6 @@ MODES = [
         )
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
-<<<<<<< HEAD
     ("PrivateRegression", {"schema": SCHEMA, "epsilon": 4.0}, table(), OTHER_TABLE),
     (
         "PrivateRegression",
@@ -250,10 +249,8 @@ MODES = [
         table(),
         OTHER_TABLE | {"method": "walk"},
     ),
-=======
     ("Quantiles", {**COLUMN, "levels": [0.3, 0.5], "epsilon": 4.0}, table(), {"column": "x2"}),
     ("Distribution", {**COLUMN, "epsilon": 4.0}, table(), {"column": "x2"}),
->>>>>>> q1
     ("Counts", {**MIXED_UP, "column": "sort"}, PEOPLE, {}),
     ("Means", {**MIXED_UP, "columns": "x"}, PEOPLE, {"columns": "y"}),
     ("Means", {**MIXED_UP, "columns": "x", "by": "sort"}, PEOPLE, {"by": "kind"}),
