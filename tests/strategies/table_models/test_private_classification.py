@@ -151,7 +151,7 @@ def test_other_labels_are_left_out_and_counted(caplog):
 
 
 def test_links_for_classes_that_do_not_suit_tables_name_it():
-    with pytest.raises(ValueError, match="samples_per_user >= 10 .* PrivateClassification"):
+    with pytest.raises(ValueError, match=r"samples_per_user >= 10 .* PrivateClassification"):
         SparseRegression(33, epsilon=4.0, samples_per_user=2, link="logistic")
     users = Users.from_rows(np.ones((8000, 37)), np.zeros(8000))
     with pytest.raises(TooFewReports, match="PrivateClassification"):
