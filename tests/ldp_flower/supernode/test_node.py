@@ -95,7 +95,7 @@ def context():
 
 
 class Operators:
-    name = "site:app"
+    name, fate = "site:app", "was not looked at"
 
     def __init__(self, answer):
         self._answer = answer
