@@ -143,8 +143,9 @@ class _Client:
         def answer(received: Received) -> RecordDict:
             census = MetricRecord({**self._open(received, context).census()})
             records = RecordDict({"census": census})
-            if isinstance(self._load_users, KnowsSchema):
-                records[SCHEMA] = MetricRecord({**self._load_users.schema_digests})
+            loader: object = self._load_users
+            if isinstance(loader, KnowsSchema):
+                records[SCHEMA] = MetricRecord({**loader.schema_digests})
             return records
 
         return reply_with(message, context, self._policy, answer)

@@ -218,7 +218,7 @@ class Schema:
     @property
     def classes(self) -> tuple[str, ...]:
         """Categories of the target, in their order; empty where it is none or a number."""
-        return tuple(self.bounds.values) if isinstance(self.bounds, Categories) else ()
+        return tuple(map(str, self.bounds.values)) if isinstance(self.bounds, Categories) else ()
 
     def kind(self, name: str) -> Numeric | Categories:
         """Return what is known about a column, the target included.
@@ -478,7 +478,7 @@ def _kind(plain: Mapping[str, Any]) -> Numeric | Categories:
     return Categories(**plain) if "values" in plain else Numeric(**plain)
 
 
-def _column(table: Table, name: str) -> object:
+def _column(table: Table, name: str) -> Any:
     try:
         values = table[name]
     except KeyError:

@@ -10,7 +10,7 @@ from rich.text import Text
 from ..supernode import flower
 from ..supernode.checks import Findings, examine
 from ..supernode.guard.limits import Limits
-from ..supernode.launch import supervise
+from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, node_config_of, read
 from ..supernode.settings import Settings, Table, Training
 from .console import USAGE, console, errors, fail
@@ -76,7 +76,11 @@ def supernode(
     _tell(findings)
     if findings.problems:
         raise typer.Exit(USAGE)
-    raise typer.Exit(supervise(arguments, settings))
+    try:
+        code = supervise(arguments, settings)
+    except LaunchError as error:
+        fail(str(error), USAGE)
+    raise typer.Exit(code)
 
 
 def check(
@@ -125,9 +129,9 @@ def _settings(
         return Settings(app, None, path, training)
     if table is None or schema is None or user_column is None:
         fail("Expected either --app, or --table with --schema and --user-column.", USAGE)
-    files = (str(file.expanduser().resolve()) for file in (table, schema))
+    file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
-    return Settings(None, Table(*files, user_column, named), path, training)
+    return Settings(None, Table(file, declared, user_column, named), path, training)
 
 
 def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) -> Training | None:

@@ -52,10 +52,14 @@ def _let_answer(operator: Callable[[], Operator]) -> None:
 
         return load
 
-    flowers.install_from_fab = take
-    flowers.get_project_dir = _no_folder
-    flowers.install_app_dependencies = _install_nothing
-    flowers.get_load_client_app_fn = loader
+    for step, replacement in {
+        "install_from_fab": take,
+        "get_project_dir": _no_folder,
+        "install_app_dependencies": _install_nothing,
+        "get_load_client_app_fn": loader,
+    }.items():
+        assert hasattr(flowers, step)
+        setattr(flowers, step, replacement)
 
 
 def _no_folder(*_: object) -> Path:

@@ -104,7 +104,7 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
 def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
     """Find paths to nothing, and files of the operator's that are others' as well."""
     named = {f"{key} {value}": value for key, value in config.items() if isinstance(value, str)}
-    table = settings and settings.table
+    table = None if settings is None else settings.table
     if table is not None:
         named |= {f"--table {table.path}": table.path, f"--schema {table.schema}": table.schema}
         named |= {f"--ids {table.ids}": table.ids} if table.ids is not None else {}
@@ -176,7 +176,7 @@ def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, st
     """Return how many users an app says that it has, or why it does not say."""
     reply = census(app, config)
     if reply.has_error():
-        return None, reply.error.reason
+        return None, f"{reply.error.reason}"
     return int(reply.content.metric_records["census"]["users"]), ""  # type: ignore[arg-type]
 
 

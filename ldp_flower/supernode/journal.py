@@ -43,9 +43,10 @@ class Journal(logging.Handler):
         """Return the line of the log about a message."""
         name = "nobody" if operator is None else operator.name
         fate = "was not looked at" if operator is None else operator.fate
+        kind = ascii(message.metadata.message_type)[1:-1]  # the server's own words
         outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
         return (
-            f"Run {run.run_id}, {message.metadata.message_type}: {outcome} of {name} after "
+            f"Run {run.run_id}, {kind}: {outcome} of {name} after "
             f"{seconds:.2f} s; {' '.join(self._paid) or 'nothing was paid.'} The run's own app "
             f"{fate}: {run.fab_id!a} {run.fab_version!a}, SHA-256 {run.fab_hash}."
         )

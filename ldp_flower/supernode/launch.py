@@ -24,6 +24,10 @@ _LONGEST_PAUSE: Final = 60.0  # seconds
 _log = logging.getLogger("flwr")
 
 
+class LaunchError(Exception):
+    """The programs of a node cannot be started."""
+
+
 @contextmanager
 def programs(settings: Settings) -> Iterator[Path]:
     """Make the folder that is the whole PATH of a SuperNode, and remove it afterwards.
@@ -31,6 +35,11 @@ def programs(settings: Settings) -> Iterator[Path]:
     A SuperNode starts programs by name. Whatever kind of task a run makes it take on, there
     is none but these: the one that looks for tasks, which is Flower's own, and the one that
     answers.
+
+    Raises
+    ------
+    LaunchError
+        If nothing can be executed where temporary files are.
     """
     with tempfile.TemporaryDirectory(prefix="ldp-flower-") as name:
         folder = Path(name)
@@ -44,6 +53,11 @@ def programs(settings: Settings) -> Iterator[Path]:
         }.items():
             (folder / program).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
             (folder / program).chmod(0o700)
+            if not os.access(folder / program, os.X_OK):
+                raise LaunchError(
+                    f"Nothing can be executed in {folder.parent}, which is mounted so: set TMPDIR "
+                    "to a folder of the node's own."
+                )
         opened = os.open(folder, os.O_RDONLY)
         fcntl.flock(opened, fcntl.LOCK_EX)  # systemd-tmpfiles leaves what is locked
         try:

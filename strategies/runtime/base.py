@@ -358,7 +358,9 @@ class LdpStrategy(Strategy, Generic[R]):
             roster = wait_for_nodes(grid, num_nodes, roster_timeout, self._fewest_nodes)
             kept.put("roster", roster)
         schema = next((own for own in vars(self).values() if isinstance(own, Schema)), None)
-        self._exchange = Exchange(kept, self._rides_on, schema and schema.digests())
+        self._exchange = Exchange(
+            kept, self._rides_on, None if schema is None else schema.digests()
+        )
         if not kept.get("step 0 complete"):
             messages = self._exchange.census_messages(kept.get("roster"))
             self._exchange.collect(grid, 0, messages, timeout)

@@ -187,6 +187,18 @@ class Deployment:
         host, port = self._address.split(":")
         return Wire((host, int(port)))
 
+    def start_documented(self, name, command, places, environment=None):
+        """Start a node by a command of the docs, with what they name in other places here."""
+        places = {
+            "superlink.example:8001": self._address,
+            "127.0.0.1:8001": self._address,
+            "9094": str(_free_port()),
+        } | places
+        for documented, here in places.items():
+            assert any(documented in part for part in command) or documented[-5:] == ":8001"
+            command = [part.replace(documented, str(here)) for part in command]
+        return self._start(name, *command, environment=environment)
+
     def start_supernode(self, name, node_config, wire=None, environment=None, pinned=None):
         """Start a SuperNode with its operator's configuration, and its key if it needs one.
 

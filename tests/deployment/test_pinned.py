@@ -3,11 +3,15 @@
 import json
 import os
 import re
+import shlex
+import shutil
+import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
-from federation import Deployment, write
+import yaml
+from federation import GUIDE, Deployment, write
 
 from ldp_flower import Numeric, Schema
 from ldp_flower.guarantee.budget import Cost
@@ -15,6 +19,10 @@ from ldp_flower.guarantee.ledger import SqliteLedger
 
 pytestmark = pytest.mark.deployment
 
+NODE = GUIDE.parent / "node"
+UNIT = shlex.split(
+    re.search("^ExecStart=(.*)$", (NODE / "ldp-flower-node.service").read_text(), re.MULTILINE)[1]
+)
 PATHS = [*filter(None, [os.environ.get("PYTHONPATH")])]  # where another Flower may be
 USERS = 40
 THETA = np.array([0, 0, 0.9, 0, 0, 0, 0, -0.4, 0])  # the intercept first
@@ -106,32 +114,47 @@ def main(grid, context):
 }
 
 
+def guides_command(beginning):
+    """Return the guide's command that begins so."""
+    (line,) = re.findall(rf"^{beginning}.*$", GUIDE.read_text(), re.MULTILINE)
+    return shlex.split(line)
+
+
 def test_no_line_of_a_run_is_executed_and_the_operators_app_answers(tmp_path):
-    """Two nodes are their operators', with an app and with a table; the third is a plain one."""
+    """Of three nodes two are their operators', by the guide and by its unit; one is a plain one."""
     write(tmp_path / "hostile", HOSTILE)
     plain = json.dumps(SCHEMA.to_dict())
-    write(tmp_path / "site", {"site_app.py": SITE, "schema.json": plain})
-    table = ["--schema", str(tmp_path / "site" / "schema.json"), "--user-column", "person"]
-    federation = Deployment(tmp_path)
+    write(tmp_path / "etc", {"site_app.py": SITE, "schema.json": plain})
+    settings = (NODE / "node.toml").read_text().replace("reply-after = 5.0", "")
+    settings = settings.replace("/var/lib/ldp-flower/ledger.db", str(tmp_path / "1.db"))
+    (tmp_path / "etc" / "node.toml").write_text(settings.replace("epsilon = 2.0", "epsilon = 8.0"))
+    federation = Deployment(tmp_path, secure=True)
     ledgers = []
     try:
         federation.start_superlink()
-        for number, pinned in enumerate((["--app", "site_app:app"], ["--table", *table], None)):
-            data, path = tmp_path / f"{number}.csv", tmp_path / f"{number}.db"
-            table_of(number).to_csv(data, index=False)
-            ledgers.append(SqliteLedger.create(path))
-            node_config = f'max-epsilon=8.0 ledger-path="{path}"'
-            if pinned is not None and pinned[0] == "--table":
-                pinned = ["--table", str(data), *table]
-            else:
-                node_config += f' data-path="{data}"'
-            environment = {
-                "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *PATHS]),
-                "STOLEN": str(tmp_path / f"stolen-{number}"),
-            }
-            federation.start_supernode(
-                f"node-{number}", node_config, environment=environment, pinned=pinned
-            )
+        for number in range(3):
+            table_of(number).to_csv(tmp_path / f"{number}.csv", index=False)
+            ledgers.append(SqliteLedger.create(tmp_path / f"{number}.db"))
+            federation.register(f"node-{number}")
+        python = [os.pathsep.join([str(tmp_path / "etc"), *PATHS])]
+        environments = [
+            {"PYTHONPATH": python[0], "STOLEN": str(tmp_path / f"stolen-{number}")}
+            for number in range(3)
+        ]
+        places = {"ca.crt": tmp_path / "ca.crt", "node-0": tmp_path / "node-0", "=2.0": "=8.0"}
+        places |= {"/var/lib/flower/ledger.db": tmp_path / "0.db", "table.csv": tmp_path / "0.csv"}
+        by_guide = guides_command("ldp-flower supernode --app")
+        federation.start_documented("node-0", by_guide, places, environments[0])
+        places = {
+            "/opt/ldp-flower/bin/": "",
+            "/etc/ldp-flower/ca.crt": tmp_path / "ca.crt",
+            "/etc/ldp-flower/node-0": tmp_path / "node-1",
+            "/etc/ldp-flower": tmp_path / "etc",
+            "/var/lib/ldp-flower/patients.csv": tmp_path / "1.csv",
+        }
+        federation.start_documented("node-1", UNIT, places, environments[1])
+        node_config = f'max-epsilon=8.0 ledger-path="{tmp_path}/2.db" data-path="{tmp_path}/2.csv"'
+        federation.start_supernode("node-2", node_config, environment=environments[2])
         output, schema = tmp_path / "answers.json", json.dumps(OTHER.to_dict())
         settings = f"output=\"{output}\" schema='{schema}'"
         status, log = federation.run(tmp_path / "hostile", settings)
@@ -161,6 +184,26 @@ def test_no_line_of_a_run_is_executed_and_the_operators_app_answers(tmp_path):
     )
     assert sum(map(int, paid)) == USERS
     assert len(set(re.findall("'stranger/hostile' '1.0.0', SHA-256 ([0-9a-f]{64})", told))) == 1
+
+
+def test_the_unit_and_the_container_run_the_same_command(tmp_path):
+    (service,) = yaml.safe_load((NODE / "compose.yaml").read_text())["services"].values()
+    entry = re.search(r"^ENTRYPOINT (.*)$", (NODE / "Dockerfile").read_text(), re.MULTILINE)[1]
+    assert [*json.loads(entry), *shlex.split(service["command"])][1:] == UNIT[1:]
+    assert any(":exec" in mount for mount in service["tmpfs"])  # Docker's own are not
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_takes_the_unit(tmp_path):
+    unit = (NODE / "ldp-flower-node.service").read_text()
+    installed = unit.replace(UNIT[0], shutil.which("true"))
+    (tmp_path / "ldp-flower-node.service").write_text(installed)
+    command = ["systemd-analyze", "verify", str(tmp_path / "ldp-flower-node.service")]
+    verified = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    (tmp_path / "ldp-flower-node.service").write_text(installed.replace("UMask=", "Umask="))
+    verified = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Umask" in verified.stderr
 
 
 def table_of(number):
