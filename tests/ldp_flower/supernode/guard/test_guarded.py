@@ -187,9 +187,11 @@ def train(message, context):
 """
 ATTEMPT_NAMES = re.findall(r"^def (\w+)", ATTEMPTS, re.MULTILINE)
 #: What succeeds wherever it runs; whether it meant anything is seen from outside.
-OWN = {"shared", "scratch", "udp"}
+OWN = {"shared", "scratch", "udp", "outside"}
 #: What the limits stop, wherever it runs, of somebody who is not root.
 LIMITED = {"crowd", "memory", "disk", "open_files"}
+#: What depends on the machine and the account that runs the tests.
+DEPENDS = {"devices", "descriptors", "root", "becomes_root", "packets"}
 #: What would harm the machine that runs the tests, if nothing stopped it.
 HARMFUL = {
     "library",
@@ -281,7 +283,7 @@ def test_a_stranger_reaches_nothing_of_the_operators(outside, caplog):
     node, found = outside
     ledger = node.path.read_bytes()
 
-    assert attempts_at(node, found, ATTEMPT_NAMES, caplog) == OWN
+    assert attempts_at(node, found, ATTEMPT_NAMES, caplog) <= OWN
 
     assert found.heard == []
     assert not any(path.exists() for path in found.files)
@@ -296,6 +298,6 @@ def test_the_same_stranger_reaches_it_without_a_sandbox(outside, caplog):
     node, found = outside
     node.operator = Guarded(Sandbox((node.data,), kind="none"))
     names = set(ATTEMPT_NAMES) - HARMFUL - LIMITED
-    assert attempts_at(node, found, names, caplog) >= names - {"devices", "descriptors", "root"}
+    assert attempts_at(node, found, names, caplog) >= names - DEPENDS
     assert found.heard.count(SECRET.encode()) == 4
     assert any(path.exists() for path in found.files)
