@@ -96,6 +96,7 @@ def context():
 
 class Operators:
     name = "site:app"
+    fate = "was not looked at"
 
     def __init__(self, answer):
         self._answer = answer
@@ -176,7 +177,7 @@ def test_the_journal_hears_what_was_paid(tmp_path):
     with Journal() as journal:
         assert ledger.commit(Entry("q", b""), np.array(["a", "b"]), Cost(0.5, 0.01), policy)
     assert ledger.commit(Entry("r", b""), np.array(["a"]), Cost(0.25), policy)
-    line = journal.line(asked, failed, RUN, "site:app", 1.0)
+    line = journal.line(asked, failed, RUN, Operators(None), 1.0)
     assert "error 102 of site:app after 1.00 s; 2 of 2 users paid epsilon 0.5, delta 0.01." in line
     assert "0.25" not in line
 

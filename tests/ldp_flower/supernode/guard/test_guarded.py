@@ -136,7 +136,7 @@ def environment(): assert AT["secret"] in all_of("environ")
 def commands(): assert AT["ledger"] in all_of("cmdline")
 def parent(): assert Path("/proc", str(AT["pid"]), "cmdline").read_text()
 def signals(): os.kill(AT["pid"], 0)
-def root(): os.listdir("/proc/1/root" + AT["home"])
+def root(): Path("/proc/1/root" + AT["ledger"]).read_bytes()
 def becomes_root(): os.setuid(0)
 def namespaces(): call("unshare", 0x10000000)
 def mounts(): call("mount", b"none", b"/mnt", b"tmpfs", 0, None)
@@ -187,9 +187,11 @@ def train(message, context):
 """
 ATTEMPT_NAMES = re.findall(r"^def (\w+)", ATTEMPTS, re.MULTILINE)
 #: What succeeds wherever it runs; whether it meant anything is seen from outside.
-OWN = {"shared", "scratch", "udp"}
+OWN = {"shared", "scratch", "udp", "outside"}
 #: What the limits stop, wherever it runs, of somebody who is not root.
 LIMITED = {"crowd", "memory", "disk", "open_files"}
+#: What depends on the machine and the account that runs the tests.
+DEPENDS = {"devices", "descriptors", "root", "becomes_root", "packets"}
 #: What would harm the machine that runs the tests, if nothing stopped it.
 HARMFUL = {
     "library",
@@ -233,7 +235,6 @@ class Outside:
             "ledger": str(node.path),
             "secret": "OPERATORS_SECRET",
             "pid": os.getpid(),
-            "home": str(Path.home()),
             "host": socket.gethostname(),
         }
 
@@ -281,7 +282,7 @@ def test_a_stranger_reaches_nothing_of_the_operators(outside, caplog):
     node, found = outside
     ledger = node.path.read_bytes()
 
-    assert attempts_at(node, found, ATTEMPT_NAMES, caplog) == OWN
+    assert attempts_at(node, found, ATTEMPT_NAMES, caplog) <= OWN
 
     assert found.heard == []
     assert not any(path.exists() for path in found.files)
@@ -296,6 +297,6 @@ def test_the_same_stranger_reaches_it_without_a_sandbox(outside, caplog):
     node, found = outside
     node.operator = Guarded(Sandbox((node.data,), kind="none"))
     names = set(ATTEMPT_NAMES) - HARMFUL - LIMITED
-    assert attempts_at(node, found, names, caplog) >= names - {"devices", "descriptors", "root"}
+    assert attempts_at(node, found, names, caplog) >= names - DEPENDS
     assert found.heard.count(SECRET.encode()) == 4
     assert any(path.exists() for path in found.files)
