@@ -97,8 +97,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rounds="up to 51",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 300 users, or 400 / epsilon^2; weak relations take ten times "
-        "as many",
+        fails_when="with fewer than 300 users, or than 400 / epsilon^2; weak relations take ten "
+        "times as many",
         page="your-own-data",
     )
 
@@ -225,5 +225,5 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             "users or a larger epsilon may show more."
         )
         return RegressionFit(
-            coef=coef, score=-lost, score_std_error=1.4 * lost, method="mean", notes=notes
+            coef=coef, score=-lost, score_std_error=1.4 * lost, method="constant", notes=notes
         )

@@ -36,7 +36,7 @@ class RegressionFit(Result):
         R2 by users who had no part in the fit, and its standard deviation: the share of the
         targets' variance, over users, that predictions explain; 0 for the mean.
     method : str
-        How it was found: ``"walk"``, ``"two legs"``, or ``"mean"``.
+        How it was found: ``"walk"``, ``"two legs"``, or ``"constant"``.
     """
 
     coef: Floats
@@ -124,5 +124,5 @@ class RegressionFit(Result):
         return f"R2 = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
 
     def _findings(self) -> list[str]:
-        found = "the mean" if self.method == "mean" else f"a linear model ({self.method})"
+        found = "the mean" if self.method == "constant" else f"a linear model ({self.method})"
         return [f"{self._schema.target}: {found}, {self._told()}"]

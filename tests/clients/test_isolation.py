@@ -51,6 +51,8 @@ NUMBERS = {
     "seed": 5.0,
     "num_features": 4.0,
     "length_scale": 0.7,
+    "residual_scale": 0.7,
+    "direction_scale": 1.3,
     "sparsity": 2.0,
     "radius": 5.0,
     "synthetic_seed": 3.0,

@@ -67,6 +67,15 @@ CASES = {
     "post_lasso_features": ({}, {"set_size": 3.0, "penalty": 0.1}),
     "pursued_features": ({}, {"set_size": 2.0}),
     "residual_coefficients": ({"theta": THETA, "weights": 1 + THETA**2}, {"ridge": 0.3}),
+    "line_moments": (
+        {"theta": THETA, "direction": THETA[::-1].copy()},
+        {"residual_scale": 0.7, "direction_scale": 1.3},
+    ),
+    "line_sizes": (
+        {"theta": THETA, "direction": THETA[::-1].copy()},
+        {"centre": 1.5, "log_range": 0.8},
+    ),
+    "row_count": ({}, {"centre": 5.0, "log_range": 2.0}),
     "ridge_step": (
         {"theta": THETA / 3, "centre": np.array([0.4])},
         {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5},
@@ -272,6 +281,17 @@ def naive(case, x, y):
         return naive_standardised(case, x, y)
     if case.startswith("rotated_"):
         return naive_rotation(case, x, y)
+    if case == "row_count":
+        return [np.log(max(len(x), 1) / 5) / 2]
+    if case.startswith("line_"):
+        if not len(x):
+            return [0.0] * (5 if case == "line_moments" else 2)
+        r, q = y - x @ THETA, x @ THETA[::-1]
+        if case == "line_sizes":
+            sizes = np.sqrt([np.mean(r**2), np.mean(q**2)])
+            return np.clip(np.log(sizes / 1.5) / 0.8, -1, 1)
+        r, q = r / 0.7, q / 1.3
+        return np.mean([r, q, r * q, q**2 - 1, r**2 - 1], axis=1)
     if case == "frequent_items":
         held = Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4)
         return [*sorted(held, key=lambda item: (-held[item], item)), 4, 5, 6][:3]

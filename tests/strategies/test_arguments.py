@@ -117,6 +117,11 @@ def table():
     return users
 
 
+OTHER_TABLE = {
+    "schema": Schema(SCHEMA.columns, "y", Numeric(-4, 4, scale=3)),
+    "rows_per_user": 9,
+    "method": "two legs",
+}
 ONE, MANY, CLASSES = normal(), normal(rows=5), normal(classes=True)
 FEW = MANY[:60]
 SILOS = normal(3, 200)
@@ -206,6 +211,13 @@ MODES = [
         for name, other in (("direct", {}), ("prefix", {}), ("tree", {"backend": "prefix"}))
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
+    ("PrivateRegression", {"schema": SCHEMA, "epsilon": 4.0}, table(), OTHER_TABLE),
+    (
+        "PrivateRegression",
+        {"schema": SCHEMA, "epsilon": 4.0, "rows_per_user": 5, "method": "two legs"},
+        table(),
+        OTHER_TABLE | {"method": "walk"},
+    ),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
     ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {}),

@@ -1,0 +1,72 @@
+"""What judges' moments come to: least squares on a line, a level and an R2."""
+
+import numpy as np
+import pytest
+
+from ldp_flower.strategies.table_models.judges import Line, Number, score
+
+
+def moments_of(r, q, scales, noise):
+    """Return the exact moments of residuals and steps, said to have some noise."""
+    r, q = r / scales[0], q / scales[1]
+    means = np.mean([r, q, r * q, q * q, r * r], axis=1)
+    return Line(np.array(scales), means, np.full(5, noise))
+
+
+@pytest.fixture
+def model():
+    """Return targets, and predictions that are too short and too low."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(4000)
+    return truth + 0.5 * rng.standard_normal(4000) + 0.3, 0.5 * truth
+
+
+def test_certain_judges_find_least_squares_whatever_the_scales(model):
+    target, predicted = model
+    slope, intercept = np.polyfit(predicted, target, 1)
+    for scales in ([0.6, 0.5], [0.3, 1.0]):
+        line = moments_of(target - predicted, predicted, scales, 1e-9)
+        move = line.best_move(0.0, 0.4)
+        assert 1 + move == pytest.approx(slope, abs=1e-6)
+        level = line.level_after(move)
+        assert level.value == pytest.approx(intercept, abs=1e-6) and level.std_error < 1e-8
+
+
+def test_judges_who_know_nothing_leave_what_is_usual(model):
+    target, predicted = model
+    line = moments_of(target - predicted, predicted, [0.6, 0.5], 100.0)
+    assert line.best_move(0.1, 0.4) == pytest.approx(0.1, abs=1e-3)
+    np.testing.assert_allclose(line.sizes, [0.6, 0.5], rtol=1e-3)
+
+
+def test_sizes_are_those_of_the_tails_where_these_are_known(model):
+    target, predicted = model
+    line = moments_of(target - predicted, predicted, [0.3, 0.4], 1e-6)
+    wanted = [np.sqrt(np.mean(x**2)) for x in (target - predicted, predicted)]
+    np.testing.assert_allclose(line.sizes, wanted, rtol=1e-3)
+
+
+def test_the_score_is_r2_with_the_error_that_noise_makes(model):
+    target, predicted = model
+    exact = moments_of(target - predicted, predicted, [0.6, 0.5], 0.02)
+    r2 = 1 - np.mean((target - predicted) ** 2) / np.var(target)
+    found = score(exact, exact)
+    assert found.value == pytest.approx(r2, abs=1e-6)
+    rng = np.random.default_rng(1)
+
+    def noisy():
+        return Line(exact.scales, exact.moments + 0.02 * rng.standard_normal(5), exact.noise)
+
+    values = [score(noisy(), noisy()).value for _ in range(2000)]
+    assert np.std(values) == pytest.approx(found.std_error, rel=0.1)  # 6 standard errors
+
+
+def test_a_score_that_noise_drowns_has_no_bound(model):
+    target, predicted = model
+    line = moments_of(target - predicted, predicted, [0.6, 0.5], 5.0)
+    assert score(line, line).std_error == np.inf and score(line, line).value <= 1
+
+
+def test_numbers_are_pooled_by_precision():
+    pooled = Number(1.0, 1.0).pooled(Number(4.0, 0.5))
+    assert pooled.value == pytest.approx(3.4) and pooled.std_error == pytest.approx(0.2**0.5)
