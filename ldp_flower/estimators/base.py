@@ -68,7 +68,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If no schema was given and nothing is fitted: the columns are not known yet.
         """
-        schema = getattr(self, "schema_", self.schema)
+        schema = getattr(self, "schema_", None) if self.schema is None else self.schema
         if schema is None:
             raise NotFittedError(
                 f"This {type(self).__name__} has no schema: give it one, or call fit first."

@@ -166,7 +166,8 @@ class Result(flower.Result):
             If it is no such dict: of no known kind, or with a value missing, unknown or of
             another type. Nothing but results is made of it, wherever it comes from.
         """
-        kinds = {kind.__name__: kind for kind in (*_family(cls), cls)}
+        family: list[type[Result]] = [*_family(cls), cls]
+        kinds = {kind.__name__: kind for kind in family}
         name = plain.get("kind") if isinstance(plain, Mapping) else None
         if not isinstance(name, str) or name not in kinds:
             known = ", ".join(sorted(kinds))
@@ -258,8 +259,9 @@ class LinearResult(Result):
 
     @property
     def _drawn(self) -> NDArray[np.int64]:
-        """Indices of the coefficients that a chart shows, the largest first."""
-        order = np.argsort(-np.abs(self.coef), kind="stable")[:_DRAWN]
+        """Indices of the coefficients that a chart shows, the largest first; no intercept."""
+        order = np.argsort(-np.abs(self.coef), kind="stable")
+        order = order[order >= (self.names[0] == "intercept" and len(order) > 1)][:_DRAWN]
         return order[self.coef[order] != 0] if len(self.coef) > _DRAWN else order
 
     @property
@@ -313,8 +315,9 @@ class LinearResult(Result):
         drawn = self._drawn
         names = [self.names[i] for i in drawn]
         charts.intervals(axes, names, self.coef[drawn], self.std_error[drawn])
-        axes.set_xlabel("coefficient on the scale of the computation, with 95 % intervals")
-        if len(drawn) < len(self.coef):
+        scaled = "as computed" if self.schema is None else "of standardised columns"
+        axes.set_xlabel(f"coefficient {scaled}, with 95 % intervals")
+        if len(self.coef) > _DRAWN:
             axes.set_title(f"the {len(drawn)} largest of {len(self.coef):,} coefficients")
 
     def _findings(self) -> list[str]:

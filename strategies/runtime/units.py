@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.schema import Numeric, Schema
+from ldp_flower.schema import Categories, Numeric, Schema
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +36,28 @@ def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str]
     found, errors = scale * coef / np.array(sizes), scale * std_error / np.array(sizes)
     found[0] = found[0] + centre if np.isfinite(errors[0]) else np.nan
     return units, found, errors
+
+
+def contrasts(schema: Schema, coef: Floats) -> Floats:
+    """Return the same model, with slopes of a column's categories that add up to 0.
+
+    Indicators are centred, so that a number added to all of a column's slopes changes no
+    prediction; without it each is the difference from an average category.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the table.
+    coef : ndarray, shape (..., num_features)
+        For ``schema.features``.
+    """
+    found = coef.copy()
+    for name, kind in schema.columns.items():
+        if isinstance(kind, Categories):
+            own = schema.places(name)
+            places = slice(own.start, own.stop)
+            found[..., places] -= found[..., places].mean(axis=-1, keepdims=True)
+    return found
 
 
 def _centre_and_scale(kind: object) -> tuple[float, float]:

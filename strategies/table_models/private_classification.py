@@ -20,6 +20,7 @@ from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
 from ..subprotocols.squared_errors import number_randomizer
 from .centres import estimate_centres, num_askers, usual_square
@@ -99,7 +100,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         use_when="bounds and categories of a table's columns are known, and nothing else",
         fails_when="where sqrt(d c / n) is above 1.6 for d features and n users, c = 6.3, 1.6, "
         "0.44 at epsilon 1, 2, 4",
-        page="which-method",
+        page="your-own-data",
     )
 
     schema: Schema = field(kw_only=False)
@@ -178,6 +179,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         notes += self._of_shares(found)
         coef = np.array([judged.logits() for judged in found])
         coef[:, 0] -= coef @ standardisation.means[:-1]  # as slopes are of the features themselves
+        coef = contrasts(self.schema, coef)
         shares = np.array([judged.share for judged in found])
         errors = np.array([judged.share_std_error for judged in found])
         if len(places) == 1:

@@ -19,6 +19,7 @@ from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
 from .enough import check_enough
 from .judges import (
@@ -169,7 +170,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes)
         worth = score(last, found)
         fit = RegressionFit(
-            coef=theta, score=worth.value, score_std_error=worth.std_error, method=method
+            coef=contrasts(self.schema, theta),
+            score=worth.value,
+            score_std_error=worth.std_error,
+            method=method,
         )
         if worth.value < _SURE * worth.std_error:
             low, high = fit.score_interval
