@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
+from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ldp_flower.values.projections import project_on_ball
@@ -43,8 +45,8 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     radius : float (default: 4.0)
         Public bound on the Euclidean length of the coefficients.
     link : str or sequence of float (default: "logistic")
-        ``"logistic"``, for classes: positive targets count as 1 and all others as -1, so that 0
-        and 1 will do; or the Chebyshev coefficients a_k of the expected
+        ``"logistic"``, for classes: targets are 0 and 1, or -1 and 1, and count as -1 and 1;
+        or the Chebyshev coefficients a_k of the expected
         target, ``sum_k a_k T_k(<x, coef> / (feature_bound radius))``.
     target_bound : float (default: 1.0)
         Public bound on targets; larger ones are clipped. Noise grows with it.
@@ -98,6 +100,12 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     link: str | Sequence[float] = "logistic"
     target_bound: float = 1.0
     degree: int = 1
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield both methods, with users of either class."""
+        for strategy, users in super().audit_runs(dim, epsilon):
+            yield strategy, replace(users, targets=np.sign(users.targets))
 
     def __post_init__(self) -> None:
         super().__post_init__()

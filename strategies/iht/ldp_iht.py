@@ -21,7 +21,7 @@ from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..runtime.audit_users import normals, table_users, users_of
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
@@ -30,6 +30,7 @@ from .gradient_rounds import GradientRounds
 
 _MAX_STEPS = 6
 _NOISE_SCALE = 0.04  # by default
+_MORE_FOR_CLASSES = 5  # times the users that numbers take
 _CLASSES = 0.6  # bound on the residuals of classes, after the first step
 _STANDS_OUT = 4.0  # standard deviations of the noise
 
@@ -81,7 +82,8 @@ class LdpIht(LdpStrategy[LinearResult]):
     link : {"identity", "logistic", "cosine"} (default: "identity")
         How targets depend on ``u = <x, coef>``: as ``u`` plus noise, as 0 or 1 with
         probability 1 / (1 + exp(-u)) of the latter, or as ``2 u + cos(u)`` plus noise.
-        Others than the first are for one record per user, without a schema.
+        Others than the first are for one record per user, without a schema. For tables with
+        classes there is :class:`~ldp_flower.strategies.PrivateClassification`.
 
     Notes
     -----
@@ -114,7 +116,7 @@ class LdpIht(LdpStrategy[LinearResult]):
     """
 
     card = Card(
-        question="linear or logistic regression, sparse or on real tables",
+        question="sparse linear or logistic regression; linear on real tables",
         guarantee="pure epsilon",
         rounds="up to 6; up to 10 with several records per user, 19 with a schema",
         report="1-2",
@@ -217,6 +219,8 @@ class LdpIht(LdpStrategy[LinearResult]):
     # ------------------------------------------------------------ one record per user
 
     def _one_record(self) -> Protocol:
+        if self.link == "logistic":
+            self._check_classes()
         sizes, refit, step_size = self._plan()
         theta, variance = np.zeros(self._dim), np.zeros(self._dim)
         error = self._radius
@@ -247,6 +251,20 @@ class LdpIht(LdpStrategy[LinearResult]):
         return LinearResult(
             coef=theta, std_error=np.where(theta != 0, np.sqrt(variance), 0.0)
         ).doubted()
+
+    def _check_classes(self) -> None:
+        """Refuse classes from too few users, before anybody is asked: they would give noise."""
+        rule = (
+            4 * self._sparsity * math.log(max(self._dim, 2)) * self.randomizer(self._dim).variance
+        )
+        needed = math.ceil(_MORE_FOR_CLASSES * rule)
+        if self.num_users < needed:
+            raise TooFewReports(
+                f"{self.num_users:,} users are too few for {self._sparsity} of {self._dim} "
+                f"features with link='logistic' at epsilon {self.epsilon:g}: a class says less "
+                f"than a number, and the result would be noise. At least {needed:,} users are "
+                "needed. PrivateClassification(schema, epsilon=...) takes fewer."
+            )
 
     @property
     def _curvature(self) -> float:

@@ -29,7 +29,7 @@ class SiloRegression(SparseStrategy):
     delta : float
         Privacy parameter likewise, in (0, 1).
     link : {"identity", "logistic"} (default: "identity")
-        Squared loss, or logistic loss for targets 0 and 1.
+        Squared loss, or logistic loss for targets 0 and 1 (or -1 and 1).
     radius : float (default: infinity)
         Bound on the Euclidean norm of the coefficients.
     min_reports : int (default: 1)

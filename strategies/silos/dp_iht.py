@@ -47,7 +47,7 @@ class DpIht(SiloRegression):
     num_steps : int (default: 50)
         Number of steps; every silo answers each. The noise grows with its root.
     link : {"identity", "logistic"} (default: "logistic")
-        Squared loss, or logistic loss for targets 0 and 1.
+        Squared loss, or logistic loss for targets 0 and 1 (or -1 and 1).
     ridge : float (default: 0.0)
         Weight of half the squared length of the coefficients. It needs no data, and
         costs nothing.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -41,6 +41,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LINKS = ("identity", "logistic")
+_FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
 _WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
 _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
@@ -75,9 +76,10 @@ class SparseRegression(SparseWaves):
         slopes are those inside users. The intercept is then 0, and predictions are
         deviations from a user's own mean.
     link : str (default: "identity")
-        ``"identity"``: linear regression. ``"logistic"``: targets are classes, positive
-        numbers one and all others the other; ``coef`` are the log-odds' coefficients. Not
-        with a schema.
+        ``"identity"``: linear regression. ``"logistic"``: targets are classes, 0 and 1 (or
+        -1 and 1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user,
+        and no schema: for tables with classes there is
+        :class:`~ldp_flower.strategies.PrivateClassification`.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
         waves refine it. By default it is estimated from a small cohort, which takes
@@ -116,7 +118,7 @@ class SparseRegression(SparseWaves):
     """
 
     card = Card(
-        question="sparse linear or logistic regression, also on real tables",
+        question="sparse linear or logistic regression; linear on real tables",
         guarantee="pure epsilon",
         rounds="8; 7 with a declared scale or few features; up to 17 with a schema",
         report="1; votes some bytes",
@@ -146,15 +148,23 @@ class SparseRegression(SparseWaves):
         check_optional(self, "target_scale")
         if self.link == "logistic":
             check_unused(self, "with link='logistic'", "target_scale")
+            if self.samples_per_user < _FEWEST_OF_CLASSES:
+                raise ValueError(
+                    f"Expected samples_per_user >= {_FEWEST_OF_CLASSES} with link='logistic', got "
+                    f"{self.samples_per_user}: fewer labels leave noise. "
+                    "PrivateClassification(schema, epsilon=...) takes any number."
+                )
         if self._few:
             check_unused(self, "with samples_per_user >= 3 * dim", "selector")
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield both links, with a scale that is estimated, a vote and two waves; and tables."""
-        users = normal_users(dim, 2)
-        for link in _LINKS:
-            strategy = cls(dim, epsilon=epsilon, samples_per_user=2, link=link, num_waves=2)
+        for link, rows in zip(_LINKS, (2, _FEWEST_OF_CLASSES), strict=True):
+            users = normal_users(dim, rows)
+            if link == "logistic":
+                users = replace(users, targets=np.sign(users.targets))
+            strategy = cls(dim, epsilon=epsilon, samples_per_user=rows, link=link, num_waves=2)
             yield strategy, users
         schema, users = table_users(dim)
         for effects in ("all", "within"):

@@ -22,11 +22,13 @@ from ..tables.standardisation import Standardisation
 
 Floats = NDArray[np.float64]
 
-_SHARE_ERROR, _MOST_FOR_SHARE = 0.04, 0.09  # wanted, and of all users at most
+_SHARE_ERROR, _MOST_FOR_SHARE = 0.025, 0.09  # wanted, and of all users at most
 _SIZE_RANGE, _SIZE_ERROR, _MOST_FOR_SIZE = math.log(6), 0.15, 0.03
+_LOG_VARIANCE = 0.5  # of users' logarithms
 _USERS_DIFFER = 0.15  # of the logarithm of a root mean square over that of a typical user's
+_CENTRE_PRIOR = 0.5  # spread of scores' mean around where it is expected, in their sizes
 _SIZE_PRIOR = 0.5  # spread of the logarithm around what the schema lets one expect
-_REACH, _CENTRE_ERROR, _MOST_FOR_CENTRE = 2.5, 0.2, 0.02  # in standard deviations of scores
+_REACH, _CENTRE_ERROR, _MOST_FOR_CENTRE = 2.5, 0.12, 0.025  # in standard deviations of scores
 _RANKING_ERROR, _MOST_FOR_RANKING = 0.015, 0.1
 _ROW_VARIANCE = 0.2  # of a row's share in a ranking
 # Where a user's ranking is clipped: the mean of many rows is seldom as far off as one, unless
@@ -63,8 +65,8 @@ class Judges:
         ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
         wanted = (
             ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MOST_FOR_SHARE),
-            (unit * (_SIZE_RANGE / _SIZE_ERROR) ** 2, _MOST_FOR_SIZE),
-            (unit * (_REACH / _CENTRE_ERROR) ** 2, _MOST_FOR_CENTRE),
+            ((unit * _SIZE_RANGE**2 + _LOG_VARIANCE) / _SIZE_ERROR**2, _MOST_FOR_SIZE),
+            ((unit * _REACH**2 + 1) / _CENTRE_ERROR**2, _MOST_FOR_CENTRE),
             (ranking / _RANKING_ERROR**2, _MOST_FOR_RANKING),
         )
         users = strategy.num_users / classes
@@ -205,6 +207,6 @@ def _centre(
     """Return the scores' mean, given their root mean square."""
     question = MeanScore(theta / (_REACH * size))
     answer = yield standardisation.applied(Ask(cohort, question, number_randomizer(epsilon, 1.0)))
-    reach = _REACH * size
-    error = reach * float(answer.std_error[0])
-    return size**2 / (size**2 + error**2) * reach * float(np.clip(answer.mean[0], -1, 1))
+    error = _REACH * float(answer.std_error[0])
+    trust = _CENTRE_PRIOR**2 / (_CENTRE_PRIOR**2 + error**2)
+    return trust * _REACH * size * float(np.clip(answer.mean[0], -1, 1))

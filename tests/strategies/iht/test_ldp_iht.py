@@ -5,7 +5,7 @@ import pytest
 
 from ldp_flower import InProcessGrid, Users, simulate
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import LdpIht, TooFewReports
 from ldp_flower.strategies.iht.gradient_rounds import GradientRounds
 
 
@@ -288,13 +288,20 @@ def test_classes_are_the_same_however_they_are_coded():
     assert 1 in np.flatnonzero(found[0])
 
 
+def test_classes_from_too_few_users_are_refused_before_anybody_is_asked():
+    users = Users.from_rows(np.ones((8000, 37)), np.zeros(8000))
+    strategy = LdpIht(37, sparsity=37, epsilon=4.0, link="logistic")
+    with pytest.raises(TooFewReports, match=r"At least 41,\d+ users .* PrivateClassification"):
+        simulate(strategy, users, seed=0)
+
+
 def test_what_is_chosen_from_noise_says_so():
     """One in seven need not; two standard errors, whatever the candidates, leave out half."""
     noted = 0
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        x, y = rng.choice([-1.0, 1.0], (3000, 30)), (rng.random(3000) < 0.5).astype(float)
-        strategy = LdpIht(30, sparsity=3, epsilon=1.0, link="logistic", radius=2.0)
+        x, y = rng.choice([-1.0, 1.0], (3000, 30)), rng.normal(size=3000)
+        strategy = LdpIht(30, sparsity=3, epsilon=1.0, radius=2.0)
         result = simulate(strategy, Users.from_rows(x, y), seed=seed)
         noted += any("as the largest of 30 may be by chance" in note for note in result.notes)
     assert noted >= 8
