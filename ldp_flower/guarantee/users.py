@@ -132,9 +132,9 @@ class Users:
         ----------
         features : array_like, shape (rows, num_features), or sequence of array_like
             One row per record. In a list of rows, one of another length is a row of NaN. Which
-            columns hold what is no number is logged; :func:`~ldp_flower.simulate` refuses
-            users without a usable row, and a node, whose data decide nothing that a server
-            sees, lets them answer at random.
+            columns of a DataFrame hold what is no number is logged;
+            :func:`~ldp_flower.simulate` refuses users without a usable row, and a node, whose
+            data decide nothing that a server sees, lets them answer at random.
         targets : array_like, shape (rows,), optional
             One number per record. By default there are none, which counts need none of and
             means neither; a client refuses what is asked about them.
@@ -167,7 +167,8 @@ class Users:
         """
         table = as_table(features, num_features)
         columns = _names_of(features)
-        if lost := int((~np.isfinite(table).all(axis=1)).sum()):
+        lost = 0 if columns is None else int((~np.isfinite(table).all(axis=1)).sum())
+        if lost:
             logging.getLogger(__name__).warning(
                 "%d of %d rows cannot be used: no numbers in column %s. Text is coded by a Schema.",
                 *(lost, len(table), without_numbers(table, columns)),

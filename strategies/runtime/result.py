@@ -71,7 +71,7 @@ class Result(flower.Result):
     notes: list[str] = field(default_factory=list)
 
     def table(self) -> "DataFrame":
-        """Return the estimate as a table; of a result that says no more, its arrays.
+        """Return the estimate as a table; where a class has none, its numbers or its arrays.
 
         Returns
         -------
@@ -80,6 +80,8 @@ class Result(flower.Result):
         """
         from pandas import DataFrame
 
+        if own := self._own_numbers():
+            return DataFrame({"name": list(own), "value": list(own.values())})
         arrays = {name: array.numpy() for name, array in self.arrays.items()}
         return DataFrame(
             {
@@ -124,10 +126,18 @@ class Result(flower.Result):
     def _draw(self, axes: "Axes") -> None:
         """Draw the estimate on some axes."""
         table = Result.table(self)
-        names = list(map(charts.label, table["array"]))
-        axes.barh(names, table["root mean square"], color=charts.BLUE)
+        names, values = table.columns[0], table.columns[-1]
+        axes.barh(list(map(charts.label, table[names])), table[values], color=charts.BLUE)
         axes.invert_yaxis()
-        axes.set_xlabel("root mean square")
+        axes.set_xlabel(values)
+
+    def _own_numbers(self) -> dict[str, float]:
+        """Return the numbers among the fields of a class that has no arrays."""
+        if len(self.arrays):
+            return {}
+        known = {each.name for each in fields(Result)}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in known}
+        return {name: value for name, value in own.items() if isinstance(value, int | float)}
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the rows of a table in an order in which the first ones are worth showing."""

@@ -30,12 +30,18 @@ def test_numbers_are_no_word_worth(given, caplog):
     assert not warnings_of(caplog)
 
 
-def test_columns_without_names_have_numbers_and_many_are_not_listed(caplog):
-    Users.from_rows([[1.0, "x"], [2.0, 3.0]])
-    Users.from_rows(np.full((2, 9), np.inf))
-    first, second = warnings_of(caplog)
-    assert "in column 1 (1 of 2 rows)." in first
-    assert "4 (2 of 2 rows) and 4 more." in second
+def test_many_columns_are_not_listed(caplog):
+    Users.from_rows(pd.DataFrame(np.full((2, 9), np.inf)))
+    (told,) = warnings_of(caplog)
+    assert "'4' (2 of 2 rows) and 4 more." in told
+
+
+def test_columns_without_names_have_numbers(caplog):
+    """What is left out of them the client logs, when it is asked."""
+    users = Users.from_rows([["x", "y"], [1.0, "z"]] * 50, np.ones(100))
+    assert not warnings_of(caplog)
+    with pytest.raises(ValueError, match=r"column 1 \(100 of 100 rows\), 0 \(50 of 100 rows\)"):
+        simulate(LdpIht(2, sparsity=1, epsilon=4.0), users)
 
 
 def test_a_simulation_of_no_usable_row_is_refused_by_name():
