@@ -22,7 +22,8 @@ from .counts import Counts, categories_of, check_schema
 from .describe_result import STATISTICS, DescribeResult
 from .levels import Levels, Told
 from .means import Means, MeansResult
-from .quantiles import Quantiles, QuantilesResult
+from .quantiles import Quantiles
+from .quantiles_result import QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
@@ -204,7 +205,7 @@ class Describe(LdpStrategy[DescribeResult]):
         while many - few > 0.05 * many:
             middle = (few + many) // 2
             few, many = (few, middle) if self._fits(middle) else (middle, many)
-        digits = 10 ** max(0, len(str(many)) - 2)
+        digits = int(f"1{'0' * max(0, len(str(many)) - 2)}")
         return -(-many // digits) * digits
 
     def _result(self, found: dict[str, list[Any]]) -> DescribeResult:
