@@ -3,6 +3,8 @@
 from .analytics.counts import Counts, CountsResult
 from .analytics.describe import Describe
 from .analytics.describe_result import DescribeResult
+from .analytics.distribution import Distribution
+from .analytics.distribution_result import DistributionResult
 from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
 from .analytics.means import Means, MeansResult
@@ -53,6 +55,8 @@ __all__ = [
     "CountsResult",
     "Describe",
     "DescribeResult",
+    "Distribution",
+    "DistributionResult",
     "DpIht",
     "EvaluationResult",
     "FedAvgResult",

@@ -16,6 +16,7 @@ from .items.frequency import FrequencyOracle
 from .items.hadamard import HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.pem import PrefixExtending
+from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
 from .items.treehist import TreeHist
 from .items.unary import OptimizedUnaryEncoding
@@ -36,6 +37,7 @@ __all__ = [
     "Codebook",
     "Composed",
     "ConcentratedGaussian",
+    "DiscreteSquareWave",
     "DuchiBall",
     "Estimate",
     "FrequencyOracle",

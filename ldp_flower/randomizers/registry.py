@@ -12,6 +12,7 @@ from .items.direct import KRandomizedResponse
 from .items.hadamard import HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.pem import PrefixExtending
+from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
 from .items.treehist import TreeHist
 from .items.unary import OptimizedUnaryEncoding
@@ -30,6 +31,7 @@ _REGISTRY: dict[str, type[Randomizer]] = {
     for cls in (
         Codebook,
         ConcentratedGaussian,
+        DiscreteSquareWave,
         DuchiBall,
         GaussianMechanism,
         GaussianRecord,

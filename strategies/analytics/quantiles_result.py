@@ -53,14 +53,14 @@ class QuantilesResult(Result):
         Returns
         -------
         DataFrame
-            ``level``, a share; the column's name, ``standard error``, ``lower`` and ``upper``, in
-            the column's units.
+            ``quantile``, in percent of the users; the column's name, ``standard error``, ``lower``
+            and ``upper``, in the column's units.
         """
         from pandas import DataFrame
 
         return DataFrame(
             {
-                "level": self.levels,
+                "quantile": [f"{100 * level:.6g} %" for level in self.levels],
                 self.column: self.values,
                 "standard error": self.std_error,
                 "lower": self.lower,

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +16,7 @@ _POINTS = 4001
 
 @dataclass(frozen=True)
 class ValueScale:
-    """An increasing map of values within bounds to [0, 1], half even and half logarithmic.
+    """An increasing map of values within bounds to [0, 1], partly even and partly logarithmic.
 
     Distances count as they are and, somewhat less, by their logarithm: from 0 where it lies within
     the bounds, or else from both bounds. So a scale of which most is empty wastes little.
@@ -29,7 +30,9 @@ class ValueScale:
     low: float
     high: float
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _map(self) -> tuple[Floats, Floats]:
+        """Values and the places where they lie, both increasing."""
         span = self.high - self.low
         finest = _FINEST * span
         logs = math.log1p(1 / _FINEST)
@@ -47,13 +50,12 @@ class ValueScale:
             log = np.log1p((points - self.low) / finest) - np.log1p((self.high - points) / finest)
             log = (log / logs + 1) / 2
         places = _EVEN * (points - self.low) / span + (1 - _EVEN) * log
-        object.__setattr__(self, "_points", points)
-        object.__setattr__(self, "_places", places)
+        return points, places
 
     def places(self, values: ArrayLike) -> Floats:
         """Return where values lie, from 0 to 1."""
-        return np.interp(values, self._points, self._places)  # type: ignore[attr-defined]
+        return np.interp(values, *self._map)
 
     def values(self, places: ArrayLike) -> Floats:
         """Return the values that lie there."""
-        return np.interp(places, self._places, self._points)  # type: ignore[attr-defined]
+        return np.interp(places, *self._map[::-1])

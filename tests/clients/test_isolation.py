@@ -51,12 +51,15 @@ NUMBERS = {
     "copies": 2.0,
     "seed": 5.0,
     "num_features": 4.0,
+    "num_steps": 5.0,
+    "step": 0.5,
     "length_scale": 0.7,
     "sparsity": 2.0,
     "radius": 5.0,
     "synthetic_seed": 3.0,
     "within": 1.0,
 }
+ONE_COLUMN = ("shares_below", "cell", "grain")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]
 AROUND = [(1, 0), (0, 1), (2, 3), (9, 8)]
 
@@ -92,10 +95,11 @@ def questions(name, dim):
         required = {slot.wire for slot in slots if slot.per is None and slot.required}
         params = numbers(required | chosen, dim)
         mapped = int(params.get("projected_dim", params.get("num_features", dim)))
-        mapped += "column" in name
+        mapped += "column" in name or name in ONE_COLUMN
         rng, arrays = np.random.default_rng(dim), {}
         if wanted:
-            arrays["coordinates"] = rng.permutation(mapped)[: mapped // 2 + 1]
+            some = 1 if name in ONE_COLUMN else mapped // 2 + 1
+            arrays["coordinates"] = rng.permutation(mapped)[:some]
         per_coordinate = len(arrays.get("coordinates", range(mapped)))
         lengths = {
             Per.FEATURE: mapped,
@@ -104,12 +108,14 @@ def questions(name, dim):
             Per.COLUMN: dim + 1,
             Per.ONE: 1,
             Per.VALUE: padded(per_coordinate),
+            Per.MARK: 5,
         }
         for slot in sorted(slots, key=lambda slot: slot.wire):
             if slot.per not in lengths or not slot.required:
                 continue
             values = rng.standard_normal(lengths[slot.per])
             values = np.sign(values) if slot.wire == "signs" else values
+            values = np.sort(values) if slot.per is Per.MARK else values
             arrays[slot.wire] = np.exp(values) if slot.wire in ("scales", "weights") else values
         question = question_from_wire(name, arrays, params)
         width = question.width(dim)
@@ -245,7 +251,7 @@ def test_a_user_whose_data_fail_moves_no_bit(name, dim):
     slots = np.arange(len(users))
     for question, width in questions(name, dim):
         mechanism = SampledCoordinate(HybridMechanism(1.0), width)
-        if width <= 130 and not name.endswith(("features", "items", "cell")):
+        if width <= 130 and not name.endswith(("features", "items", "cell", *ONE_COLUMN)):
             mechanism = Codebook(1.0, width, 1.0, 8)
         query = Query(question, mechanism, 0, 0, HASH_END, 1)
         together = values_of(users.take, slots, query)

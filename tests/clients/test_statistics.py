@@ -63,6 +63,19 @@ CASES = {
     "root_curvature": ({"direction": THETA}, {"centre": 1.5, "log_range": 2.0}),
     "frequent_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
     "drawn_items": ({}, {"set_size": 3.0, "domain_size": 4.0}),
+    "shares_below": (
+        {
+            "coordinates": np.array([2]),
+            "thresholds": np.array([0.3, -0.4]),
+            "levels": np.array([0.2, 0.7]),
+        },
+        {},
+    ),
+    "cell": ({"coordinates": np.array([7]), "edges": np.array([-0.5, 0.1, 0.6])}, {}),
+    "grain": (
+        {"coordinates": np.array([0]), "origin": np.array([-0.25])},
+        {"step": 2.0, "num_steps": 4.0},
+    ),
     "table_cell": ({"coordinates": np.array([5, 1, 2]), "sizes": np.array([3.0])}, {}),
     "table_cell of the target": ({"coordinates": np.array([7]), "sizes": np.array([3.0])}, {}),
     "table_cell of a number": (
@@ -281,6 +294,16 @@ def naive(case, x, y):
         return [*Counter(item for item in np.round(2 * x[:, 0]) if 0 <= item < 4), 4, 5, 6][:3]
     if case.startswith(("table_cell", "level_rounding")):
         return [naive_cell(case, x, y)]
+    if case == "shares_below":
+        shares = [(x[:, 2] <= t).mean() for t in (0.3, -0.4)] if len(x) else [0.2, 0.7]
+        return [2 * share - 1 for share in shares]
+    if case == "cell":
+        return [sum(y[0] > edge for edge in (-0.5, 0.1, 0.6)) if len(y) else 4]
+    if case == "grain":
+        if not len(x):
+            return [5]
+        multiples = [((x[0, 0] + 0.25) / step) % 1 in (0.0, 1.0) for step in (2, 1, 0.2, 0.1)]
+        return [multiples.index(True) if any(multiples) else 4]
     if case == "labels":
         return [*np.clip(y, -0.8, 0.8)[:3], *[0.0] * (3 - len(y))]
     if case == "curvature":

@@ -64,6 +64,7 @@ OTHER = {
     "max_items": 2,
     "false_alarm": 0.9,
     "backend": "tree",
+    "levels": [0.4],
     "item": "most-frequent",
     "column": "kind",
     "columns": ["x", "y"],
@@ -152,6 +153,7 @@ SPARSE = {"dim": DIM, "sparsity": 2, "epsilon": 4.0}
 DENSE = {"dim": DIM, "epsilon": 4.0}
 GROUPED = {**DENSE, "samples_per_user": 5}
 SILO = {**SPARSE, "delta": 1e-3}
+COLUMN = {"schema": SCHEMA, "column": "x1"}
 
 LINES = {"link": [0.0, 1.0]}
 SQUARED = {"link": "identity"}
@@ -235,6 +237,8 @@ MODES = [
         )
     ),
     ("HeavyHitters", {"domain_size": 64, "epsilon": 4.0, "set_size": 2}, ITEMS, {"set_size": 3}),
+    ("Quantiles", {**COLUMN, "levels": [0.3, 0.5], "epsilon": 4.0}, table(), {"column": "x2"}),
+    ("Distribution", {**COLUMN, "epsilon": 4.0}, table(), {"column": "x2"}),
     ("Counts", {**MIXED_UP, "column": "sort"}, PEOPLE, {}),
     ("Means", {**MIXED_UP, "columns": "x"}, PEOPLE, {"columns": "y"}),
     ("Means", {**MIXED_UP, "columns": "x", "by": "sort"}, PEOPLE, {"by": "kind"}),

@@ -8,6 +8,7 @@ from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import (
     FORMS,
     SELECTORS,
+    Cell,
     ClassCoefficients,
     ClippedUpdate,
     ColumnLogSizes,
@@ -21,6 +22,7 @@ from ldp_flower.guarantee.questions import (
     FrequentItems,
     Gradient,
     GradientNorm,
+    Grain,
     Labels,
     LassoFeatures,
     LevelRounding,
@@ -40,6 +42,7 @@ from ldp_flower.guarantee.questions import (
     Rotated,
     RotatedBins,
     SecondMoments,
+    SharesBelow,
     SquaredErrors,
     Standardised,
     TableCell,
@@ -138,6 +141,19 @@ PLAIN = [
     (RecordCopies(1.5, 2.5, 4), "record_copies", {}, BOUNDS | {"copies": 4.0}),
     (FrequentItems(2, 40), "frequent_items", {}, {"set_size": 2.0, "domain_size": 40.0}),
     (DrawnItems(2, 40), "drawn_items", {}, {"set_size": 2.0, "domain_size": 40.0}),
+    (
+        SharesBelow(SOME[1:], B, A),
+        "shares_below",
+        {"coordinates": SOME[1:], "thresholds": B, "levels": A},
+        {},
+    ),
+    (Cell(SOME[1:], B), "cell", {"coordinates": SOME[1:], "edges": B}, {}),
+    (
+        Grain(SOME[1:], -1.5, 2.5, 4),
+        "grain",
+        {"coordinates": SOME[1:], "origin": np.array([-1.5])},
+        {"step": 2.5, "num_steps": 4.0},
+    ),
     (TableCell(SOME, B[:1]), "table_cell", {"coordinates": SOME, "sizes": B[:1]}, {}),
     (
         TableCell(SOME[:1], B[:0], 2, -1.0, 3.0, A + 1),

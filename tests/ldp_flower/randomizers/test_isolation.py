@@ -11,6 +11,7 @@ from ldp_flower.randomizers import (
     Codebook,
     Composed,
     ConcentratedGaussian,
+    DiscreteSquareWave,
     DuchiBall,
     GaussianMechanism,
     GaussianRecord,
@@ -67,6 +68,7 @@ NUMBERS = {
 }
 ITEMS = {
     "HadamardResponse": HadamardResponse(1.0, 9),
+    "DiscreteSquareWave": DiscreteSquareWave(1.0, 9),
     "KRandomizedResponse": KRandomizedResponse(1.0, 9),
     "OptimizedLocalHashing": OptimizedLocalHashing(1.0, 9),
     "OptimizedUnaryEncoding": OptimizedUnaryEncoding(1.0, 9),

@@ -1,0 +1,142 @@
+"""The square wave over cells in order: a report that is likely near the user's cell."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...randomness import RandomSource, Words
+from ...validation import check_integer
+from ..base import Floats, Reports
+from ..enumerable import OneChoice
+from ..two_level import TwoLevel, residue_shares
+
+_MOST_CELLS = 1 << 12
+
+
+@dataclass(frozen=True)
+class DiscreteSquareWave(OneChoice):
+    """Randomiser for the number of a cell, where near cells are nearly the same.
+
+    There are ``domain_size + window - 1`` reports, of which those from a cell's number to
+    ``window - 1`` above it are likely for it. What is no cell's number counts as a random one.
+    For distribution functions this tells more than a frequency oracle, which takes
+    cells that are neighbours for as different as any.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    domain_size : int
+        Number of cells, 2 to 4,096.
+
+    Notes
+    -----
+    Source: Li, Wang, Lopuhaa-Zwakenberg, Li & Skoric (2020), over the reals; here likely reports
+    are drawn exactly. The window has their width, at which a report tells most of a cell that may
+    be any. A debiased report is an unbiased estimate of the cell's number; what
+    reports tell of all cells together is in their counts, so they are not added up.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``.
+    2. The report is drawn by :class:`TwoLevel` with ``window`` likely outputs, whatever the
+       cell, so the probabilities of any report for any two cells differ by at most
+       exp(epsilon), rounding included.
+    3. A value that is no cell's number becomes a random one by separate random words, and
+       mixing keeps the bound. The guarantee therefore holds for every input.
+    """
+
+    domain_size: int
+
+    summable: ClassVar[bool] = False
+    debiasable: ClassVar[bool] = True
+    centre: ClassVar[float] = -1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("domain_size", self.domain_size, 2, _MOST_CELLS)
+
+    @cached_property
+    def window(self) -> int:
+        """Number of likely reports."""
+        e = self.epsilon
+        if e < 1e-3:
+            share = 1.0  # the limit below
+        else:
+            share = (e - 1 + math.exp(-e)) / math.expm1(e - math.log1p(e)) / (1 + e)
+        return min(max(1, round(share * self.domain_size)), self.domain_size)
+
+    @property
+    def num_reports(self) -> int:
+        """Number of possible reports."""
+        return self._choice.num_outputs
+
+    @cached_property
+    def _choice(self) -> TwoLevel:
+        return TwoLevel(self.epsilon, self.window, self.domain_size - 1)
+
+    @property
+    def width(self) -> int:
+        """A value is one number."""
+        return 1
+
+    def law_of_reports(self) -> Floats:
+        """Return the probability of each report for each cell, shape (reports, cells)."""
+        likely = self._choice.probability / self.window
+        unlikely = (1 - self._choice.probability) / (self.domain_size - 1)
+        above = np.arange(self.num_reports)[:, None] - np.arange(self.domain_size)
+        return np.where((above >= 0) & (above < self.window), likely, unlikely)
+
+    @cached_property
+    def _line(self) -> tuple[float, float]:
+        """What the expected report is: the first number, and the second for each cell more."""
+        expected = np.arange(self.num_reports) @ self.law_of_reports()
+        return float(expected[0]), float(expected[-1] - expected[0]) / (self.domain_size - 1)
+
+    @property
+    def variance(self) -> float:
+        """That of the cell's number, at the worst cell."""
+        start, slope = self._line
+        numbers = (np.arange(self.num_reports) - start) / slope
+        law = self.law_of_reports()
+        return float((numbers**2 @ law - (numbers @ law) ** 2).max())
+
+    @property
+    def bound(self) -> float:
+        """Largest debiased report."""
+        start, slope = self._line
+        return max(start, self.num_reports - 1 - start) / slope
+
+    def _numbered(self, values: Floats) -> NDArray[np.int64]:
+        """Return cells, ``domain_size`` for what is none."""
+        valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
+        return np.where(valid, values, self.domain_size).astype(np.int64)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
+        cells = self._numbered(values)[:, 0]
+        cells = np.where(cells < self.domain_size, cells, fallback.astype(np.int64))
+        likely, index = self._choice.draw(rng, len(values))
+        place = index.astype(np.int64)
+        other = place + np.where(place >= cells, self.window, 0)
+        return np.where(likely, cells + place, other).astype(self.report_dtype)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the cells that a value may stand for, with all reports by rank."""
+        (cell,) = self._numbered(value).tolist()
+        every = enumerate(residue_shares(self.domain_size))
+        known = cell < self.domain_size
+        for number, chance in [(cell, Fraction(1))] if known else every:
+            reports = np.arange(self.num_reports)
+            near = (reports >= number) & (reports < number + self.window)
+            yield chance, np.concatenate([reports[near], reports[~near]]).astype(self.report_dtype)
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        start, slope = self._line
+        return (reports.astype(np.float64)[:, None] - start) / slope

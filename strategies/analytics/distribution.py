@@ -1,0 +1,196 @@
+"""Distribution: how a column of numbers is distributed, from one report of every user."""
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Cell
+from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers import DiscreteSquareWave, RandomizedResponse
+from ldp_flower.schema import Schema
+
+from ..numerics.density import Counted, draw_densities
+from ..numerics.value_scale import ValueScale
+from ..runtime.audit_users import table_users
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.card import Card
+from ..runtime.exchange import Answers, Ask
+from .column import NumericColumn, learn_step
+from .distribution_result import DistributionResult
+
+Floats = NDArray[np.float64]
+
+# The users who are asked about cells of the whole scale: until one threshold has this error,
+_SKETCH = 0.02
+_FEWEST, _MOST = 0.05, 0.2  # but shares of all from the one to the other.
+_CELLS, _MORE_CELLS = 64, 96
+_FINE = 2e-3  # the error of one threshold from which there are more cells
+_KNOWN = 0.85  # the share of the second cells' sizes that follows what the first told
+_LEAST = 1e-5  # the share of a cell, before anything is known
+_WORTH = 0.1  # the error of one threshold, from which on nothing can be told
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Distribution(LdpStrategy[DistributionResult]):
+    """The distribution of a column: histogram, distribution function, quantiles, with bands.
+
+    Users report in which cell their entry lies, so that near cells look nearly the same. A fifth
+    of them are asked about cells all over the bounds; by what they tell cells are made that hold
+    about equally many, and all others are asked about these. One posterior of a smooth density has
+    both in it.
+
+    All users weigh the same, however many rows they have: each reports on a row that it
+    draws at random. Users without an entry in the column report so, and count in nothing else.
+
+    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the users' tables; the column's bounds are public, and may be generous.
+    column : str
+        Name of a column of numbers, the target included.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the column has categories.
+    TooFewReports
+        On starting, if there are too few users to tell much.
+
+    Notes
+    -----
+    Sources: the square wave of Li et al. (2020), here over cells
+    (:class:`~ldp_flower.randomizers.DiscreteSquareWave`); cells of equal mass as by Wang et al.
+    (2024, PriPL-Tree). The posterior is that of :func:`~..numerics.density.draw_densities`:
+    smooth along cells of equal mass, so that it is as fine as the users are many. Where nearly all
+    entries are multiples of a round step, which up to 5 % of the users are asked for, cells
+    end between multiples, and the distribution function rises at these.
+
+    Guarantee
+    ---------
+    1. Protected: everything that a user holds, all its rows and their number, against
+       any other data (user-level local differential privacy), at pure ``epsilon``.
+    2. Every user is asked once, in one of disjoint cohorts, for one report by a mechanism that is
+       ``epsilon``-LDP. Later cells depend on the reports of others alone.
+    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
+       this on their side.
+    """
+
+    card = Card(
+        question="the distribution of a column of numbers: histogram, shares below, any quantile",
+        guarantee="pure epsilon",
+        rounds="2, or 3",
+        report="1, of few users up to 13",
+        use_when="a whole distribution is wanted, or more than some ten quantiles",
+        fails_when="where many users share values that are not multiples of one round step",
+        page="analytics",
+    )
+
+    schema: Schema = field(kw_only=False)
+    column: str = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._column = NumericColumn.of(self.schema, self.column)
+        DiscreteSquareWave(self.epsilon, _CELLS)  # refuses a bad epsilon now
+
+    @classmethod
+    def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
+        """Yield the distribution of a feature."""
+        schema, users = table_users(max(dim, 2))
+        yield cls(schema, "x1", epsilon=epsilon), users
+
+    def protocol(self) -> Protocol:
+        """Ask about cells of the whole scale, then about cells of equal mass."""
+        error = self._checked_error()
+        step = yield from learn_step(self, self._column)
+        kind = self._column.kind
+        scale = ValueScale(kind.low, kind.high)
+        places = np.linspace(0, 1, 1 + (_CELLS if error > _FINE else _MORE_CELLS))
+        enough = self.num_users * (error / _SKETCH) ** 2
+        first = round(min(max(enough, _FEWEST * self.num_users), _MOST * self.num_users))
+        first = max(first, self.min_reports)
+        edges = _ends(scale.values(places), step)
+        likely = np.maximum(np.diff(edges) / np.ptp(edges), _LEAST)
+        told = yield from self._counted(first, edges)
+        draws = draw_densities([told], likely)
+        even = (edges - edges[0]) / np.ptp(edges)
+        below = _KNOWN * _below(draws).mean(axis=1) + (1 - _KNOWN) * even
+        finer = _ends(np.interp(places, below, edges), step)
+        parts = [_lifted(told, edges, finer), (yield from self._counted(self.num_unasked, finer))]
+        likely = np.diff(np.interp(finer, edges, below))
+        draws = draw_densities(parts, likely)
+        return self._told(finer, draws, step)
+
+    def _counted(self, users: int, edges: Floats) -> Generator[Ask, Answers, Counted]:
+        """Ask so many users for their cells; return the reports."""
+        oracle = DiscreteSquareWave(self.epsilon, len(edges))
+        question = Cell(self._column.coordinates, self._column.standardised(edges[1:-1]))
+        answer = yield Ask(self.cohorts([users])[0], question, oracle)
+        counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
+        return Counted(oracle.law_of_reports(), counts.astype(np.float64))
+
+    def _checked_error(self) -> float:
+        """Return the error of a share below one threshold that all users are asked about.
+
+        Raises
+        ------
+        TooFewReports
+            If it is too large.
+        """
+        variance = RandomizedResponse(self.epsilon).variance / 4
+        needed = math.ceil(max(variance / _WORTH**2, self.min_reports / _MOST))
+        if self.num_users < needed:
+            raise TooFewReports(
+                f"With {self.num_users} users little of a distribution can be told at epsilon "
+                f"{self.epsilon:g}: about {needed} users are needed."
+            )
+        return math.sqrt(variance / self.num_users)
+
+    def _told(self, edges: Floats, draws: Floats, step: float | None) -> DistributionResult:
+        """Return the distribution with its errors."""
+        below = _below(draws)
+        mean = below.mean(axis=1)
+        covariance = np.cov(below)
+        errors = np.sqrt(np.diag(covariance))
+        spread = np.sqrt(errors**2 + (errors.max() / 4) ** 2)
+        largest = np.sort((np.abs(below - mean[:, None]) / spread[:, None]).max(axis=0))
+        return DistributionResult(
+            column=self.column,
+            edges=edges,
+            below=mean,
+            covariance=covariance,
+            deviations=largest,
+            without_entry=float(draws[-1].mean()),
+            step=step,
+        )
+
+
+def _ends(edges: Floats, step: float | None) -> Floats:
+    """Return increasing edges, between multiples of the step where there is one."""
+    if step is not None:
+        inner = (np.floor(edges[1:-1] / step) + 0.5) * step
+        low = (math.ceil(edges[0] / step - 1e-9) - 0.5) * step
+        high = (math.floor(edges[-1] / step + 1e-9) + 0.5) * step
+        edges = np.concatenate([[low], np.clip(inner, low, high), [high]])
+    apart = np.flatnonzero(np.diff(edges, prepend=-np.inf) > 0)
+    return np.asarray(edges[apart])
+
+
+def _lifted(counted: Counted, ends: Floats, edges: Floats) -> Counted:
+    """Return the reports' law for other cells, evenly filled; the last cell is apart."""
+    upper, lower = np.minimum.outer(ends[1:], edges[1:]), np.maximum.outer(ends[:-1], edges[:-1])
+    overlap = np.clip(upper - lower, 0, None)
+    law = counted.law[:, :-1] @ (overlap / overlap.sum(axis=0))
+    return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
+
+
+def _below(draws: Floats) -> Floats:
+    """Return the shares of those with an entry below each edge."""
+    below = np.vstack([np.zeros(draws.shape[1]), np.cumsum(draws[:-1], axis=0)])
+    return below / below[-1]
