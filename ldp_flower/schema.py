@@ -125,7 +125,7 @@ class Categories:
     other: str | None = None
 
     def __post_init__(self) -> None:
-        labels = tuple(_label(value) for value in self.values)
+        labels: tuple[str | None, ...] = tuple(_label(value) for value in self.values)
         declared = [
             value.item() if isinstance(value, np.generic) else value for value in self.values
         ]
