@@ -128,9 +128,14 @@ def ridge_walk(
 
 
 def row_length(schema: Schema) -> float:
-    """Return the typical length of a row of features, from what a schema declares."""
+    """Return the length of a row of features that steps are measured by.
+
+    Halfway, by ratio, from the usual length of what a schema declares to that of as many entries
+    of size 1: indicators make rows short, but most of them are rare and need a large ridge.
+    """
     kinds = schema.columns.values()
-    return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
+    square = 1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds)
+    return float((square * schema.num_features) ** 0.25)
 
 
 def _turns_back(direction: Floats, last: Floats, sigma: float) -> bool:
