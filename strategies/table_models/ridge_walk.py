@@ -128,14 +128,13 @@ def ridge_walk(
 
 
 def row_length(schema: Schema) -> float:
-    """Return the length of a row of features that steps are measured by.
+    """Return the usual length of a row of features, from what a schema declares.
 
-    Halfway, by ratio, from the usual length of what a schema declares to that of as many entries
-    of size 1: indicators make rows short, but most of them are rare and need a large ridge.
+    Numbers count 1, as within bounds that are not too wide; the indicators of K categories
+    together 1 - 1/K.
     """
     kinds = schema.columns.values()
-    square = 1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds)
-    return float((square * schema.num_features) ** 0.25)
+    return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
 
 
 def _turns_back(direction: Floats, last: Floats, sigma: float) -> bool:
