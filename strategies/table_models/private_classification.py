@@ -124,7 +124,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         """Yield two classes and three, and rows that are counted or declared; of few steps."""
         table, everybody = table_users(dim)
         for values, rows, method in ((2, None, "directions"), (3, 5, "lengths")):
-            users = everybody[: 500 * (values - 1)]
+            users = everybody[: 600 if values == 2 else 1800]
             schema = Schema(table.columns, table.target, Categories(range(values)))
             places = np.clip(np.floor(users.targets + values / 2), 0, values - 1)
             placed = Users(users.features, places, users.offsets)
