@@ -77,4 +77,5 @@ def _standardised(coef: Floats, columns: Standardisation) -> Floats:
 
 
 def _restored(coef: Floats, columns: Standardisation) -> Floats:
-    return columns.restored(LinearResult(coef=coef, std_error=np.zeros_like(coef))).coef
+    fit = LinearResult(coef=coef, std_error=np.zeros_like(coef))
+    return np.asarray(columns.restored(fit).coef)

@@ -102,7 +102,10 @@ def ridge_walk(
     length = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / steps)
     ridge = _RIDGE / rows_per_user / unit**2
     theta = np.zeros(dim) if start is None else start
-    places, directions, lengths, noise = [theta], [], [], []
+    places = [theta]
+    directions: list[Floats] = []
+    lengths: list[float] = []
+    noise: list[float] = []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     for cohort in strategy.cohorts(sizes):
         question = RidgeStep(theta, ridge, _RESIDUAL_BOUND, centre, scale)

@@ -1,7 +1,6 @@
 """PrivateRegression on tables: how good, in which units, what it says when it is poor."""
 
 import json
-import logging
 
 import numpy as np
 import pandas as pd
@@ -9,6 +8,7 @@ import pytest
 
 from ldp_flower import Categories, Numeric, Schema, simulate
 from ldp_flower.strategies import PrivateRegression, RegressionFit, Result, TooFewReports
+from ldp_flower.strategies.table_models import private_regression
 from ldp_flower.strategies.table_models.ridge_walk import row_length
 
 SCHEMA = Schema(
@@ -52,20 +52,15 @@ def test_few_users_are_enough_for_a_strong_relation(users, epsilon, least):
         assert r2(fitted(table(users, seed), seed, epsilon=epsilon), TEST) > least
 
 
-def test_everybody_answers_once_and_the_log_says_what_was_chosen(caplog):
-    frame = table(1200, 0)
-    logging.getLogger("flwr").addHandler(caplog.handler)  # which may not propagate
-    try:
-        fit = fitted(frame, rows_per_user=None)
-    finally:
-        logging.getLogger("flwr").removeHandler(caplog.handler)
+def test_everybody_answers_once_and_the_log_says_what_was_chosen(monkeypatch):
+    logged = []
+    monkeypatch.setattr(private_regression.logger, "info", lambda text, *some: logged.append(some))
+    fit = fitted(table(1200, 0), rows_per_user=None)
     assert fit.privacy.epsilon == 4.0
     assert sum(step.asked for step in fit.steps[1:]) <= 1200
     assert [step.statistic for step in fit.steps[1:]].count("row_count") == 1
-    chosen = [
-        m for m in map(logging.LogRecord.getMessage, caplog.records) if "rows a user, as" in m
-    ]
-    assert chosen and f"method {fit.method}:" in chosen[0]
+    (chosen,) = (some for some in logged if some[0] == fit.method)
+    assert "tell a column's centre within" in chosen[1] and "rows a user, as" in chosen[2]
 
 
 def test_the_score_agrees_with_other_people(seeds=3):
