@@ -1,7 +1,7 @@
 """Every argument of every strategy has an effect in every mode, or is refused by its name."""
 
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvgM
 
-from ldp_flower import InProcessGrid, Numeric, Schema, Users, strategies
+from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users, strategies
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.training import digest
 from ldp_flower.strategies import LdpStrategy, TooFewReports
@@ -122,6 +122,17 @@ OTHER_TABLE = {
     "rows_per_user": 9,
     "method": "two legs",
 }
+OF_CLASSES = Schema(SCHEMA.columns, "y", Categories([0, 1]))
+OTHER_CLASSES = Schema(
+    {name: Numeric(-4, 4, centre=1) for name in SCHEMA.columns}, "y", Categories([0, 1])
+)
+
+
+def table_of_classes():
+    users = table()
+    return replace(users, targets=(users.targets > 0).astype(float))
+
+
 ONE, MANY, CLASSES = normal(), normal(rows=5), normal(classes=True)
 FEW = MANY[:60]
 SILOS = normal(3, 200)
@@ -176,7 +187,7 @@ MODES = [
     ("SparseMean", {**DENSE, "scale": 1.0}, MANY, {}),
     ("SparseRegression", GROUPED, MANY, {}),
     ("SparseRegression", {**GROUPED, "samples_per_user": 20}, MANY, {}),
-    ("SparseRegression", {**GROUPED, **LOGISTIC}, CLASSES, BACK),
+    ("SparseRegression", {**GROUPED, **LOGISTIC, "samples_per_user": 20}, CLASSES, BACK),
     ("SparseRegression", {**GROUPED, "dim": SCHEMA}, table(), {}),
     *(
         (name, {**GROUPED, "sparsity": 2, **mode}, MANY, other)
@@ -217,6 +228,12 @@ MODES = [
         {"schema": SCHEMA, "epsilon": 4.0, "rows_per_user": 5, "method": "two legs"},
         table(),
         OTHER_TABLE | {"method": "walk"},
+    ),
+    (
+        "PrivateClassification",
+        {"schema": OF_CLASSES, "epsilon": 4.0, "rows_per_user": 5, "method": "directions"},
+        table_of_classes(),
+        {"schema": OTHER_CLASSES, "rows_per_user": 9, "method": "lengths"},
     ),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
     ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
