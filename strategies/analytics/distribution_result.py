@@ -127,6 +127,9 @@ class DistributionResult(Result):
     def band(self, level: float = 0.95) -> "DataFrame":
         """Return a band that has the whole distribution function in it with this probability.
 
+        Between two rows the function is above ``lower`` of the first and below ``upper`` of the
+        second one.
+
         Returns
         -------
         DataFrame
@@ -144,8 +147,6 @@ class DistributionResult(Result):
         spread = np.sqrt(errors**2 + (errors.max() / 4) ** 2)
         reach = float(np.quantile(self.deviations, level)) * spread
         lower, upper = np.clip(self.below - reach, 0, 1), np.clip(self.below + reach, 0, 1)
-        lower[0] = upper[0] = 0.0
-        lower[-1] = upper[-1] = 1.0
         return DataFrame(
             {
                 self.column: self.edges,
