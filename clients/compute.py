@@ -19,6 +19,7 @@ from ldp_flower.randomness import Words
 
 from .arithmetic.chosen import chosen
 from .node import Node, operators_ledger
+from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
 from .received import Received
 from .refusal import Refusal
@@ -80,6 +81,10 @@ class UsersNode(Node):
         paying = ledger or StateLedger(received.state, len(users))
         return cls(terms, keys, paying, accounts, received.run_id, users, own)
 
+    def census(self) -> dict[str, int]:
+        """Return how many users the node holds, their keys, and how many features rows have."""
+        return {**super().census(), "features": self.users.num_features}
+
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
@@ -132,6 +137,7 @@ def values_of(
         lost = len(users.targets) - len(kept.targets)
         if lost and query.question.rows is Rows.FINITE:
             logger.warning("Records that are not finite and are left out: %d.", lost)
+        tell_far_rows(finite, query)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(kept, query.question, statistic, query.randomizer.width)
         return compute(kept, query.question, coins[some])
@@ -142,6 +148,7 @@ def values_of(
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
     )
+    tell_far_values(values, query)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning("%d users have data that are not finite and report a centre.", bad)
     return values

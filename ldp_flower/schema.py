@@ -121,7 +121,7 @@ class Categories:
     other: str | None = None
 
     def __post_init__(self) -> None:
-        labels = tuple(_label(value) for value in self.values)
+        labels: tuple[str | None, ...] = tuple(_label(value) for value in self.values)
         if self.other is not None:
             if not isinstance(self.other, str):
                 raise ValueError(f"Expected other to be a text, got {self.other!r}.")

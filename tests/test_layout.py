@@ -96,7 +96,7 @@ def test_a_client_process_does_not_start_with_what_few_messages_need():
     assert shown.split() == []
 
 
-# What is called as a statistic is and means something else: the unit of privacy, an argument, a heading.
+# What is called as a statistic is and means something else: a unit, an argument, a heading.
 HOMONYMS = {"record", "target_scale", "mean"}
 
 

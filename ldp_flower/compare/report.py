@@ -200,7 +200,7 @@ class Comparison:
         with charts.style():
             axes = charts.new_axes(_HEIGHT)
             self._draw(axes)
-        return axes.get_figure(root=True)
+        return charts.figure_of(axes)
 
     def _draw(self, axes: "Axes") -> None:
         for method, (colour, style) in _STYLES.items():
@@ -240,7 +240,7 @@ class Comparison:
         with charts.style():
             axes = charts.standing_alone(_HEIGHT)
             self._draw(axes)
-        figure = charts.svg(axes.get_figure(root=True), f"{self.metric} by true epsilon")
+        figure = charts.svg(axes, f"{self.metric} by true epsilon")
         table = table_of(DataFrame(self.rows(), columns=self.head), most_rows=len(self.cells) + 2)
         return [
             Section("", [figure, table, self.explanation]),

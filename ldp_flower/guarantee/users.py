@@ -1,12 +1,14 @@
 """The people on one node: a ragged batch of records."""
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..values.entries import Column, as_names, as_numbers, as_table
+from ..values.entries import Column, as_names, as_numbers, as_table, without_numbers
 from ..values.items import item_numbers
 
 
@@ -34,6 +36,8 @@ class Users:
         Whether the targets are any; questions about them are refused otherwise.
     missing : ndarray of bool, shape (rows, num_features), optional
         Which entries were missing in the table that features were made from. By default none.
+    columns : sequence of str, optional
+        Names of the columns of ``features``, for messages where the rows are.
 
     Raises
     ------
@@ -58,6 +62,7 @@ class Users:
     first: int | None = None
     has_targets: bool = True
     missing: NDArray[np.bool_] | None = None
+    columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         features, targets = as_table(self.features), as_numbers(self.targets)
@@ -126,7 +131,10 @@ class Users:
         Parameters
         ----------
         features : array_like, shape (rows, num_features), or sequence of array_like
-            One row per record. In a list of rows, one of another length is a row of NaN.
+            One row per record. In a list of rows, one of another length is a row of NaN. Which
+            columns of a DataFrame hold what is no number is logged;
+            :func:`~ldp_flower.simulate` refuses users without a usable row, and a node, whose
+            data decide nothing that a server sees, lets them answer at random.
         targets : array_like, shape (rows,), optional
             One number per record. By default there are none, which counts need none of and
             means neither; a client refuses what is asked about them.
@@ -158,13 +166,36 @@ class Users:
             or NUL or half a surrogate pair among them.
         """
         table = as_table(features, num_features)
+        columns = _names_of(features)
+        lost = 0 if columns is None else int((~np.isfinite(table).all(axis=1)).sum())
+        if lost:
+            logging.getLogger(__name__).warning(
+                "%d of %d rows cannot be used: no numbers in column %s. Text is coded by a Schema.",
+                *(lost, len(table), without_numbers(table, columns)),
+            )
+        numbers = None if targets is None else as_numbers(targets)
+        return cls._collected(table, numbers, groups, ids, missing, columns)
+
+    @classmethod
+    def _collected(
+        cls,
+        table: NDArray[np.float64],
+        targets: NDArray[np.float64] | None,
+        groups: Column | None,
+        ids: Column | None,
+        missing: NDArray[np.bool_] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Self:
+        """Return users of rows of numbers; see :meth:`from_rows`."""
         has_targets = targets is not None
-        numbers = as_numbers(targets) if has_targets else np.zeros(len(table))
+        numbers = np.zeros(len(table)) if targets is None else targets
         if groups is None:
             if ids is not None:
                 raise ValueError("Expected groups, the user of each row, with ids.")
             offsets = np.arange(len(table) + 1)
-            return cls(table, numbers, offsets, has_targets=has_targets, missing=missing)
+            return cls(
+                table, numbers, offsets, has_targets=has_targets, missing=missing, columns=columns
+            )
         names, user = as_names("groups", groups)
         if len(user) != len(table):
             raise ValueError(f"Expected {len(table)} groups, one a row, got {len(user)}.")
@@ -191,6 +222,7 @@ class Users:
             known,
             has_targets=has_targets,
             missing=_kept(missing, order),
+            columns=columns,
         )
 
     @classmethod
@@ -229,7 +261,13 @@ class Users:
         ValueError
             If shapes disagree, or groups or ids are refused as by :meth:`from_rows`.
         """
-        return cls.from_rows(item_numbers(items, num_bits)[:, None], None, groups, ids)
+        numbers = item_numbers(items, num_bits)
+        if lost := int(np.isnan(numbers).sum()):
+            logging.getLogger(__name__).warning(
+                "%d of %d rows hold no item, an integer from 0 on or a text, and are passed over.",
+                *(lost, len(numbers)),
+            )
+        return cls._collected(numbers[:, None], None, groups, ids)
 
     def __getitem__(self, users: slice) -> Self:
         """Return a run of users, without copying their rows."""
@@ -246,6 +284,7 @@ class Users:
             None if self.first is None else self.first + start,
             self.has_targets,
             _kept(self.missing, rows),
+            self.columns,
         )
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
@@ -324,6 +363,12 @@ def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
     size, extra = divmod(num_users, num_partitions)
     start = index * size + min(index, extra)
     return start, start + size + (index < extra)
+
+
+def _names_of(features: Any) -> list[str] | None:
+    """Return the names of a DataFrame's columns."""
+    names = getattr(features, "columns", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def _kept(missing: NDArray[np.bool_] | None, rows: Any) -> NDArray[np.bool_] | None:

@@ -15,6 +15,7 @@ from .markup import Markup
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
 
 INK, GREY = "#22313f", "#8a8f98"
 # Each has a contrast of 3 at least to white and to black; pages lighten them when they are dark.
@@ -62,7 +63,7 @@ def style() -> Iterator[None]:
     """Draw in the one look inside this context; what is drawn elsewhere stays as it is."""
     from matplotlib import rc_context
 
-    with rc_context(STYLE):
+    with rc_context(STYLE):  # type: ignore[arg-type]
         yield
 
 
@@ -105,8 +106,8 @@ def finish(axes: "Axes", title: str) -> None:
 def intervals(
     axes: "Axes",
     names: Sequence[object],
-    values: Sequence[float],
-    errors: Sequence[float],
+    values: "ArrayLike",
+    errors: "ArrayLike",
     *,
     colour: str = GREEN,
 ) -> None:
@@ -121,14 +122,22 @@ def intervals(
     axes.set_ylim(len(names) - 0.4, -0.6)
 
 
-def svg(figure: "Figure", description: str) -> Markup:
-    """Return a figure as an SVG element, in the colour of the text around it."""
+def figure_of(axes: "Axes") -> "Figure":
+    """Return the figure that axes are on."""
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise ValueError("Expected axes that are on a figure, got others.")
+    return figure
+
+
+def svg(axes: "Axes", description: str) -> Markup:
+    """Return the figure of axes as an SVG element, in the colour of the text around it."""
     from html import escape
 
     drawn = io.StringIO()
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph", UserWarning)  # the reader's fonts have it
-        figure.savefig(
+        figure_of(axes).savefig(
             drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
         )
     text = drawn.getvalue()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 _MISSING = "–"
-_SPAN = 1e4  # of numbers that are told with as many decimals
+_SPAN = 1e3  # of numbers that are told with as many decimals
 _SURE = 0.999  # chance of a right guess from where on it is not told more exactly
 
 
@@ -17,15 +17,16 @@ def number(value: object) -> str:
     if isinstance(value, int | np.integer):
         return f"{value:,}"
     if isinstance(value, float | np.floating):
-        if math.isnan(value):
+        told = float(value)
+        if math.isnan(told):
             return _MISSING
-        return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+        return f"{told:,.0f}" if 1000 <= abs(told) < 1e9 else f"{told:.4g}"
     return str(value)
 
 
 def numbers(values: Sequence[object]) -> list[str]:
     """Return a column of numbers, with as many decimals each unless they differ too much."""
-    floats = [value for value in values if isinstance(value, float | np.floating)]
+    floats = [float(value) for value in values if isinstance(value, float | np.floating)]
     sizes = [abs(value) for value in floats if math.isfinite(value) and value]
     if not sizes or len(floats) < len(values) or max(sizes) > _SPAN * min(sizes):
         return [number(value) for value in values]

@@ -11,9 +11,11 @@ from flwr.app import Context
 
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.user_source import UserSource
+from ..guarantee.users import Users
 from ..validation import check_integer
+from ..values.entries import without_numbers
 from .generated import Generate, GeneratedUsers
-from .grid import InProcessGrid
+from .progress import TellingGrid
 
 if TYPE_CHECKING:
     from ..clients.own_statistics import OwnStatistics
@@ -33,6 +35,8 @@ def simulate(
     statistics: "OwnStatistics | None" = None,
 ) -> R:
     """Run a protocol on users in this process.
+
+    In a terminal or a notebook one line tells at which step a run of more than two seconds is.
 
     Parameters
     ----------
@@ -77,10 +81,11 @@ def simulate(
     logger = logging.getLogger("flwr")
     level = logger.level
     logger.setLevel(max(level, logging.WARNING))  # Flower's log of a run is for long ones
+    grid = TellingGrid(client_app, num_nodes)
     try:
-        grid = InProcessGrid(client_app, num_nodes)
         return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
     finally:
+        grid.wipe()
         logger.setLevel(level)
 
 
@@ -93,10 +98,23 @@ def _check_strategy(strategy: object) -> None:
         raise ValueError(f"Expected a strategy, as LdpIht(...) makes one, got {got}.")
 
 
+def _check_usable(users: Users) -> None:
+    """Refuse users of whom no row can be used, which a node would let answer at random."""
+    finite = np.isfinite(users.features)
+    if len(finite) and not finite.all(axis=1).any():
+        raise ValueError(
+            "Expected rows of numbers, got none: no numbers in column "
+            f"{without_numbers(users.features, users.columns)}. Text is coded by a Schema, and "
+            "items by Users.from_items."
+        )
+
+
 def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource:
     if not isinstance(users, type) and isinstance(users, UserSource):
         if num_users is not None:
             raise ValueError(f"Expected num_users with a callable only, got {num_users}.")
+        if isinstance(users, Users):
+            _check_usable(users)
         return users
     if not callable(users):
         raise ValueError(

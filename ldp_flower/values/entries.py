@@ -20,6 +20,7 @@ Column = ArrayLike | Sequence[object] | Iterable[object]
 
 _NUMBERS = "biuf"
 _LONGEST_NAME = 256  # characters; arrays of texts are as wide as their longest one
+_MOST_COLUMNS = 5  # that a message names
 _LONGEST_NUMBER = 1000  # characters of a text that may be a number
 
 
@@ -103,6 +104,28 @@ def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
         if row is not None and len(row) == num_columns:
             table[i] = row
     return table
+
+
+def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -> str:
+    """Return which columns have entries that are no finite numbers, and in how many rows.
+
+    The worst come first.
+
+    Parameters
+    ----------
+    table : ndarray, shape (rows, columns)
+        As :func:`as_table` gives it.
+    columns : sequence of str, optional
+        Names of the columns; without, their numbers are told.
+    """
+    counts = (~np.isfinite(table)).sum(axis=0)
+    worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MOST_COLUMNS] if counts[i]]
+    told = [
+        f"{i if columns is None else repr(columns[i])} ({counts[i]} of {len(table)} rows)"
+        for i in worst
+    ]
+    more = int((counts > 0).sum()) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more else "")
 
 
 def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64]]:

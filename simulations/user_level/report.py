@@ -34,8 +34,8 @@ _LIMITS = 0.004, 1.6  # of the error's axis
 
 _EXPLANATION = (
     "Mean of ||coef - truth|| (standard error) [seeds]; returning zero has 0.566. "
-    "* root mean square of the targets declared as 1.25 (truth 1.149): too few users to buy it. "
-    "2-SLR is read off the paper's figures by eye."
+    "* root mean square of the targets declared as 1.25 (truth 1.149): too few users to estimate "
+    "it. 2-SLR is read off the paper's figures by eye."
 )
 
 

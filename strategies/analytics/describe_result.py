@@ -137,4 +137,5 @@ class DescribeResult(Result):
         axes.set_xlabel("numbers: quartiles (bar) and mean (dot) within the bounds; shares")
 
     def _findings(self) -> list[str]:
-        return self.table().to_string(index=False, na_rep="").splitlines()
+        text: str = self.table().to_string(index=False, na_rep="")
+        return text.splitlines()

@@ -171,6 +171,10 @@ class LdpIht(LdpStrategy[LinearResult]):
             return SubsetHypercube(self.epsilon, dim, bound)
         return ball_codebook(self.epsilon, dim, bound)
 
+    @property
+    def _num_features(self) -> int:
+        return self._dim
+
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield one record per user, with all links, and several; and tables."""

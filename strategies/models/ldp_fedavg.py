@@ -296,7 +296,7 @@ class LdpFedAvg(FedAvgArguments):
         ratio = plan.noise_to_signal
         wanted = math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / self.answers_per_user)
         text = (
-            f"q = sqrt(d c / n) = {ratio:.2g} for d = {reporting.dim} parameters, "
+            f"noise to signal q = sqrt(d c / n) = {ratio:.2g} for d = {reporting.dim} parameters, "
             f"c = {reporting.noise:.3g} and {sum(plan.sizes)} users"
         )
         if ratio > REFUSE_ABOVE and not self.force:

@@ -51,7 +51,7 @@ class FedAvgResult(Result):
             axes.legend()
 
     def _findings(self) -> list[str]:
-        told = f"q = {self.noise_to_signal:.2g}"
+        told = f"noise to signal q = {self.noise_to_signal:.2g} (of use up to 0.6)"
         if math.isfinite(self.noise):
             told += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
         return [told]

@@ -27,7 +27,7 @@ from ldp_flower.randomness import public_coin
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
 from .card import Card
-from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes
+from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes, with_features
 from .exchange import Answers, Ask, Exchange, means_of, privacy_spent
 from .identity import printed, prints_of, recognise
 from .population import Cohort, Population
@@ -53,6 +53,7 @@ _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
     "users first. Nobody has been asked anything but the census."
 )
+_OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
 
 
@@ -106,6 +107,7 @@ class LdpStrategy(Strategy, Generic[R]):
         self._facts: Result  # of the run under way
         self._seeded: bool
         self._rehearsing: int  # nodes
+        self._others: int  # nodes with other features
 
     @abstractmethod
     def protocol(self) -> Protocol:
@@ -133,6 +135,12 @@ class LdpStrategy(Strategy, Generic[R]):
     def _rides_on(self) -> str | None:
         """Type of an app's own messages that the questions ride on, if they do."""
         return None
+
+    @property
+    def _num_features(self) -> int | None:
+        """Number of features that users' rows need to have; None: any."""
+        schema = getattr(self, "schema", None)  # where a family takes one
+        return None if schema is None else schema.num_features
 
     @property
     def _fewest_nodes(self) -> int:
@@ -368,6 +376,9 @@ class LdpStrategy(Strategy, Generic[R]):
             raise ValueError(_SEEDED)
         if kept.get("salt") is None:
             kept.put("salt", secrets.randbits(63) if seed is None else int(seed) % HASH_END)
+        told = len(nodes)
+        nodes = with_features(nodes, self._num_features, type(self).__name__)
+        self._others = told - len(nodes)
         self._seeded = any(facts.seeded for facts in nodes.values())
         self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
         keys = {node: facts.keys for node, facts in nodes.items()}
@@ -405,6 +416,9 @@ class LdpStrategy(Strategy, Generic[R]):
             setattr(result, fact, getattr(self._facts, fact))
         if rejected := sum(step.rejected for step in result.steps):
             result.notes = [*result.notes, _REJECTED.format(rejected)]
+        if self._others:
+            features = _OTHERS.format(self._others, self._num_features)
+            result.notes = [*result.notes, features]
         if self._rehearsing:
             result.notes = [*result.notes, _REHEARSED.format(self._rehearsing)]
         result.strategy = type(self).__name__

@@ -12,6 +12,8 @@ from ldp_flower.guarantee.keys import NodeKeys
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _NUMBERS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
+_UNKNOWN = -1  # features of a node that does not tell them, as where an app trains
+_SHOWN = 5  # different numbers of features in an error
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
 # What to do about errors that are Flower's own: of an app without such a function, of one that
@@ -77,18 +79,21 @@ class Facts:
         Whether its operator rehearses, and its reports are about no data.
     simulated : bool
         Whether it is simulated.
+    features : int or None
+        How many features its users' rows have, where it tells.
     """
 
     keys: NodeKeys
     seeded: bool
     rehearsing: bool
     simulated: bool
+    features: int | None = None
 
 
 def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census as the store keeps it."""
     facts = content.metric_records["census"]
-    numbers = [facts[name] for name in _NUMBERS]
+    numbers = [*(facts[name] for name in _NUMBERS), facts.get("features", _UNKNOWN)]
     return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
 
 
@@ -96,6 +101,8 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     """Return what a node says, or None if it cannot be true or it claims too many users."""
     try:
         group, first, users, *flags = (int(number) for number in content.split())
+        # A store of before nodes told their features has none.
+        features = flags.pop() if len(flags) > len(_NUMBERS) - 3 else _UNKNOWN
         seeded, rehearsing, simulated = map(bool, flags)
     except ValueError:
         return None
@@ -103,4 +110,29 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
     if not possible or not 0 <= users <= max_users:
         return None
-    return Facts(NodeKeys(group, first, users), seeded, rehearsing, simulated)
+    known = features if features >= 0 else None
+    return Facts(NodeKeys(group, first, users), seeded, rehearsing, simulated, known)
+
+
+def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:
+    """Return the nodes whose users' rows have as many features as a strategy needs.
+
+    A node that does not tell is believed to have them. One with others would refuse every
+    question, so that it is not asked; and so that no node can stop a run by what it says.
+
+    Raises
+    ------
+    ValueError
+        If no node has them.
+    """
+    if needed is None:
+        return nodes
+    fitting = {n: facts for n, facts in nodes.items() if facts.features in (None, needed)}
+    if not fitting:
+        found = sorted({facts.features for facts in nodes.values() if facts.features is not None})
+        theirs = ", ".join(map(str, found[:_SHOWN])) + ", ..." * (len(found) > _SHOWN)
+        raise ValueError(
+            f"Expected users whose rows have {needed} features, as this {name} needs, got "
+            f"{theirs}. Nobody has been asked anything but the census."
+        )
+    return fitting

@@ -29,6 +29,10 @@ class FeatureStrategy(LdpStrategy[R]):
         super().__post_init__()
         check_integer("dim", self.dim, 1)
 
+    @property
+    def _num_features(self) -> int:
+        return self.dim
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseStrategy(FeatureStrategy[LinearResult]):

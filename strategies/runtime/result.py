@@ -71,7 +71,7 @@ class Result(flower.Result):
     notes: list[str] = field(default_factory=list)
 
     def table(self) -> "DataFrame":
-        """Return the estimate as a table; of a result that says no more, its arrays.
+        """Return the estimate as a table; where a class has none, its numbers or its arrays.
 
         Returns
         -------
@@ -80,6 +80,8 @@ class Result(flower.Result):
         """
         from pandas import DataFrame
 
+        if own := self._own_numbers():
+            return DataFrame({"name": list(own), "value": list(own.values())})
         arrays = {name: array.numpy() for name, array in self.arrays.items()}
         return DataFrame(
             {
@@ -124,10 +126,18 @@ class Result(flower.Result):
     def _draw(self, axes: "Axes") -> None:
         """Draw the estimate on some axes."""
         table = Result.table(self)
-        names = list(map(charts.label, table["array"]))
-        axes.barh(names, table["root mean square"], color=charts.BLUE)
+        names, values = table.columns[0], table.columns[-1]
+        axes.barh(list(map(charts.label, table[names])), table[values], color=charts.BLUE)
         axes.invert_yaxis()
-        axes.set_xlabel("root mean square")
+        axes.set_xlabel(values)
+
+    def _own_numbers(self) -> dict[str, float]:
+        """Return the numbers among the fields of a class that has no arrays."""
+        if len(self.arrays):
+            return {}
+        known = {each.name for each in fields(Result)}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in known}
+        return {name: value for name, value in own.items() if isinstance(value, int | float)}
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the rows of a table in an order in which the first ones are worth showing."""
@@ -166,7 +176,8 @@ class Result(flower.Result):
             If it is no such dict: of no known kind, or with a value missing, unknown or of
             another type. Nothing but results is made of it, wherever it comes from.
         """
-        kinds = {kind.__name__: kind for kind in (*_family(cls), cls)}
+        family: list[type[Result]] = [*_family(cls), cls]
+        kinds = {kind.__name__: kind for kind in family}
         name = plain.get("kind") if isinstance(plain, Mapping) else None
         if not isinstance(name, str) or name not in kinds:
             known = ", ".join(sorted(kinds))
@@ -258,8 +269,9 @@ class LinearResult(Result):
 
     @property
     def _drawn(self) -> NDArray[np.int64]:
-        """Indices of the coefficients that a chart shows, the largest first."""
-        order = np.argsort(-np.abs(self.coef), kind="stable")[:_DRAWN]
+        """Indices of the coefficients that a chart shows, the largest first; no intercept."""
+        order = np.argsort(-np.abs(self.coef), kind="stable")
+        order = order[order >= (self.names[0] == "intercept" and len(order) > 1)][:_DRAWN]
         return order[self.coef[order] != 0] if len(self.coef) > _DRAWN else order
 
     @property
@@ -313,8 +325,9 @@ class LinearResult(Result):
         drawn = self._drawn
         names = [self.names[i] for i in drawn]
         charts.intervals(axes, names, self.coef[drawn], self.std_error[drawn])
-        axes.set_xlabel("coefficient on the scale of the computation, with 95 % intervals")
-        if len(drawn) < len(self.coef):
+        scaled = "as computed" if self.schema is None else "of standardised columns"
+        axes.set_xlabel(f"coefficient {scaled}, with 95 % intervals")
+        if len(self.coef) > _DRAWN:
             axes.set_title(f"the {len(drawn)} largest of {len(self.coef):,} coefficients")
 
     def _findings(self) -> list[str]:

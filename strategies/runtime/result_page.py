@@ -52,7 +52,7 @@ def _figure(result: "Result") -> Markup:
     with charts.style():
         axes = charts.standing_alone(result._height)
         result._draw(axes)
-    return charts.svg(axes.get_figure(root=True), title_of(result))
+    return charts.svg(axes, title_of(result))
 
 
 def _guarantee(privacy: "PrivacySpent | None") -> list[str]:

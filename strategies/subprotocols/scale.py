@@ -69,10 +69,11 @@ class TargetScale:
         """
         if self.is_certain:
             return []
+        low, high = self.value * math.exp(-_NEAR), self.value * math.exp(_NEAR)
         return [
-            f"The estimated scale may be wrong: {self.value:.3g} has a probability of only "
-            f"{self.certainty:.0%} to be right within a factor {math.exp(_NEAR):.1f}, and "
-            f"coefficients are as wrong as it is. Declare {argument}, or ask more users."
+            f"The estimated scale of the data, {self.value:.3g}, may be wrong: the right one is "
+            f"between {low:.3g} and {high:.3g} with a probability of only {self.certainty:.0%}, "
+            f"and coefficients are as wrong as it is. Declare {argument}, or ask more users."
         ]
 
     def updated(self, log_ratio: float, variance: float) -> "TargetScale":

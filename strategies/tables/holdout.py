@@ -191,8 +191,8 @@ def gate(holdout: Holdout, coef: Floats, epsilon: float) -> Generator[Ask, Estim
         level = yield from _level(holdout.level[1], returned, epsilon, _LAST_RADIUS)
     slopes = "its" if length == 1 else "half its"
     found = (
-        f"{judged:,} users who were kept back put the gain of {slopes} slopes over the mean at "
-        f"{gain.value:.2f} squared scales of the target (standard error {gain.std_error:.2f})"
+        f"{judged:,} users who were kept back put what {slopes} slopes explain of the target's "
+        f"variation (R2) at about {gain.value:.0%} (standard error {gain.std_error:.0%})"
     )
     return Verdict(accepted, gain, level, _notes(found, accepted, gain, level))
 
@@ -212,9 +212,10 @@ def _level(
 def _notes(found: str, length: float, gain: Number, level: Number) -> list[str]:
     if not length:
         return [
-            "The fit is not returned but the mean predictor, all slopes zero and a level within "
-            f"about {level.std_error:.2f} scales: {found}, and {_SURE * gain.std_error:.2f} may be "
-            "chance. More users or a larger epsilon are needed."
+            "The fit is not returned but the mean predictor, all slopes zero and a level that may "
+            f"be off by {level.std_error:.0%} of the target's typical deviation: {found}, and up "
+            f"to {_SURE * gain.std_error:.0%} may be chance. More users or a larger epsilon are "
+            "needed."
         ]
     if length < 1:
         return [f"The fit was too long and is returned with slopes half as long: {found}."]
@@ -222,6 +223,7 @@ def _notes(found: str, length: float, gain: Number, level: Number) -> list[str]:
     spread = math.hypot(gain.std_error, math.sqrt(2) * level.std_error**2)
     if gain.value - level.std_error**2 < _CLEAR * spread:
         return [
-            f"The fit may be weak: {found}, and the level's error is {level.std_error:.2f} scales."
+            f"The fit may be weak: {found}, and its level may be off by {level.std_error:.0%} of "
+            "the target's typical deviation."
         ]
     return []

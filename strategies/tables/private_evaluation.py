@@ -115,6 +115,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         """Return the mechanism for a number in ``[-radius, radius]``."""
         return number_randomizer(self.epsilon, radius)
 
+    @property
+    def _num_features(self) -> int:
+        return len(self._model)
+
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield the evaluation of a model that is partly right."""
@@ -162,8 +166,9 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         notes = []
         if not _is_clear(means, covariance):
             notes.append(
-                "The baseline does not clear its noise, so that nothing can be said about R2: more "
-                "users, a larger epsilon or a smaller bound are needed."
+                "How far targets are from the centre does not clear the privacy noise, so that "
+                "nothing can be said about R2: more users, a larger epsilon or a smaller bound are "
+                "needed."
             )
             r2, std_error = math.nan, math.inf
         else:

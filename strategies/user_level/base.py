@@ -148,8 +148,9 @@ class SelectedRegression(SparseStrategy):
         if votes[self.sparsity - 1] < _CERTAIN:
             clear = int((votes[: self.sparsity] >= _CERTAIN).sum())
             notes.append(
-                f"Of the {self.sparsity} variables with the most votes {clear} stand out from "
-                f"chance by {_CERTAIN:g} standard deviations; the others are guesses."
+                f"Of the {self.sparsity} variables with the most votes only {clear} have clearly "
+                f"more than chance gives ({_CERTAIN:g} standard deviations); the others are "
+                "guesses."
             )
         if paper:
             return np.sort(order[: self.sparsity])

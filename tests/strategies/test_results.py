@@ -2,6 +2,8 @@
 
 import json
 import re
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,6 +195,24 @@ def test_another_class_does_not_take_it():
     short = {key: value for key, value in PLAIN.items() if key != "coef"}
     with pytest.raises(ValueError, match=r"without \['coef'\]"):
         Result.from_dict(short)
+
+
+@dataclass(repr=False, kw_only=True)
+class MedianResult(Result):
+    median: float
+    rounds: int = 8
+    pairs: tuple[tuple[str, float], ...] = ()
+    shares: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)
+
+
+def test_a_class_of_an_apps_own_needs_nothing_but_its_fields():
+    found = MedianResult(median=2.5, pairs=(("a", 1.0),), shares={"x": np.array([[0.5, 0.5]])})
+    assert found.table().to_dict("list") == {"name": ["median", "rounds"], "value": [2.5, 8]}
+    assert "median" in found.to_html() and found.to_html().count("<svg") == 1
+    again = Result.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert type(again) is MedianResult and again.pairs == found.pairs
+    np.testing.assert_array_equal(again.shares["x"], found.shares["x"])
+    assert Result().to_html()
 
 
 @pytest.mark.parametrize("dtype", ["|O", "O", "nonsense", "<U4", "V8"])

@@ -64,7 +64,7 @@ def mean_errors(seed: int, n: int, m: int, d: int, epsilon: float, differ: float
     with suppress(TooFewReports):
         result = simulate(SparseMean(d, epsilon=epsilon), users, seed=seed)
         return [*judged(result, truth), dense_error]
-    # Too few users to buy the scale: it is declared, a tenth too large.
+    # Too few users to estimate the scale: it is declared, a tenth too large.
     scale = 1.1 * float(np.sqrt(0.32 + d * spread**2))
     declared = SparseMean(d, epsilon=epsilon, scale=scale)
     return [*judged(simulate(declared, users, seed=seed), truth), dense_error]

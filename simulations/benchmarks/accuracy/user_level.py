@@ -84,7 +84,9 @@ def measure_regressions() -> None:
 
 def measure_means() -> None:
     """Print root mean square errors of the mean, and the mean square of its z-scores."""
-    print("| n | d | epsilon | auto, spread bought | auto, spread declared | paper | no privacy |")
+    print(
+        "| n | d | epsilon | auto, spread estimated | auto, spread declared | paper | no privacy |"
+    )
     num_rows, bound = 100, 2.0  # the truth has length 1, rows have unit variance
     for num_users, dim in ((2000, 4), (2000, 16), (2000, 64), (20_000, 64)):
         for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):

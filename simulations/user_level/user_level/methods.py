@@ -43,7 +43,7 @@ class Estimate:
     support : ndarray of int64
         The features that it selects.
     scale_declared : bool
-        Whether it was told the scale of the targets, which it could not buy.
+        Whether it was told the scale of the targets, which it could not estimate.
     """
 
     coef: Floats
@@ -102,7 +102,7 @@ def of_users(strategy: Callable[..., Any], **options: Any) -> Callable[[Populati
             "epsilon": setting.epsilon,
             "samples_per_user": setting.samples_per_user,
         }
-        if setting.scale == "bought":
+        if setting.scale == "estimated":
             # Whether users suffice to learn the scale depends on public numbers alone,
             # and the strategy says so before it asks anything.
             with suppress(TooFewReports):

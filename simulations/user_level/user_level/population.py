@@ -45,7 +45,7 @@ class Setting:
         All positive as in the paper, or ``"random"``.
     positions : str (default: "random")
         Where the coefficients are, or ``"first"``: they are the first eight.
-    scale : str (default: "bought")
+    scale : str (default: "estimated")
         How protocols learn the scale of the targets if they need it: from reports, or
         ``"declared"``: it is public, at ``DECLARED_SCALE``.
     """
@@ -58,7 +58,7 @@ class Setting:
     sizes: str = "equal"
     signs: str = "positive"
     positions: str = "random"
-    scale: str = "bought"
+    scale: str = "estimated"
 
     def __post_init__(self) -> None:
         check_integer("num_users", self.num_users, 1)
@@ -69,7 +69,7 @@ class Setting:
         check_choice("sizes", self.sizes, ("equal", "unequal"))
         check_choice("signs", self.signs, ("positive", "random"))
         check_choice("positions", self.positions, ("random", "first"))
-        check_choice("scale", self.scale, ("bought", "declared"))
+        check_choice("scale", self.scale, ("estimated", "declared"))
 
 
 class Population:

@@ -49,7 +49,7 @@ def evil_page():
         )
         axes.set_title(charts.label(EVIL))
     table = pd.DataFrame({EVIL: [EVIL, 1], "x": [0.5, np.nan]})
-    parts = [EVIL, table_of(table), listed([EVIL]), charts.svg(axes.figure, EVIL)]
+    parts = [EVIL, table_of(table), listed([EVIL]), charts.svg(axes, EVIL)]
     return page(EVIL, [Section(EVIL, parts), Section("empty", ["", listed([])])])
 
 
@@ -92,7 +92,7 @@ def test_a_figure_takes_the_colour_of_the_text_around_it():
     with charts.style():
         axes = charts.standing_alone(2.0)
         axes.plot([0, 1], color=charts.GREEN)
-    drawn = charts.svg(axes.figure, "a line")
+    drawn = charts.svg(axes, "a line")
     assert charts.INK not in drawn and "currentColor" in drawn
     assert f"var(--green, {charts.GREEN})" in drawn
     assert 'aria-label="a line"' in drawn

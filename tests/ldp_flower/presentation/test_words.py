@@ -29,8 +29,8 @@ def test_a_number(value, told):
 
 
 def test_a_column_has_as_many_decimals_each():
-    assert numbers([0.7482, 0.00059, -0.00099, math.nan]) == ["0.7482", "0.0006", "-0.0010", "–"]
-    assert numbers([12345.6, 7.0]) == ["12,346", "7"]
+    assert numbers([0.7482, 0.00159, -0.00099, math.nan]) == ["0.7482", "0.0016", "-0.0010", "–"]
+    assert numbers([12345.6, 27.0]) == ["12,346", "27"]
     assert numbers([1e-6, 3.0]) == ["1e-06", "3"]
     assert numbers(["a", 1.0]) == ["a", "1"]
     assert share(0.12345) == "12.3 %"

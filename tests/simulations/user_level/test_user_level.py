@@ -269,7 +269,7 @@ def test_the_app_in_process(nodes, tmp_path, capsys):
         "sizes": "equal",
         "signs": "positive",
         "positions": "random",
-        "scale": "bought",
+        "scale": "estimated",
         "seed": 1,
         "num-nodes": nodes,
         "compare": nodes == 2,

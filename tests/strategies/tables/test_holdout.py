@@ -118,7 +118,7 @@ def test_the_mean_predictor_comes_with_the_numbers():
     assert result.std_error[0] == verdict.level.std_error and result.notes[0] == "fitted"
     assert (
         "mean predictor" in result.notes[1]
-        and f"{verdict.gain.value:.2f} squared scales" in result.notes[1]
+        and f"at about {verdict.gain.value:.0%} (standard" in result.notes[1]
     )
     weak = [judged(0.3 * COEF, seed, 4000, 4.0) for seed in range(10)]  # R2 .26
     passed = [(verdict, result) for verdict, result in weak if verdict.length == 1]

@@ -1,0 +1,55 @@
+"""A line that tells how far a long simulation is, where somebody is looking."""
+
+import sys
+import time
+from collections.abc import Iterable
+
+from flwr.app import Message
+
+from .grid import InProcessGrid
+
+_AFTER, _EVERY = 2.0, 0.2  # seconds until the first line, and between two
+_WIDTH = 60  # characters
+
+
+class TellingGrid(InProcessGrid):
+    """An in-process grid that tells which step it is at, on one line that it wipes at the end.
+
+    In a terminal or a notebook only, and not in the first two seconds: what is quick, or run
+    by a script, says nothing.
+    """
+
+    _started, _told = 0.0, 0.0
+    _step, _done, _messages = "", 0, 0
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Let every addressed node handle its message, and tell which step it is."""
+        pushed = list(messages)
+        self._started = self._started or time.monotonic()
+        self._step = pushed[0].metadata.group_id or "0" if pushed else self._step
+        self._done, self._messages = 0, len(pushed)
+        return super().push_messages(pushed)
+
+    def _handle(self, message: Message) -> Message | None:
+        self._tell()
+        self._done += 1
+        return super()._handle(message)
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self._started < _AFTER or now - self._told < _EVERY or not _is_seen():
+            return
+        self._told = now
+        nodes = f", node {self._done + 1} of {self._messages}" if self._messages > 1 else ""
+        line = f"Step {self._step}{nodes}, {now - self._started:.0f} s"
+        print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
+
+    def wipe(self) -> None:
+        """Take the line away."""
+        if self._told:
+            print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+
+
+def _is_seen() -> bool:
+    """Whether somebody looks at this process's messages: in a terminal, or in a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules

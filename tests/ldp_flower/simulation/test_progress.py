@@ -1,0 +1,39 @@
+"""A long simulation tells how far it is, to whoever looks, and wipes it."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from ldp_flower import Users, simulate
+from ldp_flower.simulation import progress
+from ldp_flower.strategies import LdpIht
+
+USERS = Users.from_rows(np.ones((400, 2)), np.ones(400))
+
+
+def run():
+    return simulate(LdpIht(2, sparsity=1, epsilon=4.0), USERS, seed=0, num_nodes=4)
+
+
+@pytest.mark.parametrize("looking", [True, False])
+def test_a_line_is_told_where_somebody_looks(looking, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_AFTER", 0.0)
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: looking, raising=False)
+    run()
+    told = capsys.readouterr().err
+    if not looking:
+        assert told == ""
+        return
+    lines = told.split("\r")
+    assert lines[1].startswith("Step 0, node 1 of 4, ") and "Step 1, node 4 of 4, " in told
+    assert {len(line) for line in lines[1:-1]} == {60}
+    assert not lines[-2].strip() and not lines[-1]  # wiped
+
+
+def test_what_is_quick_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_AFTER", 1e9)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    run()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,73 @@
+"""Users of other features than a strategy needs are found out before anybody pays."""
+
+import numpy as np
+import pytest
+
+from ldp_flower import InProcessGrid, Numeric, Schema, Users, simulate
+from ldp_flower.clients import LdpClientApp
+from ldp_flower.strategies import ConstrainedMean, LdpIht
+from ldp_flower.strategies.catalogue import PROTOCOLS
+from ldp_flower.strategies.runtime.census import census_facts
+
+DIM, THEIRS = 4, 3
+# Items are one column each, and an app's own training has features of its own.
+OF_ROWS = [name for name in PROTOCOLS if name not in ("HeavyHitters", "LdpFedAvg")]
+
+
+class Grid(InProcessGrid):
+    """Nodes of 300 users each, whose rows have these numbers of features."""
+
+    def __init__(self, *features):
+        def load(context):
+            node = context.node_config["partition-id"]
+            table = np.full((300, features[node]), 0.5)
+            return Users.from_rows(table, table[:, 0], np.arange(300) + 300 * node)
+
+        super().__init__(LdpClientApp(load, seed=0), len(features))
+        self.asked = []
+
+    def _handle(self, message):
+        self.asked.append((message.metadata.message_type, message.metadata.dst_node_id))
+        return super()._handle(message)
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_a_wrong_number_of_features_names_both(name):
+    strategy, _ = next(PROTOCOLS[name].audit_runs(DIM, 2.0))
+    grid = Grid(THEIRS, THEIRS)
+    with pytest.raises(ValueError, match=f"rows have {DIM} features, as .*{name}.* got {THEIRS}"):
+        strategy.start(grid, num_nodes=2, seed=0)
+    assert {kind for kind, _ in grid.asked} == {"query.census"}
+
+
+def test_simulate_says_so_too():
+    users = Users.from_rows(np.ones((600, 12)), np.ones(600))
+    with pytest.raises(ValueError, match="have 8 features, as this LdpIht needs, got 12"):
+        simulate(LdpIht(8, sparsity=2, epsilon=4.0), users)
+    schema = Schema({"x": Numeric(0, 1)}, "y", Numeric(0, 1))
+    with pytest.raises(ValueError, match="have 2 features, as this LdpIht needs, got 12"):
+        simulate(LdpIht(schema, epsilon=4.0), users)
+
+
+def test_a_node_with_others_is_left_out_and_stops_nobody():
+    grid = Grid(DIM, THEIRS, DIM)
+    result = ConstrainedMean(DIM, epsilon=2.0).start(grid, num_nodes=3, seed=0)
+    assert result.num_users == result.num_reports == 600
+    assert "1 nodes were not asked: their users' rows do not have 4 features." in result.notes
+    asked = {node for kind, node in grid.asked if kind != "query.census"}
+    assert asked == {1, 3}
+
+
+@pytest.mark.parametrize(
+    ("content", "features"),
+    [(b"0 0 7 1 0 1 5", 5), (b"0 0 7 1 0 1 -1", None), (b"0 0 7 1 0 1", None)],
+)
+def test_a_census_that_was_kept_before_nodes_told_features_is_read(content, features):
+    facts = census_facts(content, 1, 100)
+    assert facts.features == features and facts.keys.count == 7
+    assert (facts.seeded, facts.rehearsing, facts.simulated) == (True, False, True)
+
+
+@pytest.mark.parametrize("content", [b"0 0 7 1 0", b"0 0 7 1 0 1 5 6", b"0 0 7 1 0 1 x", b""])
+def test_a_census_that_is_none_is_rejected(content):
+    assert census_facts(content, 1, 100) is None
