@@ -78,4 +78,5 @@ def _standardised(coef: Floats, columns: Standardisation) -> Floats:
 
 def _restored(coef: Floats, columns: Standardisation) -> Floats:
     fit = LinearResult(coef=coef, std_error=np.zeros_like(coef))
-    return np.asarray(columns.restored(fit).coef)
+    found: Floats = columns.restored(fit).coef
+    return found

@@ -128,7 +128,11 @@ def ridge_walk(
 
 
 def row_length(schema: Schema) -> float:
-    """Return the typical length of a row of features, from what a schema declares."""
+    """Return the usual length of a row of features, from what a schema declares.
+
+    Numbers count 1, as within bounds that are not too wide; the indicators of K categories
+    together 1 - 1/K.
+    """
     kinds = schema.columns.values()
     return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
 
