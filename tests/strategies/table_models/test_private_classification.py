@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 from ldp_flower import Categories, Numeric, Schema, Users, simulate
+from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.strategies import (
     ClassificationFit,
     LdpIht,
@@ -156,3 +157,18 @@ def test_links_for_classes_that_do_not_suit_tables_name_it():
     users = Users.from_rows(np.ones((8000, 37)), np.zeros(8000))
     with pytest.raises(TooFewReports, match="PrivateClassification"):
         simulate(LdpIht(37, sparsity=37, epsilon=4.0, link="logistic"), users, seed=0)
+
+
+def test_a_report_about_a_class_depends_on_the_user_only_through_the_mechanism():
+    """Every kind of query of the audit's runs against whole handlers, exact mechanisms."""
+    runs = list(PrivateClassification.audit_runs(3, 2.0))[:1]
+    queries = [query for run in runs for query in recorded_queries(*run)]
+    one_each = {query.statistic.removeprefix("standardised_"): query for query in queries}
+    assert set(one_each) == {
+        *("row_count", "column_means", "class_step"),
+        *("class_share", "root_curvature", "mean_score", "ranking"),
+    }
+    assert all(query.randomizer.epsilon == 2.0 for query in queries)
+    users = {name: extreme_users(3)[name] for name in ("ones", "ones, minus", "NaN")}
+    for query in one_each.values():
+        assert audit_handler(query, users, num_reports=300, seed=0).passed
