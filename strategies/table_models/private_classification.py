@@ -100,7 +100,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         use_when="bounds and categories of a table's columns are known, and nothing else",
         fails_when="where sqrt(d c / n) is above 1.6 for d features and n users, c = 6.3, 1.6, "
         "0.44 at epsilon 1, 2, 4",
-        page="your-own-data",
+        page="which-method",
     )
 
     schema: Schema = field(kw_only=False)
