@@ -35,8 +35,8 @@ class DistributionResult(Result):
     covariance : ndarray of float64, shape (cells + 1, cells + 1)
         Of these shares: randomisation, and that the users are a sample of a population.
     deviations : ndarray of float64, shape (draws,)
-        Of the largest deviation of all shares at once, in units of their errors (and three quarters of
-        the largest of these): draws from the posterior, in order.
+        Of the largest deviation of all shares at once, in units of their errors (and three
+        quarters of the largest of these): draws from the posterior, in order.
     without_entry : float
         The share of the users who have no entry in the column.
     step : float or None

@@ -88,12 +88,12 @@ def _root(cells: int, size: float, length: float) -> Floats:
     smooth = size**2 * (1 + far + far**2 / 3) * np.exp(-far)
     covariance[:cells, :cells] = smooth + _LEVEL**2 + _ROUGH**2 * np.eye(cells)
     covariance[cells, cells] = _APART**2
-    return np.linalg.cholesky(covariance)
+    return np.asarray(np.linalg.cholesky(covariance), np.float64)
 
 
 def _shares(base: Floats, logs: Floats) -> Floats:
     raised = base * np.exp(logs - logs.max(axis=0))
-    return raised / raised.sum(axis=0)
+    return np.asarray(raised / raised.sum(axis=0))
 
 
 def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
@@ -123,5 +123,5 @@ def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
         damping = damping / 10 if damping > _STILL else 0.0
         if gain < _STILL:
             break
-    precision = np.linalg.cholesky(bend)
+    precision = np.asarray(np.linalg.cholesky(bend), np.float64)
     return _Fit(-lowest - float(np.log(np.diag(precision)).sum()), white, precision, root)
