@@ -223,7 +223,7 @@ class Schema:
     @property
     def classes(self) -> tuple[str, ...]:
         """Categories of the target, in their order; empty where it is none or a number."""
-        return tuple(self.bounds.values) if isinstance(self.bounds, Categories) else ()
+        return tuple(map(str, self.bounds.values)) if isinstance(self.bounds, Categories) else ()
 
     def kind(self, name: str) -> Numeric | Categories:
         """Return what is known about a column, the target included.
@@ -360,7 +360,7 @@ class Schema:
             If a column is missing, columns differ in length, or groups or ids are refused
             as by :meth:`~ldp_flower.Users.from_rows`.
         """
-        named = _column(table, groups) if isinstance(groups, str) else groups
+        named: Any = _column(table, groups) if isinstance(groups, str) else groups
         targets = None if self.target is None else self.targets(table)
         missing = self.missing(table)
         return Users.from_rows(self.features(table), targets, named, ids, missing=missing)
