@@ -243,7 +243,7 @@ class Schema:
         """
         for name in [*self.columns, *([] if self.target is None else [self.target])]:
             tell_beyond(name, self.kind(name), _column(table, name))
-        named = _column(table, groups) if isinstance(groups, str) else groups
+        named: Any = _column(table, groups) if isinstance(groups, str) else groups
         targets = None if self.target is None else self.targets(table)
         missing = self.missing(table)
         return Users.from_rows(self.features(table), targets, named, ids, missing=missing)

@@ -206,7 +206,7 @@ class _Fit:
 
     def solved(self) -> tuple[Floats, Floats]:
         covariance = np.linalg.inv(self.information)
-        return covariance @ self.score, covariance
+        return np.asarray(covariance @ self.score), np.asarray(covariance)
 
 
 def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
@@ -221,7 +221,7 @@ def _normal(
     oracle: FrequencyOracle, told: Estimate, design: Floats, offset: Floats
 ) -> tuple[Floats, Floats]:
     """Return the information and the score of one wave, whose mean is ``design u + offset``."""
-    covariance = oracle.covariance(clipped(told.mean)) / told.count
+    covariance: Floats = oracle.covariance(clipped(told.mean)) / told.count
     rows = slice(None)
     if oracle.support_size is not None:  # the counts add up: the last one tells nothing
         rows = slice(-1)

@@ -203,4 +203,4 @@ def _lifted(counted: Counted, ends: Floats, edges: Floats) -> Counted:
 def _below(draws: Floats) -> Floats:
     """Return the shares of those with an entry below each edge."""
     below = np.vstack([np.zeros(draws.shape[1]), np.cumsum(draws[:-1], axis=0)])
-    return below / below[-1]
+    return np.asarray(below / below[-1])

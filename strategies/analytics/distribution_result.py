@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.presentation import charts
-from ldp_flower.validation import check_fraction, check_integer, is_integer
+from ldp_flower.validation import check_fraction, check_integer
 
 from ..runtime.result import Floats, Result
 
@@ -107,9 +107,9 @@ class DistributionResult(Result):
         """
         from pandas import DataFrame
 
-        if is_integer(bins):
-            check_integer("bins", bins, 1, _BINS)
-            edges = np.linspace(self.edges[0], self.edges[-1], int(bins) + 1)  # type: ignore[call-overload]
+        if isinstance(bins, int | np.integer):
+            check_integer("bins", int(bins), 1, _BINS)
+            edges = np.linspace(self.edges[0], self.edges[-1], int(bins) + 1)
         else:
             edges = np.asarray(bins, np.float64)
             if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():

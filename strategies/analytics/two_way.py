@@ -284,9 +284,9 @@ def smoothed(shares: Floats, covariance: Floats) -> Floats:
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = KeyedRandom(derive(np.arange(_TABLES))).normals((_TABLES, shares.size)) @ root.T
     drawn = [nonnegative(product.ravel() + each).reshape(shares.shape) for each in noise]
-    expected = np.mean([_squares(each) for each in drawn])
+    expected = float(np.mean([_squares(each) for each in drawn]))
     found = _squares(told)
-    kept = max(0.0, 1 - expected / found) if found else 0.0
+    kept: float = max(0.0, 1 - expected / found) if found else 0.0
     return product + kept * (told - product)
 
 

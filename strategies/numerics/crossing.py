@@ -41,7 +41,8 @@ class Crossing:
         half = (self.places[1] - self.places[0]) / 2
         below = np.concatenate([[0.0], np.cumsum(self.weights)])
         edges = np.concatenate([[self.places[0] - half], self.places + half])
-        return np.clip(np.interp(np.asarray(share, np.float64), below, edges), 0.0, 1.0)
+        found = np.interp(np.asarray(share, np.float64), below, edges)
+        return np.asarray(np.clip(found, 0.0, 1.0))
 
     def slope(self) -> float:
         """Return the slope of the curve at the level."""

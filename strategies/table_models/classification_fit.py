@@ -152,7 +152,7 @@ class ClassificationFit(Result):
     @property
     def _drawn(self) -> NDArray[np.int64]:
         slopes = self._order[self._order != 0]
-        return slopes[:_DRAWN]
+        return np.asarray(slopes[:_DRAWN])
 
     @property
     def _height(self) -> float:

@@ -73,7 +73,7 @@ def _standardised(coef: Floats, columns: Standardisation) -> Floats:
     """Return the same model of columns brought to mean 0 and scale 1."""
     slopes = coef * columns.scales[:-1] / columns.scales[-1]
     slopes[0] = (coef[0] + coef @ columns.means[:-1] - columns.means[-1]) / columns.scales[-1]
-    return slopes
+    return np.asarray(slopes)
 
 
 def _restored(coef: Floats, columns: Standardisation) -> Floats:
