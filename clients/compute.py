@@ -137,7 +137,7 @@ def values_of(
         lost = len(users.targets) - len(kept.targets)
         if lost and query.question.rows is Rows.FINITE:
             logger.warning("Records that are not finite and are left out: %d.", lost)
-        tell_far_rows(finite, query)
+        tell_far_rows(kept, query)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(kept, query.question, statistic, query.randomizer.width)
         return compute(kept, query.question, coins[some])
