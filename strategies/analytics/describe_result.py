@@ -66,7 +66,7 @@ class DescribeResult(Result):
         from pandas import DataFrame, Series
 
         found = {
-            name: Series(self.values[:, i], STATISTICS, dtype=object)
+            name: Series(self.values[:, i], STATISTICS)
             for i, name in enumerate(self.numbers)
         }
         for i, name in enumerate(self.categorical):
