@@ -225,7 +225,7 @@ def _normal(
     rows = slice(None)
     if oracle.support_size is not None:  # the counts add up: the last one tells nothing
         rows = slice(-1)
-    weighted: Floats = np.linalg.solve(covariance[rows, rows], design[rows]).T
+    weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
     return weighted @ design[rows], weighted @ (told.mean - offset)[rows]
 
 

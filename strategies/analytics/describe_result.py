@@ -65,10 +65,7 @@ class DescribeResult(Result):
         """
         from pandas import DataFrame, Series
 
-        found = {
-            name: Series(self.values[:, i], STATISTICS)
-            for i, name in enumerate(self.numbers)
-        }
+        found = {name: Series(self.values[:, i], STATISTICS) for i, name in enumerate(self.numbers)}
         for i, name in enumerate(self.categorical):
             top = int(np.argmax(self.shares[i]))
             told = (self.counts[i], len(self.shares[i]), self.categories[i][top])
