@@ -714,6 +714,10 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("standardised_column_log_sizes", MOVED, SIZES, DIM),
         ("standardised_column_means", {"centre": THETA} | MOVED, {}, DIM + 1),
         ("curvature", {"direction": np.zeros(DIM), "coordinates": np.array([0])}, {"cap": 1.0}, 1),
+        ("class_share", {"place": np.ones(1)}, {"num_classes": 1e9}, 1),
+        ("table_cell", {"coordinates": np.array([0, DIM]), "sizes": np.array([2.0])}, {}, 1),
+        ("table_cell", {"coordinates": np.array([0, 1]), "sizes": np.array([3.0])}, {}, 1),
+        ("table_cell", {"coordinates": np.arange(3), "sizes": np.array([2.0])}, {}, 1),
     ],
 )
 def test_queries_that_do_not_fit_are_refused(name, arrays, params, width):
