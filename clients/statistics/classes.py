@@ -1,5 +1,11 @@
-"""Statistics of classes: the targets as labels of -1 and 1, or as the classes' places."""
+"""Statistics of classes: the targets as labels of -1 and 1, or as the classes' places.
 
+Every question about classes has one convention. They are 0, 1, ..., as a schema makes them of
+categories; of two classes the first may also be coded -1. A row with any other target is of no
+class: which one was meant is not guessed.
+"""
+
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +29,23 @@ from .registry import Statistics
 from .regression import weighted_coefficients
 
 
+def with_places(users: Users, num_classes: int) -> Users:
+    """Return the users with NaN in place of targets that are no label, and log how many."""
+    targets = np.asarray(users.targets, np.float64)
+    if num_classes == 2:
+        targets = np.where(targets == -1, 0.0, targets)
+    known = (targets >= 0) & (targets < num_classes) & (targets == np.floor(targets))
+    if lost := int((~known & ~np.isnan(targets)).sum()):
+        logging.getLogger(__name__).warning(
+            "%d of %d rows have a label other than %s and are left out. Labels are the places of "
+            "classes, 0, 1, ...: a Schema whose target is Categories makes them.",
+            *(lost, len(known), ", ".join(map(str, range(num_classes)))),
+        )
+    return replace(users, targets=np.where(known, targets, np.nan))
+
+
 def class_labels(users: Users) -> NDArray[np.float64]:
-    """Return 1 for class 1, -1 for class 0, NaN for none; see :mod:`..places`."""
+    """Return 1 for class 1, -1 for class 0, NaN for none."""
     return np.where(np.isnan(users.targets), np.nan, np.where(users.targets > 0, 1.0, -1.0))
 
 

@@ -1,7 +1,7 @@
 """What is public about arrays without a schema, and what happens to entries beyond it."""
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,12 @@ def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
         )
     held = {int(place): label for place, label in zip(places, distinct.tolist(), strict=True)}
     # Classes that nobody has: their text, as what the others are.
-    numbers = {"i": int, "u": int, "f": float, "b": lambda text: text == "True"}
+    numbers: dict[str, Callable[[str], object]] = {
+        "i": int,
+        "u": int,
+        "f": float,
+        "b": lambda text: text == "True",
+    }
     made = numbers.get(distinct.dtype.kind, str)
     labels = [held.get(i, made(text)) for i, text in enumerate(schema.classes)]
     return np.array(labels, object if distinct.dtype.kind == "O" else None)

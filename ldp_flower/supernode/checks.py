@@ -96,7 +96,7 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
             f"The key {key!r} is no setting of ldp-flower and is left to the app: is {setting!r} "
             "meant?"
         )
-    if settings is not None and settings.table is not None:
+    if settings is not None and settings.table is not None and settings.training is None:
         for key in sorted(PrivacyPolicy.unknown_settings(config) - set(nearly)):
             findings.problems.append(f"The key {key!r} has no effect on a node without an app.")
 

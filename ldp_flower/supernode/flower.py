@@ -16,6 +16,7 @@ from typing import Final
 #: What the guarantee rests on: who starts what for a message, and what that does with a FAB.
 FILES: Final = (
     "supercore/cli/flower_superexec.py",
+    "supercore/constant.py",
     "supercore/superexec/executor/subprocess_executor.py",
     "supercore/superexec/plugin/base_exec_plugin.py",
     "supercore/superexec/run_superexec.py",
@@ -26,11 +27,11 @@ FILES: Final = (
 )
 #: Digests of these files by Flower's version.
 TESTED: Final = {
-    "1.38.0": "3abb20be94d898fdcce4e19fd690bdfb06de43e3c5ca65976b1cffb9376bebf9",
-    "1.39.0": "fedcfc057f49deb368361a5f9315a842bb476bd6ab1d24a7d1ade0e4ceb51b6d",
-    "1.40.0": "3d713482cb6ffe81004bc71f4fa79925a0edaf23c9cea171975a6c63ede6bd32",
-    "1.41.0": "e88a4cc2ff7e4594c591941bc6af35c2b48262172afc84e712f160a8cb09ae63",
-    "1.42.0": "e9b13036c70d0efd11f766b9300417bc696e80b78db09b0ea6a7ebed2030dee3",
+    "1.38.0": "41b9ed4f8beb2f1d0b8ba1b1f0810bcab86c5f519d2747c7eed4cc606aab97aa",
+    "1.39.0": "3e2777a5df8e1101494a2ba0341a18681e5de1b0ca2b93770ddb79357d24ba50",
+    "1.40.0": "5c1d96e42a4daa031d99849b38a8ade3db18c62076e2d471ef4cc2f9567573ea",
+    "1.41.0": "cb331938ab591d2a78576e5d27952e493bb1c378376e30fdf335a8f40a73b496",
+    "1.42.0": "1ce25d41b54b9706c6987b055d086db89bc6b543da563304472e4e821ea4e858",
 }
 _PROGRAMS: Final = {
     "flower-supernode": "flwr.supernode.cli",

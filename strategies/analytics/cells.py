@@ -95,7 +95,8 @@ class Shares:
 
     def error_of(self, weights: Floats) -> Floats:
         """Return the standard errors of weighted sums of the shares, weights (sums, cells)."""
-        return np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", weights, self.covariance, weights), 0.0))
+        variances = np.einsum("ij,jk,ik->i", weights, self.covariance, weights)
+        return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
 def clipped(shares: Floats) -> Floats:
@@ -205,7 +206,7 @@ class _Fit:
 
     def solved(self) -> tuple[Floats, Floats]:
         covariance = np.linalg.inv(self.information)
-        return covariance @ self.score, covariance
+        return np.asarray(covariance @ self.score), np.asarray(covariance)
 
 
 def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
@@ -220,16 +221,16 @@ def _normal(
     oracle: FrequencyOracle, told: Estimate, design: Floats, offset: Floats
 ) -> tuple[Floats, Floats]:
     """Return the information and the score of one wave, whose mean is ``design u + offset``."""
-    covariance = oracle.covariance(clipped(told.mean)) / told.count
+    covariance: Floats = oracle.covariance(clipped(told.mean)) / told.count
     rows = slice(None)
     if oracle.support_size is not None:  # the counts add up: the last one tells nothing
         rows = slice(-1)
-    weighted = np.linalg.solve(covariance[rows, rows], design[rows]).T
+    weighted: Floats = np.linalg.solve(covariance[rows, rows], design[rows]).T
     return weighted @ design[rows], weighted @ (told.mean - offset)[rows]
 
 
 def users_for(variance: float, std_error: float) -> int:
     """Return how many reports of this variance give a standard error, rounded up a little."""
     needed = variance / std_error**2
-    digits = 10 ** max(0, math.floor(math.log10(max(needed, 1.0))) - 1)
-    return math.ceil(needed / digits) * digits
+    digits = 10 ** float(max(0, math.floor(math.log10(max(needed, 1.0))) - 1))
+    return int(math.ceil(needed / digits) * digits)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -83,7 +83,7 @@ class CountsResult(Result):
         return charts.height_of(len(self.categories))
 
     def _draw(self, axes: "Axes") -> None:
-        charts.intervals(axes, self.categories, self.shares, self.std_error)
+        charts.intervals(axes, self.categories, self.shares.tolist(), self.std_error.tolist())
         axes.set_xlabel(f"share of users by {charts.label(self.column)}, with 95 % intervals")
 
     def _findings(self) -> list[str]:
@@ -255,7 +255,7 @@ def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
     return [str(value) for value in kind.values]
 
 
-def refuse_few(strategy: LdpStrategy[Result], variance: float, useful: float, what: str) -> None:
+def refuse_few(strategy: LdpStrategy[Any], variance: float, useful: float, what: str) -> None:
     """Raise TooFewReports if users are too few for a standard error that is of use."""
     if (needed := users_for(variance, useful)) > strategy.num_users:
         error = (variance / strategy.num_users) ** 0.5

@@ -22,7 +22,8 @@ from .counts import Counts, categories_of, check_schema
 from .describe_result import STATISTICS, DescribeResult
 from .levels import Levels, Told
 from .means import Means, MeansResult
-from .quantiles import Quantiles, QuantilesResult
+from .quantiles import Quantiles
+from .quantiles_result import QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
@@ -50,7 +51,8 @@ class _Spread:
     @property
     def need(self) -> float:
         """Variance of a report about an eighth of the bounds' distance, as part of it."""
-        return number_randomizer(self.epsilon, 0.5).variance / (2 * _TYPICAL) ** 2 / 4
+        noise = number_randomizer(self.epsilon, 0.5).variance + 2 * _TYPICAL**4
+        return noise / (2 * _TYPICAL) ** 2 / 4
 
     def _check_users(self) -> None:
         """Take as many as there are: other tasks need more."""
@@ -136,10 +138,12 @@ class Describe(LdpStrategy[DescribeResult]):
         given: dict[str, Any] = {"epsilon": self.epsilon, "min_reports": self.min_reports}
         if isinstance(self.schema.kind(name), Categories):
             cells = CellShares(self.epsilon, len(categories_of(self.schema, "columns", name)))
-            return [_Task(name, Counts(self.schema, name, **given), cells.noise(10_000))]
+            need = cells.noise(10_000) + (1 - 1 / cells.num_cells) / cells.num_cells
+            return [_Task(name, Counts(self.schema, name, **given), need)]
+        noise = Levels(self.epsilon).variance + _TYPICAL**2
         bit = RandomizedResponse(self.epsilon).variance / 4
         return [
-            _Task(name, Means(self.schema, name, **given), Levels(self.epsilon).variance / 4),
+            _Task(name, Means(self.schema, name, **given), noise / 4),
             _Task(name, spread := _Spread(self.schema, name, self.epsilon), spread.need),
             _Task(name, Quantiles(self.schema, name, _QUARTILES, **given), 1.5 * bit),
         ]
@@ -177,7 +181,8 @@ class Describe(LdpStrategy[DescribeResult]):
         """Return how many users each task gets."""
         needs = np.array([task.need for task in self._tasks])
         least = 3 * self.min_reports
-        return [max(least, int(part * num_users)) for part in needs / needs.sum()]
+        rest = max(0, num_users - least * len(needs))
+        return [least + int(part * rest) for part in needs / needs.sum()]
 
     def _fits(self, num_users: int) -> bool:
         """Whether so many users would do for all tasks."""
@@ -200,7 +205,7 @@ class Describe(LdpStrategy[DescribeResult]):
         while many - few > 0.05 * many:
             middle = (few + many) // 2
             few, many = (few, middle) if self._fits(middle) else (middle, many)
-        digits = 10 ** max(0, len(str(many)) - 2)
+        digits = int(f"1{'0' * max(0, len(str(many)) - 2)}")
         return -(-many // digits) * digits
 
     def _result(self, found: dict[str, list[Any]]) -> DescribeResult:

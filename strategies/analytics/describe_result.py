@@ -66,7 +66,7 @@ class DescribeResult(Result):
         from pandas import DataFrame, Series
 
         found = {
-            name: Series(self.values[:, i], STATISTICS, dtype=object)
+            name: Series(self.values[:, i], STATISTICS)
             for i, name in enumerate(self.numbers)
         }
         for i, name in enumerate(self.categorical):
@@ -137,4 +137,5 @@ class DescribeResult(Result):
         axes.set_xlabel("numbers: quartiles (bar) and mean (dot) within the bounds; shares")
 
     def _findings(self) -> list[str]:
-        return self.table().to_string(index=False, na_rep="").splitlines()
+        text: str = self.table().to_string(index=False, na_rep="")
+        return text.splitlines()

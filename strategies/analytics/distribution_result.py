@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.presentation import charts
-from ldp_flower.validation import check_fraction, check_integer, is_integer
+from ldp_flower.validation import check_fraction, check_integer
 
 from ..runtime.result import Floats, Result
 
@@ -35,8 +35,8 @@ class DistributionResult(Result):
     covariance : ndarray of float64, shape (cells + 1, cells + 1)
         Of these shares: randomisation, and that the users are a sample of a population.
     deviations : ndarray of float64, shape (draws,)
-        Of the largest deviation of all shares at once, in units of their errors (and a quarter of
-        the largest of these): draws from the posterior, in order.
+        Of the largest deviation of all shares at once, in units of their errors (and three
+        quarters of the largest of these): draws from the posterior, in order.
     without_entry : float
         The share of the users who have no entry in the column.
     step : float or None
@@ -107,9 +107,9 @@ class DistributionResult(Result):
         """
         from pandas import DataFrame
 
-        if is_integer(bins):
-            check_integer("bins", bins, 1, _BINS)
-            edges = np.linspace(self.edges[0], self.edges[-1], int(bins) + 1)  # type: ignore[call-overload]
+        if isinstance(bins, int | np.integer):
+            check_integer("bins", int(bins), 1, _BINS)
+            edges = np.linspace(self.edges[0], self.edges[-1], int(bins) + 1)
         else:
             edges = np.asarray(bins, np.float64)
             if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
@@ -127,6 +127,9 @@ class DistributionResult(Result):
     def band(self, level: float = 0.95) -> "DataFrame":
         """Return a band that has the whole distribution function in it with this probability.
 
+        Between two rows the function is above ``lower`` of the first and below ``upper`` of the
+        second one.
+
         Returns
         -------
         DataFrame
@@ -141,11 +144,9 @@ class DistributionResult(Result):
 
         check_fraction("level", level)
         errors = self._errors(np.eye(len(self.below)))
-        spread = np.sqrt(errors**2 + (errors.max() / 4) ** 2)
+        spread = np.sqrt(errors**2 + (0.75 * errors.max()) ** 2)
         reach = float(np.quantile(self.deviations, level)) * spread
         lower, upper = np.clip(self.below - reach, 0, 1), np.clip(self.below + reach, 0, 1)
-        lower[0] = upper[0] = 0.0
-        lower[-1] = upper[-1] = 1.0
         return DataFrame(
             {
                 self.column: self.edges,

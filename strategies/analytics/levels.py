@@ -107,7 +107,7 @@ class Levels:
         """
         levels, cells = self.values, found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)
-        blocks = np.kron(np.eye(self.groups), np.ones(self.number))
+        blocks: Floats = np.repeat(np.eye(self.groups), self.number, axis=1)
         share_error = found.error_of(blocks)
         held = np.maximum(share, 1e-9)
         mean = np.clip(cells @ levels / held, -1, 1)

@@ -101,7 +101,8 @@ class MeansResult(Result):
     def _draw(self, axes: "Axes") -> None:
         told = np.isfinite(self.means.ravel())
         names = [name for name, shown in zip(self._labels(), told, strict=True) if shown]
-        charts.intervals(axes, names, self.means.ravel()[told], self.std_error.ravel()[told])
+        means, errors = self.means.ravel()[told], self.std_error.ravel()[told]
+        charts.intervals(axes, names, means.tolist(), errors.tolist())
         axes.set_xlabel("mean in the column's units, with 95 % intervals")
 
     def _findings(self) -> list[str]:

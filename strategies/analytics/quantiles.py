@@ -93,7 +93,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         rounds="8, or 9; fewer for less than some 1,500 users",
         report="1, of few users up to 13",
         use_when="medians, quartiles or percentiles are all that is wanted of a column",
-        fails_when="with many quantiles, which share the users: from about ten on, Distribution",
+        fails_when="with many quantiles, which share the users: 9 have 3 times the error of one",
         page="analytics",
     )
 

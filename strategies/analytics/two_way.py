@@ -10,6 +10,7 @@ from scipy.stats import chi2
 
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
+from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Categories, Schema
 
 from ..runtime.base import LdpStrategy, Protocol
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _USEFUL = 0.1  # standard error of a share beyond which nothing is asked
+_TABLES = 24  # that are drawn to see what noise looks like
 _LEVEL = 0.05  # of the test, in a result's text
 
 
@@ -155,9 +157,9 @@ class TwoWay(LdpStrategy[TwoWayResult]):
     cells from the product of the margins, by their covariance, which the noise of the
     randomizers decides and is known; Pearson's statistic of noisy counts would reject
     independence nearly always. Under independence it has a chi-squared law once
-    standard errors of shares are small. ``smoothed`` multiplies the deviations by the part of
-    their squares that noise does not explain (James & Stein 1961) and takes the closest table
-    without negative shares.
+    standard errors of shares are small. ``smoothed`` is the closest table without negative
+    shares, its deviations multiplied by the part of their squares that noise does not explain
+    (James & Stein 1961); its margins stay.
 
     Guarantee
     ---------
@@ -271,14 +273,26 @@ def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
 
 
 def smoothed(shares: Floats, covariance: Floats) -> Floats:
-    """Return shares drawn towards independence as far as noise calls for, none below 0."""
-    deviations, jacobian = _deviations(shares)
-    noise = float(np.trace(jacobian @ covariance @ jacobian.T))
-    squares = float(np.square(deviations).sum())
-    kept = max(0.0, 1 - noise / squares) if squares else 0.0
-    rows, columns = nonnegative(shares.sum(axis=1)), nonnegative(shares.sum(axis=0))
-    found = np.outer(rows, columns) + kept * deviations
-    return nonnegative(found.ravel()).reshape(shares.shape)
+    """Return shares drawn towards independence as far as noise calls for, none below 0.
+
+    Negative shares are taken off first, which takes off noise. How large the deviations of
+    the rest are in independent columns is looked at in tables drawn with this noise.
+    """
+    told = nonnegative(shares.ravel()).reshape(shares.shape)
+    product = np.outer(told.sum(axis=1), told.sum(axis=0))
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    noise = KeyedRandom(derive(np.arange(_TABLES))).normals((_TABLES, shares.size)) @ root.T
+    drawn = [nonnegative(product.ravel() + each).reshape(shares.shape) for each in noise]
+    expected = float(np.mean([_squares(each) for each in drawn]))
+    found = _squares(told)
+    kept: float = max(0.0, 1 - expected / found) if found else 0.0
+    return product + kept * (told - product)
+
+
+def _squares(shares: Floats) -> float:
+    """Return the sum of the squared deviations from the product of the margins."""
+    return float(np.square(shares - np.outer(shares.sum(axis=1), shares.sum(axis=0))).sum())
 
 
 def nonnegative(shares: Floats) -> Floats:

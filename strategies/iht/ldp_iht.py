@@ -116,7 +116,7 @@ class LdpIht(LdpStrategy[LinearResult]):
     """
 
     card = Card(
-        question="linear or logistic regression, sparse or on real tables",
+        question="sparse linear or logistic regression; linear on real tables",
         guarantee="pure epsilon",
         rounds="up to 6; up to 10 with several records per user, 19 with a schema",
         report="1-2",

@@ -41,7 +41,8 @@ class Crossing:
         half = (self.places[1] - self.places[0]) / 2
         below = np.concatenate([[0.0], np.cumsum(self.weights)])
         edges = np.concatenate([[self.places[0] - half], self.places + half])
-        return np.clip(np.interp(share, below, edges), 0.0, 1.0)
+        found = np.interp(np.asarray(share, np.float64), below, edges)
+        return np.asarray(np.clip(found, 0.0, 1.0))
 
     def slope(self) -> float:
         """Return the slope of the curve at the level."""
@@ -88,8 +89,8 @@ def believed(places: Floats, values: Floats, variances: Floats, level: float) ->
 def _core(grid: Floats, weights: Floats, lost: float, more: int) -> tuple[float, float]:
     """Return the range of a grid that holds all but so much, and some steps more."""
     below = np.cumsum(weights)
-    first = np.searchsorted(below, lost)
-    last = min(np.searchsorted(below, 1 - lost), len(grid) - 1)
+    first = int(np.searchsorted(below, lost))
+    last = min(int(np.searchsorted(below, 1 - lost)), len(grid) - 1)
     step = grid[1] - grid[0]
     return float(grid[first] - more * step), float(grid[last] + more * step)
 
@@ -100,11 +101,11 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
     Where everybody's answers count alike, what is random about who was asked where cancels.
     """
     centre, at = logit(belief.level), float(belief.quantile(0.5))
-    reach = 3 * float(belief.quantile(0.84) - belief.quantile(0.16))
+    first, last = belief.quantile([0.03, 0.97]).tolist()
     for _ in range(2):
         off = np.abs(expit(centre + (places - at) / belief.scale) - belief.level)
         shares = counts / (1 + (off / _NEAR) ** 4)
-        candidates = np.linspace(at - reach, at + reach, 401)
+        candidates = np.linspace(first, last, 401)
         curves = expit(centre + (places[:, None] - candidates) / belief.scale)
         excess = shares @ (values[:, None] - curves)
         at = float(np.interp(0.0, excess, candidates))

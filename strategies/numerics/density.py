@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from ldp_flower.randomness import KeyedRandom, derive
-
 Floats = NDArray[np.float64]
 
 # Of the density's logarithm: its size, and how far along the cells it stays about the same.
-_SMOOTHNESS = ((0.1, 0.7), (0.3, 0.3), (0.3, 0.7), (1.0, 0.3), (1.0, 0.7), (3.0, 0.3), (3.0, 0.7))
+_SMOOTHNESS = (
+    *((0.1, 0.7), (0.3, 0.3), (0.3, 0.7), (1.0, 0.1), (1.0, 0.3), (1.0, 0.7)),
+    *((3.0, 0.1), (3.0, 0.3), (3.0, 0.7)),
+)
 _ROUGH = 1e-2  # size of what is not smooth
 _LEVEL, _APART = 1.0, 2.0  # sizes of the level of all cells, and of that of the last one
 _APART_SHARE = 0.02  # of the last cell, before anything is known
 _STEPS, _STILL = 30, 1e-2  # Newton's, and the gain in log-probability at which they end
-_DRAWS = 500
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Counted:
     counts: Floats
 
 
-def draw_densities(parts: Sequence[Counted], likely: Floats) -> Floats:
+def draw_densities(parts: Sequence[Counted], likely: Floats, normals: Floats) -> Floats:
     """Return draws from the posterior of the shares of cells, shape (cells + 1, draws).
 
     Parameters
@@ -47,12 +47,14 @@ def draw_densities(parts: Sequence[Counted], likely: Floats) -> Floats:
         these.
     likely : ndarray, shape (cells,)
         The shares of the cells in order that a density would have which is even in their place.
+    normals : ndarray, shape (cells + 1, draws)
+        Independent standard normal numbers, which decide the draws.
 
     Notes
     -----
     The logarithm of the shares over ``likely`` is a Gaussian process with the Matern covariance of
     order 5/2; its size and length are averaged over a few by their evidence. Each posterior is
-    taken for normal around its mode (Laplace). Draws are the same for the same counts.
+    taken for normal around its mode (Laplace).
     """
     law = np.concatenate([part.law for part in parts])
     counts = np.concatenate([part.counts for part in parts])
@@ -61,11 +63,10 @@ def draw_densities(parts: Sequence[Counted], likely: Floats) -> Floats:
     fits = [_fitted(law, counts, base, _root(cells, *each)) for each in _SMOOTHNESS]
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
-    ends = np.rint(_DRAWS * np.cumsum(weights) / weights.sum()).astype(np.int64)
-    every = KeyedRandom(derive(0, np.arange(_DRAWS, dtype=np.uint64))).normals((_DRAWS, cells + 1))
+    ends = np.rint(normals.shape[1] * np.cumsum(weights) / weights.sum()).astype(np.int64)
     drawn = []
-    for normals, fit in zip(np.split(every.T, ends[:-1], axis=1), fits, strict=True):
-        white = fit.mode[:, None] + solve_triangular(fit.precision.T, normals)
+    for part, fit in zip(np.split(normals, ends[:-1], axis=1), fits, strict=True):
+        white = fit.mode[:, None] + solve_triangular(fit.precision.T, part)
         drawn.append(_shares(base[:, None], fit.root @ white))
     return np.concatenate(drawn, axis=1)
 
@@ -87,12 +88,12 @@ def _root(cells: int, size: float, length: float) -> Floats:
     smooth = size**2 * (1 + far + far**2 / 3) * np.exp(-far)
     covariance[:cells, :cells] = smooth + _LEVEL**2 + _ROUGH**2 * np.eye(cells)
     covariance[cells, cells] = _APART**2
-    return np.linalg.cholesky(covariance)
+    return np.asarray(np.linalg.cholesky(covariance), np.float64)
 
 
 def _shares(base: Floats, logs: Floats) -> Floats:
     raised = base * np.exp(logs - logs.max(axis=0))
-    return raised / raised.sum(axis=0)
+    return np.asarray(raised / raised.sum(axis=0))
 
 
 def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
@@ -122,5 +123,5 @@ def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
         damping = damping / 10 if damping > _STILL else 0.0
         if gain < _STILL:
             break
-    precision = np.linalg.cholesky(bend)
+    precision = np.asarray(np.linalg.cholesky(bend), np.float64)
     return _Fit(-lowest - float(np.log(np.diag(precision)).sum()), white, precision, root)

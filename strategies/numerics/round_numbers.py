@@ -37,4 +37,4 @@ def coarsest_step(span: float) -> float:
 def steps_from(step: float, number: int) -> NDArray[np.float64]:
     """Return ``step`` and so many in all, each a multiple of the next: 10, 5, 1, 0.5, ..."""
     places = np.arange(number)
-    return step / (10.0 ** (places // 2) * (1 + places % 2))
+    return np.asarray(step / (10.0 ** (places // 2) * (1 + places % 2)), np.float64)

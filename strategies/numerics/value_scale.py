@@ -54,8 +54,8 @@ class ValueScale:
 
     def places(self, values: ArrayLike) -> Floats:
         """Return where values lie, from 0 to 1."""
-        return np.interp(values, *self._map)
+        return np.asarray(np.interp(np.asarray(values, np.float64), *self._map))
 
     def values(self, places: ArrayLike) -> Floats:
         """Return the values that lie there."""
-        return np.interp(places, *self._map[::-1])
+        return np.asarray(np.interp(np.asarray(places, np.float64), *self._map[::-1]))

@@ -118,7 +118,7 @@ class SparseRegression(SparseWaves):
     """
 
     card = Card(
-        question="sparse linear or logistic regression, also on real tables",
+        question="sparse linear or logistic regression; linear on real tables",
         guarantee="pure epsilon",
         rounds="8; 7 with a declared scale or few features; up to 17 with a schema",
         report="1; votes some bytes",

@@ -18,32 +18,33 @@ from ..tables.standardisation import Standardisation
 _SHARE = 0.04  # of all users
 _ENOUGH = 0.1  # noise over the length of a typical row that no larger cohort is for
 _AFFORDED = 1.2  # ... with which centres are estimated at all
-_NUMERIC = 2.0  # mean square of a column of numbers with bounds only, which is at most 4
+_USUAL, _FARTHEST = 2.0, 4.0  # mean square of a column of numbers with bounds only
 
 
-def _columns(schema: Schema) -> dict[int, float]:
-    """Return the features whose centres are not declared, with their usual mean squares.
+def _columns(schema: Schema, numeric: float) -> dict[int, float]:
+    """Return the features whose centres are not declared, with their mean squares.
 
-    Indicators have none: they are centred as if categories were equally likely.
+    Indicators have none: they are centred as if categories were equally likely. ``numeric`` is the
+    mean square of a column of numbers.
     """
     found: dict[int, float] = {}
     for name, kind in schema.columns.items():
         if not isinstance(kind, Numeric):
             found |= dict.fromkeys(schema.places(name), (1 - 1 / kind.width) / kind.width)
         elif kind.centre is None:
-            found |= dict.fromkeys(schema.places(name), _NUMERIC)
+            found |= dict.fromkeys(schema.places(name), numeric)
     return found
 
 
 def usual_square(schema: Schema) -> float:
     """Return the usual square length of a row of features, with what is declared of them."""
-    undeclared = _columns(schema)
+    undeclared = _columns(schema, _USUAL)
     return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
 
 
 def num_askers(strategy: LdpStrategy[Any], epsilon: float, schema: Schema) -> int:
     """Return how many users to ask for centres: none where these would be noise."""
-    columns = len(_columns(schema))
+    columns = len(_columns(schema, _FARTHEST))
     if not columns:
         return 0
     noise = columns * ball_codebook(epsilon, columns, 1.0).variance
@@ -58,13 +59,13 @@ def estimate_centres(
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask a cohort for the means of columns whose centres are not declared.
 
-    One report of each user, within the length of a typical row. What is found is drawn to
+    One report of each user, within the length of the farthest row. What is found is drawn to
     what all columns have in common.
     """
     known = Standardisation.none(schema.num_features)
     if not askers:
         return known
-    squares = _columns(schema)
+    squares = _columns(schema, _FARTHEST)
     columns = np.array(list(squares), np.int64)
     mechanism = ball_codebook(epsilon, len(columns), math.sqrt(sum(squares.values())))
     question = ColumnMeans(np.zeros(len(known.means)), columns)

@@ -22,14 +22,14 @@ from ..tables.standardisation import Standardisation
 
 Floats = NDArray[np.float64]
 
-_SHARE_ERROR, _MOST_FOR_SHARE = 0.025, 0.09  # wanted, and of all users at most
+_SHARE_ERROR, _MOST_FOR_SHARE = 0.03, 0.08  # wanted, and of all users at most
 _SIZE_RANGE, _SIZE_ERROR, _MOST_FOR_SIZE = math.log(6), 0.15, 0.03
 _LOG_VARIANCE = 0.5  # of users' logarithms
 _USERS_DIFFER = 0.15  # of the logarithm of a root mean square over that of a typical user's
 _CENTRE_PRIOR = 0.5  # spread of scores' mean around where it is expected, in their sizes
 _SIZE_PRIOR = 0.5  # spread of the logarithm around what the schema lets one expect
 _REACH, _CENTRE_ERROR, _MOST_FOR_CENTRE = 2.5, 0.12, 0.025  # in standard deviations of scores
-_RANKING_ERROR, _MOST_FOR_RANKING = 0.015, 0.1
+_RANKING_ERROR, _MOST_FOR_RANKING = 0.025, 0.08
 _ROW_VARIANCE = 0.2  # of a row's share in a ranking
 # Where a user's ranking is clipped: the mean of many rows is seldom as far off as one, unless
 # they are all alike. So farther out if the noise of that is small.

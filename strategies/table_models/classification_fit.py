@@ -125,9 +125,12 @@ class ClassificationFit(Result):
 
         units, sizes = ["log odds"], [1.0]
         for name, kind in self._schema.columns.items():
-            numeric = isinstance(kind, Numeric)
-            units += [f"log odds / {name}" if numeric else "log odds"] * kind.width
-            sizes += [float(np.ptp(kind.restore([0.0, 1.0]))) if numeric else 1.0] * kind.width
+            if isinstance(kind, Numeric):
+                units.append(f"log odds / {name}")
+                sizes.append(float(np.ptp(kind.restore([0.0, 1.0]))))
+            else:
+                units += ["log odds"] * kind.width
+                sizes += [1.0] * kind.width
         rows = dict(zip(self._told_classes, np.atleast_2d(self.coef) / sizes, strict=True))
         return DataFrame({"name": self._schema.names, "unit": units, **rows})
 
@@ -143,12 +146,13 @@ class ClassificationFit(Result):
 
     @property
     def _order(self) -> NDArray[np.int64]:
-        return np.argsort(-np.abs(np.atleast_2d(self.coef)).max(axis=0), kind="stable")
+        largest = np.abs(np.atleast_2d(self.coef)).max(axis=0)
+        return np.asarray(np.argsort(-largest, kind="stable"))
 
     @property
     def _drawn(self) -> NDArray[np.int64]:
         slopes = self._order[self._order != 0]
-        return slopes[:_DRAWN]
+        return np.asarray(slopes[:_DRAWN])
 
     @property
     def _height(self) -> float:

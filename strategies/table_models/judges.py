@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 # Shares of the users that tell the level, sizes, moments and the score, and the standard error
 # of a moment that no more are asked for.
-LEVEL, SIZES, MOMENTS, SCORE = 0.025, 0.025, 0.1, 0.06
+LEVEL, SIZES, MOMENTS, SCORE = 0.02, 0.02, 0.1, 0.06
 _ENOUGH = 0.04
 _FARTHEST = 2.0  # that a target can be from the middle of its bounds
 _USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of its logarithm

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 _FIRST = 0.3  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who tell all centres at first
-_WORTH = 0.2  # variance of a centre up to which knowing it helps
+_WORTH, _FEWEST = 0.25, 1000  # variance of a centre, and users, with which knowing it helps
 _USUAL, _SPREAD = 0.7, 0.4  # how far from the first leg's end to the second's is best
 METHODS = ("auto", "walk", "two legs")
 
@@ -33,7 +33,8 @@ def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
 
 def chosen(num_users: int, dim: int, epsilon: float) -> str:
     """Return the better method by public numbers alone."""
-    return "two legs" if noise_of_centres(num_users, dim, epsilon) <= _WORTH else "walk"
+    known = noise_of_centres(num_users, dim, epsilon) <= _WORTH
+    return "two legs" if known and num_users >= _FEWEST else "walk"
 
 
 def two_legs(
@@ -72,8 +73,10 @@ def _standardised(coef: Floats, columns: Standardisation) -> Floats:
     """Return the same model of columns brought to mean 0 and scale 1."""
     slopes = coef * columns.scales[:-1] / columns.scales[-1]
     slopes[0] = (coef[0] + coef @ columns.means[:-1] - columns.means[-1]) / columns.scales[-1]
-    return slopes
+    return np.asarray(slopes)
 
 
 def _restored(coef: Floats, columns: Standardisation) -> Floats:
-    return columns.restored(LinearResult(coef=coef, std_error=np.zeros_like(coef))).coef
+    fit = LinearResult(coef=coef, std_error=np.zeros_like(coef))
+    found: Floats = columns.restored(fit).coef
+    return found

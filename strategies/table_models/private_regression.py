@@ -42,13 +42,13 @@ Floats = NDArray[np.float64]
 
 logger = logging.getLogger("flwr")
 
-_COUNTERS = 0.02  # share of the users who tell how many rows they have, where nobody declares it
+_COUNTERS = 0.01  # share of the users who tell how many rows they have, where nobody declares it
 _USUAL_ROWS, _ROWS_SPREAD = 5.0, 1.2  # and the standard deviation of the logarithm
 _LENGTH, _LENGTH_SPREAD = 0.0, 0.4  # how much longer a walk's slopes usually should be
 _LEVEL_SPREAD, _LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
 _SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
 _SHORT = 0.75  # length that is worth a note
-_SURE = 1.64  # standard errors by which a model is surely better than the mean
+_SURE = 2.0  # standard errors by which a model is surely better than the mean
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -68,7 +68,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     schema : Schema
         What is publicly known about the users' tables. The target is a number.
     rows_per_user : int, optional
-        Typical number of a user's rows; users may hold any number. By default 2 % of the users
+        Typical number of a user's rows; users may hold any number. By default 1 % of the users
         are asked for it.
     method : {"auto", "walk", "two legs"} (default: "auto")
         Whether the walk stays within the bounds of columns or goes on around their estimated
@@ -95,7 +95,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     card = Card(
         question="linear regression on one's own table",
         guarantee="pure epsilon",
-        rounds="up to 51",
+        rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
         fails_when="with fewer than 300 users, or than 400 / epsilon^2; weak relations take ten "

@@ -8,6 +8,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts
+from ldp_flower.schema import Numeric, Schema
 
 from ..runtime.result import Result
 from ..runtime.units import in_units
@@ -67,12 +68,12 @@ class RegressionFit(Result):
             If a column is missing or columns differ in length.
         """
         schema = self._schema
-        kind = schema.bounds
         predicted = schema.in_units(schema.features(table) @ self.coef)
-        return np.clip(predicted, kind.low, kind.high)  # type: ignore[union-attr]
+        assert isinstance(schema.bounds, Numeric)  # whose units these are
+        return np.asarray(np.clip(predicted, schema.bounds.low, schema.bounds.high))
 
     @property
-    def _schema(self) -> Any:
+    def _schema(self) -> Schema:
         if self.schema is None:
             raise ValueError("Expected a result with its schema, got none.")
         return self.schema
@@ -102,8 +103,7 @@ class RegressionFit(Result):
 
     @property
     def _drawn(self) -> NDArray[np.int64]:
-        slopes = self._order[self._order != 0]
-        return slopes[:_DRAWN]
+        return np.asarray(self._order[self._order != 0][:_DRAWN])
 
     @property
     def _height(self) -> float:

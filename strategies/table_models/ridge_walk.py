@@ -102,7 +102,10 @@ def ridge_walk(
     length = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / steps)
     ridge = _RIDGE / rows_per_user / unit**2
     theta = np.zeros(dim) if start is None else start
-    places, directions, lengths, noise = [theta], [], [], []
+    places = [theta]
+    directions: list[Floats] = []
+    lengths: list[float] = []
+    noise: list[float] = []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     for cohort in strategy.cohorts(sizes):
         question = RidgeStep(theta, ridge, _RESIDUAL_BOUND, centre, scale)
@@ -125,7 +128,11 @@ def ridge_walk(
 
 
 def row_length(schema: Schema) -> float:
-    """Return the typical length of a row of features, from what a schema declares."""
+    """Return the usual length of a row of features, from what a schema declares.
+
+    Numbers count 1, as within bounds that are not too wide; the indicators of K categories
+    together 1 - 1/K.
+    """
     kinds = schema.columns.values()
     return math.sqrt(1 + sum(1 - 1 / k.width if isinstance(k, Categories) else 1 for k in kinds))
 

@@ -1,9 +1,11 @@
 """The guide of docs/deployment.md: TLS, authenticated SuperNodes, the app of the simulation.
 
-One node holds a single aircraft, the others many. One operator rehearses first.
+Two nodes are their operators' own, with the app installed; the third, a plain one that takes it
+from the run, holds a single aircraft, and its operator rehearses first.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from ldp_flower.guarantee.ledger import SqliteLedger
 pytestmark = pytest.mark.deployment
 
 APP = Path(__file__).parents[2] / "simulations" / "flights"
+INSTALLED = [str(APP), *filter(None, [os.environ.get("PYTHONPATH")])]
 AIRCRAFT = (400, 300, 1)  # behind each node
 MOST_FLIGHTS = 30  # of an aircraft, which saves reading time
 EPSILON = 4.0
@@ -49,6 +52,8 @@ def test_three_authenticated_nodes_answer_the_simulations_app(rows, tmp_path):
             federation.start_supernode(
                 f"node-{number}",
                 f'max-epsilon={EPSILON} ledger-path="{path}" data-path="{data}"{rehearsal}',
+                environment={"PYTHONPATH": os.pathsep.join(INSTALLED)},
+                pinned=None if rehearsal else ["--app", "flights.client_app:app"],
             )
         status, log = federation.run(
             APP, f'evaluate=false num-nodes=3 epsilon={EPSILON} output-dir="{tmp_path}"'

@@ -8,9 +8,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from ldp_flower import Users, simulate
+from ldp_flower import Numeric, Schema, Users, simulate
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import LdpIht, Means
 
 pytestmark = pytest.mark.engine
 
@@ -29,8 +29,13 @@ def strategy():
     return LdpIht(DIM, sparsity=3, epsilon=4.0)
 
 
-def run_in_engine(users, num_nodes, seed):
-    """Return the result and the seconds that the strategy took."""
+def means():
+    schema = Schema({f"x{j}": Numeric(-2, 2) for j in range(1, DIM)}, "y", Numeric(-2, 2))
+    return Means(schema, "y", epsilon=1.0)
+
+
+def run_in_engine(users, num_nodes, seed, more=()):
+    """Return the result and the seconds that the strategy took, and results of others after it."""
     found = []
     server_app = ServerApp()
 
@@ -38,7 +43,8 @@ def run_in_engine(users, num_nodes, seed):
     def main(grid: Grid, context: Context) -> None:
         started = time.perf_counter()
         result = strategy().start(grid, timeout=300, num_nodes=num_nodes, seed=seed)
-        found.append((result, time.perf_counter() - started))
+        found.extend([result, time.perf_counter() - started])
+        found.extend(each.start(grid, num_nodes=num_nodes, seed=seed) for each in more)
 
     def load_users(context):
         return users.partition(int(context.node_config["partition-id"]), num_nodes)
@@ -49,14 +55,16 @@ def run_in_engine(users, num_nodes, seed):
         num_supernodes=num_nodes,
         backend_config={"client_resources": {"num_cpus": 1}},
     )
-    return found[0]
+    return found
 
 
 @pytest.mark.parametrize("num_nodes", [4, 40])
 def test_the_engine_gives_the_estimate_of_the_in_process_grid(num_nodes):
     users, theta = make_users(4000)
     expected = simulate(strategy(), users, seed=3)
-    result, _ = run_in_engine(users, num_nodes, seed=3)
+    result, _, told = run_in_engine(users, num_nodes, seed=3, more=[means()])
+    np.testing.assert_allclose(told.means, simulate(means(), users, seed=3).means, atol=1e-9)
+    assert abs(told.means[0, 0] - users.targets.mean()) < 5 * told.std_error[0, 0]
     np.testing.assert_allclose(result.coef, expected.coef, rtol=0, atol=1e-9)
     np.testing.assert_allclose(result.std_error, expected.std_error, rtol=0, atol=1e-9)
     assert result.num_reports == 4000 and result.privacy.seeded

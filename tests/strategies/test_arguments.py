@@ -1,7 +1,7 @@
 """Every argument of every strategy has an effect in every mode, or is refused by its name."""
 
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -128,6 +128,17 @@ OTHER_TABLE = {
     "rows_per_user": 9,
     "method": "two legs",
 }
+OF_CLASSES = Schema(SCHEMA.columns, "y", Categories([0, 1]))
+OTHER_CLASSES = Schema(
+    {name: Numeric(-4, 4, centre=1) for name in SCHEMA.columns}, "y", Categories([0, 1])
+)
+
+
+def table_of_classes():
+    users = table()
+    return replace(users, targets=(users.targets > 0).astype(float))
+
+
 ONE, MANY, CLASSES = normal(), normal(rows=5), normal(classes=True)
 FEW = MANY[:60]
 SILOS = normal(3, 200)
@@ -203,7 +214,7 @@ MODES = [
     ("SparseMean", {**DENSE, "scale": 1.0}, MANY, {}),
     ("SparseRegression", GROUPED, MANY, {}),
     ("SparseRegression", {**GROUPED, "samples_per_user": 20}, MANY, {}),
-    ("SparseRegression", {**GROUPED, **LOGISTIC}, CLASSES, BACK),
+    ("SparseRegression", {**GROUPED, **LOGISTIC, "samples_per_user": 20}, CLASSES, BACK),
     ("SparseRegression", {**GROUPED, "dim": SCHEMA}, table(), {}),
     *(
         (name, {**GROUPED, "sparsity": 2, **mode}, MANY, other)
@@ -256,6 +267,12 @@ MODES = [
     ("Means", {**MIXED_UP, "columns": "x", "by": "sort"}, PEOPLE, {"by": "kind"}),
     ("TwoWay", {**MIXED_UP, "row": "sort", "column": "flag"}, PEOPLE, {}),
     ("Describe", {**MIXED_UP, "columns": ["sort"]}, PEOPLE, {"columns": ["x"]}),
+    (
+        "PrivateClassification",
+        {"schema": OF_CLASSES, "epsilon": 4.0, "rows_per_user": 5, "method": "directions"},
+        table_of_classes(),
+        {"schema": OTHER_CLASSES, "rows_per_user": 9, "method": "lengths"},
+    ),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
     ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {}),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 
 cli = import_module("ldp_flower.cli.app")
+GUIDE = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text("utf-8")
 SCHEMA = Schema({"age": Numeric(0, 100)})
 
 
@@ -133,6 +135,22 @@ def test_a_node_is_not_started_if_anything_is_wrong(node, monkeypatch):
     ((given, settings),) = started
     assert given == ["--insecure", "--node-config", CONFIG]
     assert settings.table.path == str(node / "table.csv")  # from wherever a message is answered
+
+
+def test_the_guides_commands_check_and_start_a_node_without_an_app(node, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        import_module("ldp_flower.cli.supernode"),
+        "supervise",
+        lambda *given: started.append(given) or 0,
+    )
+    for command in ("check", "supernode --table", "ledger report ledger.db --format"):
+        (line,) = re.findall(rf"^ldp-flower ({command} [^>\n]*)", GUIDE, re.MULTILINE)
+        given = shlex.split(line.replace("/var/lib/flower/", ""))
+        done = invoke(*given)
+        assert done.exit_code == 0, done.output
+    ((arguments, settings),) = started
+    assert "--root-certificates" in arguments and settings.table.user_column == "person"
 
 
 # ------------------------------------------------------------------------- reports

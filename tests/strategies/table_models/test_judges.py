@@ -57,8 +57,8 @@ def test_the_score_is_r2_with_the_error_that_noise_makes(model):
     def noisy():
         return Line(exact.scales, exact.moments + 0.02 * rng.standard_normal(5), exact.noise)
 
-    values = [score(noisy(), noisy()).value for _ in range(2000)]
-    assert np.std(values) == pytest.approx(found.std_error, rel=0.1)  # 6 standard errors
+    values = [score(noisy(), noisy()).value for _ in range(500)]
+    assert np.std(values) == pytest.approx(found.std_error, rel=0.16)  # 5 standard errors
 
 
 def test_a_score_that_noise_drowns_has_no_bound(model):

@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 from ldp_flower import Categories, Numeric, Schema, Users, simulate
+from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.strategies import (
     ClassificationFit,
     LdpIht,
@@ -123,7 +124,7 @@ def test_too_few_users_are_refused_with_what_would_do(epsilon, ways):
 def test_many_features_are_refused_with_how_many_would_do():
     wide = Schema({f"x{j}": Numeric(0, 1) for j in range(400)}, "y", Categories([0, 1]))
     users = Users.from_rows(np.zeros((900, 401)), np.zeros(900))
-    with pytest.raises(TooFewReports, match="or at most 3.. features"):
+    with pytest.raises(TooFewReports, match=r"or at most 3\d\d features"):
         simulate(PrivateClassification(wide, epsilon=1.0), users, seed=0)
 
 
@@ -156,3 +157,18 @@ def test_links_for_classes_that_do_not_suit_tables_name_it():
     users = Users.from_rows(np.ones((8000, 37)), np.zeros(8000))
     with pytest.raises(TooFewReports, match="PrivateClassification"):
         simulate(LdpIht(37, sparsity=37, epsilon=4.0, link="logistic"), users, seed=0)
+
+
+def test_a_report_about_a_class_depends_on_the_user_only_through_the_mechanism():
+    """The kinds of queries of the audit's runs; those about targets against whole handlers."""
+    runs = list(PrivateClassification.audit_runs(3, 2.0))[:1]
+    queries = [query for run in runs for query in recorded_queries(*run)]
+    one_each = {query.statistic.removeprefix("standardised_"): query for query in queries}
+    assert set(one_each) == {
+        *("row_count", "column_means", "class_step"),
+        *("class_share", "root_curvature", "mean_score", "ranking"),
+    }
+    assert all(query.randomizer.epsilon == 2.0 for query in queries)
+    users = {name: extreme_users(3)[name] for name in ("ones", "NaN")}
+    for name in ("class_step", "ranking"):
+        assert audit_handler(one_each[name], users, num_reports=100, seed=0).passed

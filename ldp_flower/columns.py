@@ -1,0 +1,223 @@
+"""Columns: what is publicly known about one, and the standardisation it gives."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .validation import check_number, check_positive
+from .values.entries import as_numbers, entries
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A column of numbers: ``(x - centre) / scale``, after clipping to the bounds.
+
+    Parameters
+    ----------
+    low, high : float
+        Public bounds, in the column's units. What is beyond counts as the bound.
+    centre : float, optional
+        A typical value, by default the middle of the bounds.
+    scale : float, optional
+        A typical distance from it, by default a quarter of the distance of the bounds,
+        with which a column centred in the middle lies in [-2, 2].
+
+    Raises
+    ------
+    ValueError
+        If the bounds are not finite and in order, the centre is not within them, or
+        the scale is not above 0.
+    """
+
+    low: float
+    high: float
+    centre: float | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "centre", "scale"):
+            if (value := getattr(self, name)) is not None or name in ("low", "high"):
+                check_number(name, value)
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"Expected finite low < high, got {self.low} and {self.high}.")
+        if self.centre is not None and not self.low <= self.centre <= self.high:
+            raise ValueError(
+                f"Expected centre within [{self.low}, {self.high}], got {self.centre}."
+            )
+        if self.scale is not None:
+            check_positive("scale", self.scale)
+        if not math.isfinite((self.high - self.low) / self._scale):
+            raise ValueError(
+                f"Expected bounds that are finite in units of the scale, got {self.low} and "
+                f"{self.high} with scale {self._scale}."
+            )
+
+    @property
+    def width(self) -> int:
+        """One feature."""
+        return 1
+
+    def names(self, column: str) -> list[str]:
+        """Return the column's own name."""
+        return [column]
+
+    def coded(self, values: object) -> Floats:
+        """Return standardised numbers, shape (rows,), NaN for what is no number."""
+        numbers = as_numbers(values)
+        return np.asarray((np.clip(numbers, self.low, self.high) - self._centre) / self._scale)
+
+    def standardise(self, values: object) -> Floats:
+        """Return standardised numbers, shape (rows, 1); what is no number is typical: 0."""
+        return np.nan_to_num(self.coded(values))[:, None]
+
+    def restore(self, standardised: ArrayLike) -> Floats:
+        """Return standardised numbers in the column's units, unclipped."""
+        return np.asarray(np.asarray(standardised, np.float64) * self._scale + self._centre)
+
+    @property
+    def _centre(self) -> float:
+        return (self.low + self.high) / 2 if self.centre is None else self.centre
+
+    @property
+    def _scale(self) -> float:
+        return (self.high - self.low) / 4 if self.scale is None else self.scale
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column of categories: one indicator for each, minus one over their number.
+
+    Parameters
+    ----------
+    values : sequence of str, int or bool
+        All categories, public. Numbers and their decimal text are the same category. A row
+        with none of them has zeros, as if all categories were equally likely.
+    other : str, optional
+        The category that all values which are not listed count as, last of all if it is not
+        listed itself. By default such values are left out, as missing ones always are, and
+        empty texts that are not listed.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two categories or some are equal.
+    """
+
+    values: Sequence[object]
+    other: str | None = None
+
+    def __post_init__(self) -> None:
+        labels: tuple[str | None, ...] = tuple(_label(value) for value in self.values)
+        declared = [
+            value.item() if isinstance(value, np.generic) else value for value in self.values
+        ]
+        if self.other is not None:
+            if not isinstance(self.other, str):
+                raise ValueError(f"Expected other to be a text, got {self.other!r}.")
+            if self.other not in labels:
+                labels, declared = (*labels, self.other), [*declared, self.other]
+        distinct = set(labels) - {None}
+        if isinstance(self.values, str) or not 2 <= len(labels) == len(distinct):
+            raise ValueError(f"Expected at least two distinct categories, got {self.values!r}.")
+        object.__setattr__(self, "values", labels)
+        object.__setattr__(self, "_declared", tuple(declared))
+
+    @property
+    def declared(self) -> tuple[object, ...]:
+        """The categories as they were given: 7 or "7"."""
+        return self._declared  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def width(self) -> int:
+        """One feature for each category."""
+        return len(self.values)
+
+    def names(self, column: str) -> list[str]:
+        """Return ``column=value`` for each category."""
+        return [f"{column}={value}" for value in self.values]
+
+    def coded(self, values: object) -> Floats:
+        """Return the places of the categories, 0, 1, ..., shape (rows,), NaN for none of them."""
+        place = {label: float(i) for i, label in enumerate(self.values)}
+        found = entries(values)
+        if self.other is None:
+            return np.array([place.get(_label(value), np.nan) for value in found], np.float64)
+        rest = place[self.other]
+        place = {"": np.nan} | place  # a CSV file has an empty text for what is missing
+        return np.array(
+            [np.nan if _missing(value) else place.get(_label(value), rest) for value in found],
+            np.float64,
+        )
+
+    def standardise(self, values: object) -> Floats:
+        """Return the centred indicators, shape (rows, categories)."""
+        codes = np.nan_to_num(self.coded(values), nan=self.width).astype(np.int64)
+        indicators = np.eye(self.width) - 1 / self.width
+        return np.vstack([indicators, np.zeros(self.width)])[codes]
+
+
+def check_kind(what: str, kind: object) -> None:
+    """Raise ValueError unless it is what is known about a column."""
+    if not isinstance(kind, Numeric | Categories):
+        raise ValueError(
+            f"Expected {what} to be Numeric(low, high) or Categories([...]), got {kind!r}."
+        )
+
+
+def tell_beyond(name: str, kind: Numeric | Categories, values: object) -> None:
+    """Log how many of a column's numbers are beyond its bounds."""
+    if not isinstance(kind, Numeric):
+        return
+    numbers = as_numbers(values)
+    if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
+        logging.getLogger(__name__).warning(
+            "%d of %d numbers in column %r are outside [%g, %g] and count as the bound.",
+            *(beyond, len(numbers), name, kind.low, kind.high),
+        )
+
+
+def plain_of(kind: Numeric | Categories) -> dict[str, Any]:
+    """Return what is declared as plain values, for JSON; see :func:`kind_of`."""
+    if isinstance(kind, Categories):
+        values = [
+            value if isinstance(value, bool | int | str) else str(value) for value in kind.declared
+        ]
+        return {"values": values} | ({} if kind.other is None else {"other": kind.other})
+    return {name: value for name, value in vars(kind).items() if value is not None}
+
+
+def exact_of(kind: Numeric | Categories) -> object:
+    """Return what is declared, in which 1 and 1.0 are the same."""
+    if isinstance(kind, Categories):
+        return [list(kind.values), kind.other]
+    return {name: float(value) for name, value in plain_of(kind).items()}
+
+
+def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
+    """Return what is declared of what :func:`plain_of` gave."""
+    return Categories(**plain) if "values" in plain else Numeric(**plain)
+
+
+def _missing(value: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, or what pandas has for them."""
+    try:
+        return value is None or bool(value != value)
+    except Exception:  # pandas' own has no truth; a cell may hold anything
+        return True
+
+
+def _label(value: object) -> str | None:
+    """Return a category's text; 7, 7.0 and "7" are one, as a missing value makes 7 a float."""
+    if isinstance(value, float | np.floating) and value.is_integer():
+        value = int(value)
+    try:
+        return str(value)
+    except Exception:  # a cell may hold anything
+        return None
