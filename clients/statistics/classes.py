@@ -37,9 +37,9 @@ def with_places(users: Users, num_classes: int) -> Users:
     known = (targets >= 0) & (targets < num_classes) & (targets == np.floor(targets))
     if lost := int((~known & ~np.isnan(targets)).sum()):
         logging.getLogger(__name__).warning(
-            "%d of %d rows have a label other than %s and are left out. Labels are the places of "
-            "classes, 0, 1, ...: a Schema whose target is Categories makes them.",
-            *(lost, len(known), ", ".join(map(str, range(num_classes)))),
+            "%d of %d rows have a label other than 0 to %d and are left out. Labels are the places "
+            "of classes, 0, 1, ...: a Schema whose target is Categories makes them.",
+            *(lost, len(known), num_classes - 1),
         )
     return replace(users, targets=np.where(known, targets, np.nan))
 
