@@ -101,7 +101,8 @@ class Categories:
         with none of them has zeros, as if all categories were equally likely.
     other : str, optional
         The category that all values which are not listed count as, last of all if it is not
-        listed itself. By default such values are left out, as missing ones always are.
+        listed itself. By default such values are left out, as missing ones always are, and
+        empty texts that are not listed.
 
     Raises
     ------
@@ -149,6 +150,7 @@ class Categories:
         if self.other is None:
             return np.array([place.get(_label(value), np.nan) for value in found], np.float64)
         rest = place[self.other]
+        place = {"": np.nan} | place  # a CSV file has an empty text for what is missing
         return np.array(
             [np.nan if _missing(value) else place.get(_label(value), rest) for value in found],
             np.float64,

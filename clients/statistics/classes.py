@@ -37,9 +37,9 @@ def with_places(users: Users, num_classes: int) -> Users:
     known = (targets >= 0) & (targets < num_classes) & (targets == np.floor(targets))
     if lost := int((~known & ~np.isnan(targets)).sum()):
         logging.getLogger(__name__).warning(
-            "%d of %d rows have a label other than %s and are left out. Labels are the places of "
-            "classes, 0, 1, ...: a Schema whose target is Categories makes them.",
-            *(lost, len(known), ", ".join(map(str, range(num_classes)))),
+            "%d of %d rows have a label other than 0 to %d and are left out. Labels are the places "
+            "of classes, 0, 1, ...: a Schema whose target is Categories makes them.",
+            *(lost, len(known), num_classes - 1),
         )
     return replace(users, targets=np.where(known, targets, np.nan))
 
@@ -60,10 +60,16 @@ def with_labels(users: Users, question: OfClasses) -> Users:
     return replace(users, targets=class_labels(users))
 
 
+def _of_class(users: Users, place: float, yes: float, no: float) -> Floats:
+    """Return which number each row has by its class; NaN for none, of which it is no example."""
+    return np.where(np.isnan(users.targets), np.nan, np.where(users.targets == place, yes, no))
+
+
 def class_step(users: Users, question: ClassStep) -> Floats:
     """Compute :class:`ClassStep`."""
-    labels = np.where(users.targets == question.place, 1.0, -1.0)
-    residual = labels - tanh(dot(users.features, question.theta))
+    residual = _of_class(users, question.place, 1.0, -1.0) - tanh(
+        dot(users.features, question.theta)
+    )
     unit, length = directions(ridge_coefficients(users, users.features, residual, question.ridge))
     wanted = np.ones(len(users))
     if question.weighted:
@@ -74,7 +80,7 @@ def class_step(users: Users, question: ClassStep) -> Floats:
 
 def class_share(users: Users, question: ClassShare) -> Floats:
     """Compute :class:`ClassShare`."""
-    halves = np.where(users.targets == question.place, 0.5, -0.5)
+    halves = _of_class(users, question.place, 0.5, -0.5)
     return mean_over_rows(users, halves, np.ones((len(halves), 1)))
 
 
@@ -86,7 +92,7 @@ def mean_score(users: Users, question: MeanScore) -> Floats:
 
 def ranking(users: Users, question: Ranking) -> Floats:
     """Compute :class:`Ranking`."""
-    above = np.where(users.targets == question.place, 1.0, 0.0) - question.share
+    above = _of_class(users, question.place, 1.0, 0.0) - question.share
     signs = np.sign(dot(users.features, question.theta))
     return mean_over_rows(users, above * signs, np.ones((len(signs), 1)))
 

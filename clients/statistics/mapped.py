@@ -15,14 +15,14 @@ from ..arithmetic.rows import Floats
 def projected(users: Users, question: Projected) -> Users:
     """Return the users that :class:`Projected` is about."""
     matrix = projection(question.seed, users.num_features, question.projected_dim)
-    return replace(users, features=project(users.features, matrix))
+    return replace(users, features=project(users.features, matrix), missing=None)
 
 
 def fourier(users: Users, question: Fourier) -> Users:
     """Return the users that :class:`Fourier` is about."""
     drawn = frequencies(question.seed, users.num_features, question.num_features)
     features = fourier_features(users.features, drawn, question.length_scale)
-    return replace(users, features=features)
+    return replace(users, features=features, missing=None)
 
 
 def rotated(values: Floats, question: Rotated) -> Floats:

@@ -64,7 +64,8 @@ def distance_bin(users: Users, question: DistanceBin) -> Floats:
 
 def _joined(users: Users) -> Users:
     """Return the same users with the target as their last feature."""
-    return replace(users, features=np.column_stack([users.features, users.targets]))
+    joined = np.column_stack([users.features, users.targets])
+    return replace(users, features=joined, missing=None)
 
 
 def column_means(users: Users, question: ColumnMeans) -> Floats:

@@ -76,13 +76,7 @@ class Users:
             raise ValueError(
                 f"Expected targets to be floats of shape ({rows},), got shape {targets.shape}."
             )
-        if self.missing is not None and (
-            self.missing.dtype != np.bool_ or self.missing.shape[:1] != (rows,)
-        ):
-            raise ValueError(
-                f"Expected missing to be booleans of shape ({rows}, num_features), "
-                f"got {self.missing.dtype} of shape {self.missing.shape}."
-            )
+        _check_missing(self.missing, features.shape)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "offsets", _checked_offsets(self.offsets, rows))
@@ -187,6 +181,7 @@ class Users:
         columns: Sequence[str] | None = None,
     ) -> Self:
         """Return users of rows of numbers; see :meth:`from_rows`."""
+        _check_missing(missing, table.shape)
         has_targets = targets is not None
         numbers = np.zeros(len(table)) if targets is None else targets
         if groups is None:
@@ -369,6 +364,17 @@ def _names_of(features: Any) -> list[str] | None:
     """Return the names of a DataFrame's columns."""
     names = getattr(features, "columns", None)
     return None if names is None else [str(name) for name in names]
+
+
+def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
+    if missing is None:
+        return
+    dtype, got = getattr(missing, "dtype", type(missing).__name__), np.shape(missing)  # type: ignore[call-overload]
+    if dtype != np.bool_ or got != shape:
+        raise ValueError(
+            f"Expected missing to be an array of booleans of shape {shape}, as the features, "
+            f"got {dtype} of shape {got}."
+        )
 
 
 def _kept(missing: NDArray[np.bool_] | None, rows: Any) -> NDArray[np.bool_] | None:

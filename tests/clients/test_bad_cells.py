@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,12 +20,15 @@ from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import (
     FORMS,
     AboutFeatures,
+    ClassShare,
+    ClassStep,
     CorrelatedFeatures,
     Curvature,
     FrequentItems,
     Gradient,
     Labels,
     Mean,
+    Ranking,
     Record,
     Rotated,
     Standardised,
@@ -36,6 +40,7 @@ from ldp_flower.randomizers import (
     RandomizedResponse,
     SubsetHypercube,
 )
+from ldp_flower.randomness import KeyedRandom
 
 DIM, USERS, BAD = 2, 6, 2
 NAMES = [f"patient-{i}" for i in range(USERS)]
@@ -192,6 +197,36 @@ def test_a_record_that_is_not_finite_costs_its_user_that_record_alone(question, 
     assert "Records that are not finite and are left out: 1." in caplog.text
     np.testing.assert_array_equal(found, values_of(CLEAN.take, *asked)[[0, 2]])
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ClassShare(1.0, 3),
+        Ranking(np.ones(DIM), 1.0, 0.5, 3),
+        ClassStep(np.ones(DIM), 0.5, 1.0, 3),
+        ClassStep(np.ones(DIM), 0.5, 1.0, 3, weighted=True),
+    ],
+)
+def test_a_user_without_a_known_label_is_no_example_of_another_class(question, caplog):
+    """It reports as one without rows; the log stays short however many classes are asked for."""
+    width = question.width(DIM)
+    randomizer = SubsetHypercube(2.0, width)
+    x, y = np.ones((5, DIM)), np.array([1.0, np.nan, np.nan, 7.5, 0.0])
+    users = Users(x, y, np.array([0, 1, 3, 4, 5, 5]))
+    query = Query(question, randomizer, SALT, 0, HASH_END, 1)
+    values = values_of(users.take, np.arange(5), query)
+    states = np.zeros(5, np.uint64)
+    reports = randomizer.randomize(values, KeyedRandom(states), states)
+    for user in (1, 2):
+        np.testing.assert_array_equal(reports[user], reports[4])
+        assert not np.nan_to_num(values[user]).any()
+    assert values[0].any() and values[3].any()
+    asked = replace(query, question=replace(question, num_classes=1 << 16))
+    caplog.clear()
+    values_of(users.take, np.arange(5), asked)
+    assert "1 of 5 rows have a label other than 0 to 65535" in caplog.text
+    assert len(caplog.text) < 1000
 
 
 def test_public_rows_do_not_tell_which_targets_are_finite():

@@ -28,6 +28,7 @@ from ldp_flower.guarantee.questions import FORMS, Per, View, question_from_wire
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
+    DiscreteSquareWave,
     GaussianMechanism,
     KRandomizedResponse,
     OptimizedLocalHashing,
@@ -69,7 +70,8 @@ def people(kind):
     if kind != "ordinary":
         x[0], x[1:3], x[4] = np.nan, SECRET, np.inf
         y[5:] = [1e308, -np.inf, SECRET, np.nan, 0.0, 1e-308, SECRET, 1.0, 1.0][: len(y) - 5]
-    return Users(x, y, offsets, np.array([f"patient-{i}" for i in range(6)]))
+    missing = np.zeros(x.shape, bool) if kind == "ordinary" else x > 0
+    return Users(x, y, offsets, np.array([f"patient-{i}" for i in range(6)]), missing=missing)
 
 
 # ------------------------------------------------------------------ what a server may send
@@ -137,11 +139,20 @@ def fitting_arrays(name, slots, params):
     lengths |= {Per.ONE: 1, Per.COLUMN: DIM + 1}
     wanted = [slot for slot in slots if slot.required and slot.per is not None]
     arrays = {slot.wire: np.ones(lengths[slot.per]) for slot in wanted}
+    for slot in wanted:
+        if slot.per in (Per.CHOSEN, Per.MARK):  # one column, and all indicators of a table's
+            size = 2 if "table" in name or "level" in name else 1
+            chosen = slot.per is Per.CHOSEN
+            arrays[slot.wire] = np.arange(size) if chosen else np.full(1, float(size))
     question = question_from_wire(name, arrays, params)
     width = question.width(DIM)
     inner = question.inner.width(DIM) if isinstance(question, View) else None
     lengths |= {Per.VALUE: width, Per.INNER: inner}
-    return {slot.wire: np.ones(lengths[slot.per]) for slot in wanted}, width
+    listed = {Per.CHOSEN, Per.MARK}
+    return {
+        slot.wire: arrays[slot.wire] if slot.per in listed else np.ones(lengths[slot.per])
+        for slot in wanted
+    }, width
 
 
 def fitting_randomizer(width, draw):
@@ -157,6 +168,7 @@ def fitting_randomizer(width, draw):
     choices.append(RecordPeeling(epsilon, width, steps=2))
     if width == 1:
         choices += [RandomizedResponse(epsilon), KRandomizedResponse(epsilon, 9)]
+        choices.append(DiscreteSquareWave(epsilon, 40))
         choices += [OptimizedLocalHashing(epsilon, 40), PrefixExtending(epsilon, 1 << 20)]
     return draw(st.sampled_from(choices)).to_config()
 

@@ -60,6 +60,9 @@ NUMBERS = {
     "radius": 5.0,
     "synthetic_seed": 3.0,
     "within": 1.0,
+    "num_classes": 3.0,
+    "share": 0.4,
+    "weighted": 1.0,
 }
 ONE_COLUMN = ("shares_below", "cell", "grain")
 TOGETHER = [{"scale", "scale_weight"}, {"num_answers", "synthetic_seed"}]

@@ -382,6 +382,8 @@ def naive(case, x, y):
         own = np.sqrt((squares + 4 * typical) / (len(x) + 4))
         order = np.argsort(-np.abs(x.sum(axis=0) / own), kind="stable")[:3] if len(x) else [-1] * 3
         return sorted(order)
+    if case in ("class_share", "mean_score", "ranking") or case.startswith("class_step"):
+        return naive_class(case, x, y)
     if case.startswith("class_"):
         labels = np.array([1.0 if target > 0 else -1.0 for target in y])
         if not case.startswith("class_coefficients"):
@@ -412,8 +414,6 @@ def naive(case, x, y):
             more = [2.0 * np.log(np.sqrt(np.mean(y**2)) / 0.7)]
         residual = standardised(standardised(y) - x @ THETA)
         return [*arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3), *more]
-    if case in ("class_share", "mean_score", "ranking") or case.startswith("class_step"):
-        return naive_class(case, x, y)
     if case == "ridge_step":
         residual = np.clip((y - 0.4) / 1.5 - x @ THETA / 3, -0.7, 0.7)
         gram = x @ x.T / max(len(x), 1) + 0.3 * np.eye(len(x))
@@ -714,6 +714,10 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("standardised_column_log_sizes", MOVED, SIZES, DIM),
         ("standardised_column_means", {"centre": THETA} | MOVED, {}, DIM + 1),
         ("curvature", {"direction": np.zeros(DIM), "coordinates": np.array([0])}, {"cap": 1.0}, 1),
+        ("class_share", {"place": np.ones(1)}, {"num_classes": 1e9}, 1),
+        ("table_cell", {"coordinates": np.array([0, DIM]), "sizes": np.array([2.0])}, {}, 1),
+        ("table_cell", {"coordinates": np.array([0, 1]), "sizes": np.array([3.0])}, {}, 1),
+        ("table_cell", {"coordinates": np.arange(3), "sizes": np.array([2.0])}, {}, 1),
     ],
 )
 def test_queries_that_do_not_fit_are_refused(name, arrays, params, width):

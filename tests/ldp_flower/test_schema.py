@@ -209,6 +209,7 @@ def test_values_that_are_not_listed_count_as_other_or_are_left_out():
     np.testing.assert_array_equal(counted.coded(cells), [0, 2, *[np.nan] * 3, 2, 1])
     assert counted.values == ("a", "b", "rest") == Categories(["a", "b", "rest"], "rest").values
     assert Categories(["rest", "a"], "rest").coded(["q"]) == [0]
+    assert np.isnan(counted.coded([""])) and Categories(["", "a"], "rest").coded([""]) == [0]
     schema = Schema({"sort": counted})
     assert Schema.from_dict(schema.to_dict()) == schema
     missing = schema.missing({"sort": pd.Series(cells, dtype="object")})

@@ -7,13 +7,20 @@ with any other target is none of their rows.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import OneNumber, PerFeature, Question, Signed
+from .base import MessageError, OneNumber, PerFeature, Question, Signed
+
+_MOST_CLASSES = 1 << 16  # a message can ask for them
 
 
 class OfPlaces(Question):
     """Base class: targets are places of ``num_classes`` classes."""
 
     num_classes: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_classes > _MOST_CLASSES:
+            raise MessageError(f"Expected at most {_MOST_CLASSES} classes, got {self.num_classes}.")
 
     @property
     def classes_asked(self) -> int:

@@ -90,16 +90,18 @@ class TableCell(AboutColumns, OneNumber):
         Raises
         ------
         MessageError
-            If there are more coordinates, or fewer.
+            If there are more coordinates, or fewer, or the target stands among indicators.
         """
-        rest, found = self.coordinates.tolist(), []
+        given, found, end = self.coordinates.tolist(), [], 0
         for size in [*self.sizes.astype(np.int64).tolist(), *([1] if self.levels else [])]:
-            width = 1 if rest[:1] == [num_features] else size
-            found.append(rest[:width])
-            rest = rest[width:]
-            if len(found[-1]) != width:
+            start, width = end, 1 if given[end : end + 1] == [num_features] else size
+            end += width
+            if end > len(given):
                 raise MessageError("Expected the coordinates of all columns.")
-        if rest:
+            found.append(given[start:end])
+            if width > 1 and num_features in found[-1]:
+                raise MessageError("Expected the target as a column of its own.")
+        if end < len(given):
             raise MessageError("Expected no coordinates but those of the columns.")
         return found
 

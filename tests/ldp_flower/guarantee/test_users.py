@@ -111,6 +111,20 @@ def test_inconsistent_users_are_refused(arguments, message):
         Users(*arguments)
 
 
+@pytest.mark.parametrize("groups", [None, ["b", "a", "b"]])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        *(np.zeros(shape, bool) for shape in [(3, 1), (3,), (2, 2), (4, 2), (3, 3)]),
+        *(np.zeros((3, 2)), [[False, False]] * 3),
+    ],
+)
+def test_missing_entries_are_those_of_the_features(missing, groups):
+    """One row too many would be dropped, and the others be told of the wrong rows."""
+    with pytest.raises(ValueError, match=r"missing to be an array of booleans of shape \(3, 2\)"):
+        Users.from_rows(np.zeros((3, 2)), np.zeros(3), groups, missing=missing)
+
+
 @pytest.mark.parametrize("offsets", [[0.0, 3.0], [0, None], [False, True], [[0, 3]], [], 3])
 def test_offsets_are_integers(offsets):
     with pytest.raises(ValueError, match="Expected offsets to be integers of shape"):
