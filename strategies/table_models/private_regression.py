@@ -48,7 +48,7 @@ _LENGTH, _LENGTH_SPREAD = -0.15, 0.4  # how much longer a walk's slopes usually 
 _LEVEL_SPREAD, _LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
 _SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
 _SHORT = 0.75  # length that is worth a note
-_SURE = 2.0  # standard errors by which a model is surely better than the mean
+_SURE = 2.5  # standard errors by which a model is surely better than the mean
 _USUAL_R2, _R2_SPREAD = 0.2, 0.3  # of models
 _TOLD = 0.02  # share of the variance that a mean may cost which replaces a poor model
 
