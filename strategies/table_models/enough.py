@@ -41,7 +41,8 @@ def check_enough(strategy: LdpStrategy[Any]) -> list[str]:
         )
     if users * min(epsilon, _MOST_EPSILON) ** 2 < _STRONG:
         return [
-            f"{users:,} users are few for epsilon {epsilon:g}: only a strong relation shows. From "
+            f"{users:,} users are few for epsilon {epsilon:g}: only a strong relation shows, "
+            "and where there is none, the model may be worse than a constant. From "
             f"{_users_for(_STRONG, epsilon):,} users on this is seldom so."
         ]
     return []

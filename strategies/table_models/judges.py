@@ -116,7 +116,9 @@ class Line:
 def score(last: Line, before: Line) -> Number:
     """Return the R2 of a model, where its line leads from predictions to a constant.
 
-    Its error is infinite if the targets' spread does not stand out of the noise.
+    Its error is infinite if the targets' spread does not stand out of the noise, and else that
+    of a model which is no better than a constant: a smaller one would trust losses that are
+    small by chance, or as judges' reports cut large residuals.
     The mean squared residual is that of the last judges. The spread of the targets is told by
     them and by those ``before``, who were asked about another model with a line to the
     same constant.
@@ -132,8 +134,7 @@ def score(last: Line, before: Line) -> Number:
     least = _CLEAR * float(np.linalg.norm(slopes))
     square = last.scales[0] ** 2
     loss, targets = square * told[4], max(spread(told), least)
-    errors = loss / targets * slopes
-    errors[4] -= square * noise[4]
+    errors = slopes - square * noise * (np.arange(10) == 4)
     error = float(np.linalg.norm(errors)) / targets if targets > least else math.inf
     return Number(min(1 - loss / targets, 1.0), error)
 

@@ -44,11 +44,13 @@ logger = logging.getLogger("flwr")
 
 _COUNTERS = 0.01  # share of the users who tell how many rows they have, where nobody declares it
 _USUAL_ROWS, _ROWS_SPREAD = 5.0, 1.2  # and the standard deviation of the logarithm
-_LENGTH, _LENGTH_SPREAD = 0.0, 0.4  # how much longer a walk's slopes usually should be
+_LENGTH, _LENGTH_SPREAD = -0.15, 0.4  # how much longer a walk's slopes usually should be
 _LEVEL_SPREAD, _LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
 _SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
 _SHORT = 0.75  # length that is worth a note
-_SURE = 2.0  # standard errors by which a model is surely better than the mean
+_SURE = 2.5  # standard errors by which a model is surely better than the mean
+_USUAL_R2, _R2_SPREAD = 0.2, 0.3  # of models
+_TOLD = 0.02  # share of the variance that a mean may cost which replaces a poor model
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -59,7 +61,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     would move the model, see :func:`~.ridge_walk.ridge_walk`. Where users are many enough to
     estimate all columns' centres and scales, the walk goes on in units of these. Others, who
     have no part in that, tell the level and the length of the slopes, and the last ones the
-    score. If slopes seem to be worth nothing, the mean is returned, and a note says so.
+    score. If slopes seem to be worth nothing, or the model worse than a mean that is well known,
+    the mean is returned, and a note says so.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -169,6 +172,12 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         direction = theta - start
         last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes)
         worth = score(last, found)
+        for line_of in (found, last):
+            at = line_of.level_after(-1.0)
+            mean = mean.pooled(Number(middle + at.value, at.std_error))
+        lost = (mean.std_error / float(np.hypot(*found.sizes))) ** 2
+        if lost < _TOLD and worth.pooled(Number(_USUAL_R2, _R2_SPREAD)).value < -lost:
+            return self._constant(mean, lost, notes)
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
             score=worth.value,
@@ -220,12 +229,15 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         radius = float(np.clip(1.5 * size, 0.2, 2.0))
         level = yield from ask_level(cohort, self.epsilon, coef, radius)
         total = known.pooled(Number(known.value + level.value, level.std_error))
-        coef[0] = total.value
-        lost = (total.std_error / size) ** 2
+        return self._constant(total, (total.std_error / size) ** 2, notes)
+
+    def _constant(self, mean: Number, lost: float, notes: list[str]) -> RegressionFit:
+        """Return the mean, which costs a share ``lost`` of the targets' variance."""
+        coef = mean.value * np.eye(1, self.schema.num_features)[0]
         unit = float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
         notes.append(
             "The model is the mean, without slopes: to those who judged, they were worth nothing. "
-            f"The mean is right within about {1.96 * total.std_error * unit:.3g} (95 %). More "
+            f"The mean is right within about {1.96 * mean.std_error * unit:.3g} (95 %). More "
             "users or a larger epsilon may show more."
         )
         return RegressionFit(

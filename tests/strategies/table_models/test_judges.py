@@ -46,19 +46,29 @@ def test_sizes_are_those_of_the_tails_where_these_are_known(model):
     np.testing.assert_allclose(line.sizes, wanted, rtol=1e-3)
 
 
-def test_the_score_is_r2_with_the_error_that_noise_makes(model):
+def noisy(line, rng):
+    return Line(line.scales, line.moments + 0.02 * rng.standard_normal(5), line.noise)
+
+
+def test_the_score_is_r2_and_not_surer_than_its_noise(model):
     target, predicted = model
     exact = moments_of(target - predicted, predicted, [0.6, 0.5], 0.02)
     r2 = 1 - np.mean((target - predicted) ** 2) / np.var(target)
     found = score(exact, exact)
     assert found.value == pytest.approx(r2, abs=1e-6)
     rng = np.random.default_rng(1)
+    values = [score(noisy(exact, rng), noisy(exact, rng)).value for _ in range(500)]
+    assert np.std(values) < 1.16 * found.std_error  # 5 standard errors
 
-    def noisy():
-        return Line(exact.scales, exact.moments + 0.02 * rng.standard_normal(5), exact.noise)
 
-    values = [score(noisy(), noisy()).value for _ in range(500)]
-    assert np.std(values) == pytest.approx(found.std_error, rel=0.16)  # 5 standard errors
+def test_of_a_useless_model_the_score_has_the_error_that_noise_makes(model):
+    target, predicted = model
+    # Predictions that have nothing to do with the targets, and are small.
+    predicted = 0.1 * np.random.default_rng(2).permutation(predicted)
+    exact = moments_of(target - predicted, predicted, [1.1, 0.05], 0.02)
+    rng = np.random.default_rng(1)
+    values = [score(noisy(exact, rng), noisy(exact, rng)).value for _ in range(500)]
+    assert np.std(values) == pytest.approx(score(exact, exact).std_error, rel=0.16)
 
 
 def test_a_score_that_noise_drowns_has_no_bound(model):
