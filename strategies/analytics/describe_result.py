@@ -30,7 +30,8 @@ class DescribeResult(Result):
         Names of the columns of numbers.
     values, std_error : ndarray of float64, shape (6, columns of numbers)
         Count of users with an entry, mean, standard deviation and quartiles, in the columns'
-        units, and standard errors of these, of a population that the users are drawn from.
+        units, and standard errors of these, of a population that the users are drawn from. A
+        standard deviation that noise hides is NaN.
     categorical : list of str
         Names of the columns of categories.
     categories : list of list of str
@@ -137,5 +138,10 @@ class DescribeResult(Result):
         axes.set_xlabel("numbers: quartiles (bar) and mean (dot) within the bounds; shares")
 
     def _findings(self) -> list[str]:
-        text: str = self.table().to_string(index=False, na_rep="")
+        text: str = self.table().to_string(index=False, na_rep="", float_format=_short)
         return text.splitlines()
+
+
+def _short(value: float) -> str:
+    """Return four digits of a number, all of them before the point."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -107,7 +107,10 @@ class MeansResult(Result):
 
     def _findings(self) -> list[str]:
         rows = zip(self._labels(), self.means.ravel(), self.std_error.ravel(), strict=True)
-        return [f"{name}: {mean:.4g} ± {error:.2g}" for name, mean, error in rows]
+        return [
+            f"{name}: {mean:.4g} ± {error:.2g}" if np.isfinite(mean) else f"{name}: not told"
+            for name, mean, error in rows
+        ]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -1,5 +1,6 @@
 """Counts, Means, TwoWay and Describe: right on average, with right standard errors."""
 
+import json
 import logging
 import re
 from pathlib import Path
@@ -299,7 +300,21 @@ def test_a_table_is_described():
     assert "<svg" in result.to_html()
 
 
+def test_a_deviation_that_noise_hides_is_not_told():
+    """Bounds 500 times as wide as the spread: no 0 in the table, but a note."""
+    schema = Schema({"x": Numeric(0, 500)})
+    users = schema.users({"x": np.random.default_rng(0).normal(250, 1, 4000)})
+    results = [simulate(Describe(schema), users, seed=seed) for seed in range(8)]
+    hidden = [np.isnan(result.values[2, 0]) for result in results]
+    assert 0 < sum(hidden) < 8 and not any((result.values[2] == 0).any() for result in results)
+    for result, gone in zip(results, hidden, strict=True):
+        assert any("deviation of 'x' is not told" in note for note in result.notes) == gone
+        assert np.isfinite(result.std_error).all() and "<svg" in result.to_html()
+        assert type(result).from_dict(json.loads(json.dumps(result.to_dict()))) is not None
+
+
 def test_columns_to_describe_can_be_chosen():
+    assert Describe(SCHEMA, "kind")._columns == ["kind"]
     result = simulate(Describe(SCHEMA, ["kind"]), SCHEMA.users(described(500)), seed=0)
     assert result.numbers == [] and result.categorical == ["kind"]
     with pytest.raises(ValueError, match="distinct columns, at least one, got \\['x', 'x'\\]"):
