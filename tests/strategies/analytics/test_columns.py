@@ -92,7 +92,9 @@ def test_a_rounded_answer_that_may_be_its_neighbour_says_so():
     x = np.round(rng.normal(7, 1.2, 600))
     for seed in range(12):
         result = simulate(
-            Quantiles(schema, "x", [0.25, 0.5, 0.75], epsilon=4.0), schema.users({"x": x}), seed=seed
+            Quantiles(schema, "x", [0.25, 0.5, 0.75], epsilon=4.0),
+            schema.users({"x": x}),
+            seed=seed,
         )
         assert (np.abs(result.values - np.quantile(x, result.levels)) < 5 * result.std_error).all()
         unsure = result.lower < result.upper

@@ -227,6 +227,7 @@ def test_means_of_groups_are_in_units_and_empty_groups_have_none():
     assert np.abs(result.means[0, :2] - [2, 4]).max() < 0.05
     assert np.isnan(result.means[0, 2:]).all() and "'sort'" in result.notes[0]
     np.testing.assert_allclose(result.shares[0, :2], 0.5, atol=2e-3)
+    assert "x c: not told" in str(result) and "<p>x a" not in result.to_html()
     assert list(result.table().columns[:3]) == ["column", "sort", "mean"]
 
 
@@ -297,7 +298,14 @@ def test_a_table_is_described():
     kinds = result.shares_of("kind")
     assert (np.abs(kinds["share"] - [0.6, 0.3, 0.1]) < 5 * kinds["standard error"]).all()
     assert list(result.table().columns) == ["statistic", "x", "sort", "flag", "kind"]
-    assert "<svg" in result.to_html()
+    page = result.to_html()
+    assert "<svg" in page and "statistic x sort" not in page  # no header of a table as a headline
+    assert (
+        f"{told['mean']:.4g}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{errors['mean']:.2g}</td>" in page
+    )
+    shown = result._shown(result.table()).set_index("statistic")
+    assert shown.loc["top", "kind"] == "k" and shown.loc["freq", "kind"].startswith("0.")
+    assert "±" in shown.loc["freq", "kind"] and shown.loc["mean", "kind"] == "–"
 
 
 def test_a_deviation_that_noise_hides_is_not_told():
