@@ -107,13 +107,20 @@ class Categories:
     Raises
     ------
     ValueError
-        If there are fewer than two categories or some are equal.
+        If there are fewer than two categories, some are equal, one is None or NaN, or they are
+        a set, which has no order that two machines would agree on.
     """
 
     values: Sequence[object]
     other: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.values, set | frozenset):
+            raise ValueError(f"Expected categories in an order, got a set: {self.values!r}.")
+        if any(map(_missing, self.values)):
+            raise ValueError(
+                f"Expected categories, of which a missing entry is none, got {self.values!r}."
+            )
         labels: tuple[str | None, ...] = tuple(_label(value) for value in self.values)
         declared = [
             value.item() if isinstance(value, np.generic) else value for value in self.values
@@ -172,14 +179,24 @@ def check_kind(what: str, kind: object) -> None:
 
 
 def tell_beyond(name: str, kind: Numeric | Categories, values: object) -> None:
-    """Log how many of a column's numbers are beyond its bounds."""
-    if not isinstance(kind, Numeric):
+    """Log how many of a column's entries are not what is declared: its bounds or categories."""
+    logger = logging.getLogger(__name__)
+    if isinstance(kind, Numeric):
+        numbers = as_numbers(values)
+        if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
+            logger.warning(
+                "%d of %d numbers in column %r are outside [%g, %g] and count as the bound.",
+                *(beyond, len(numbers), name, kind.low, kind.high),
+            )
+    nowhere = np.isnan(kind.coded(values))
+    if not nowhere.any():
         return
-    numbers = as_numbers(values)
-    if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
-        logging.getLogger(__name__).warning(
-            "%d of %d numbers in column %r are outside [%g, %g] and count as the bound.",
-            *(beyond, len(numbers), name, kind.low, kind.high),
+    found = entries(values)
+    if unknown := sum(not _blank(found[i]) for i in np.flatnonzero(nowhere)):
+        logger.warning(
+            "%d of %d entries in column %r are %s and count as missing.",
+            *(unknown, len(found), name),
+            "no numbers" if isinstance(kind, Numeric) else "none of its categories",
         )
 
 
@@ -211,6 +228,11 @@ def _missing(value: Any) -> bool:
         return value is None or bool(value != value)
     except Exception:  # pandas' own has no truth; a cell may hold anything
         return True
+
+
+def _blank(value: Any) -> bool:
+    """Whether a cell holds nothing, or a text of nothing but spaces."""
+    return not value.strip() if isinstance(value, str) else _missing(value)
 
 
 def _label(value: object) -> str | None:

@@ -233,7 +233,8 @@ class Schema:
         Users
             They know which entries are missing. A row whose target is missing counts in
             nothing that is about the target. How many numbers are beyond their bounds, and
-            count as these, is logged where the table is.
+            count as these, is logged where the table is, and how many entries are no numbers
+            or none of the categories, and count as missing.
 
         Raises
         ------

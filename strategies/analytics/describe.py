@@ -27,6 +27,11 @@ from .quantiles_result import QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
+_STD = STATISTICS.index("std")
+_HIDDEN = (
+    "The standard deviation of {!r} is not told: it is below some {:.2g}, which noise hides. "
+    "Narrower bounds, more users or a larger epsilon would tell."
+)
 _MOST_USERS = 1 << 40  # of which it is said that they would do
 
 
@@ -81,7 +86,7 @@ class Describe(LdpStrategy[DescribeResult]):
     ----------
     schema : Schema
         Of the users' tables.
-    columns : sequence of str, optional
+    columns : str or sequence of str, optional
         The columns to describe; by default all, the target included.
     epsilon : float (default: 4.0)
         Privacy parameter of all that one user reports.
@@ -120,7 +125,7 @@ class Describe(LdpStrategy[DescribeResult]):
     )
 
     schema: Schema = declared(kw_only=False)
-    columns: Sequence[str] | None = declared(default=None, kw_only=False)
+    columns: str | Sequence[str] | None = declared(default=None, kw_only=False)
     epsilon: float = 4.0
 
     def __post_init__(self) -> None:
@@ -128,7 +133,8 @@ class Describe(LdpStrategy[DescribeResult]):
         check_schema(self.schema)
         target = [] if self.schema.target is None else [self.schema.target]
         every = [*self.schema.columns, *target]
-        self._columns = every if self.columns is None else list(self.columns)
+        chosen = [self.columns] if isinstance(self.columns, str) else self.columns
+        self._columns = every if chosen is None else list(chosen)
         if not self._columns or len(set(self._columns)) < len(self._columns):
             raise ValueError(f"Expected distinct columns, at least one, got {self.columns!r}.")
         self._tasks = [task for name in self._columns for task in self._tasks_of(name)]
@@ -212,8 +218,11 @@ class Describe(LdpStrategy[DescribeResult]):
         numbers = [name for name, told in found.items() if len(told) > 1]
         values = np.full((len(STATISTICS), len(numbers)), np.nan)
         errors = values.copy()
+        hidden = []
         for place, name in enumerate(numbers):
             values[:, place], errors[:, place] = self._of_number(name, *found[name])
+            if np.isnan(values[_STD, place]):
+                hidden.append(_HIDDEN.format(name, 2 * errors[_STD, place]))
         shares = [told[0] for told in found.values() if len(told) == 1]
         return DescribeResult(
             numbers=numbers,
@@ -230,7 +239,8 @@ class Describe(LdpStrategy[DescribeResult]):
                 for part in told
                 if not isinstance(part, Told)
                 for note in part.notes
-            ],
+            ]
+            + hidden,
         )
 
     def _of_number(
@@ -244,7 +254,7 @@ class Describe(LdpStrategy[DescribeResult]):
         share, place = float(mean.shares[0, 0]), (told - middle) / half
         held = max(min(share, 1.0), 1e-9)
         square = 0.5 - spread.value / held
-        std = math.sqrt(max(square - place**2, 0.0))
+        std = math.sqrt(square - place**2) if square > place**2 else math.nan
         of_square = math.hypot(spread.std_error / held, 2 * place * error / half)
         of_std = half * (of_square / (2 * std) if std > math.sqrt(of_square) else of_square**0.5)
         count_error = self.num_users * float(mean.share_errors[0, 0])

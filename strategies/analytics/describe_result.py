@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: What is told of a column of numbers, as pandas calls it.
 STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
+_PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
 _SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
 
 
@@ -30,7 +31,8 @@ class DescribeResult(Result):
         Names of the columns of numbers.
     values, std_error : ndarray of float64, shape (6, columns of numbers)
         Count of users with an entry, mean, standard deviation and quartiles, in the columns'
-        units, and standard errors of these, of a population that the users are drawn from.
+        units, and standard errors of these, of a population that the users are drawn from. A
+        standard deviation that noise hides is NaN.
     categorical : list of str
         Names of the columns of categories.
     categories : list of list of str
@@ -133,6 +135,36 @@ class DescribeResult(Result):
         axes.set_xlim(0, 1)
         axes.set_xlabel("numbers: quartiles (bar) and mean (dot) within the bounds; shares")
 
+    def _shown(self, table: "DataFrame") -> "DataFrame":
+        """Return the table as texts, with standard errors."""
+        errors = table.assign(**dict.fromkeys([*self.numbers, *self.categorical], np.nan))
+        for i, name in enumerate(self.numbers):
+            errors.loc[: len(STATISTICS) - 1, name] = self.std_error[:, i]
+        for i, name in enumerate(self.categorical):
+            errors.loc[len(table) - 1, name] = self.share_errors[i][np.argmax(self.shares[i])]
+        for name in [*self.numbers, *self.categorical]:
+            table[name] = list(map(_cell, table[name], errors[name]))
+        return table
+
+    def _headline(self) -> list[str]:
+        return []
+
     def _findings(self) -> list[str]:
-        text: str = self.table().to_string(index=False, na_rep="")
+        text: str = self.table().to_string(index=False, na_rep="", float_format=_short)
         return text.splitlines()
+
+
+def _short(value: float) -> str:
+    """Return four digits of a number, all of them before the point."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _cell(told: object, error: float) -> str:
+    """Return what a page shows of a statistic, with its error where it has one."""
+    if not isinstance(told, float):
+        return str(told)
+    if np.isnan(told):
+        return "–"
+    return _short(told) + (
+        "" if np.isnan(error) else f"{_PLUS_MINUS}{_short(float(f'{error:.2g}'))}"
+    )

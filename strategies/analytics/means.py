@@ -105,9 +105,15 @@ class MeansResult(Result):
         charts.intervals(axes, names, means.tolist(), errors.tolist())
         axes.set_xlabel("mean in the column's units, with 95 % intervals")
 
+    def _headline(self) -> list[str]:
+        return self._findings() if self.means.size == 1 else []
+
     def _findings(self) -> list[str]:
         rows = zip(self._labels(), self.means.ravel(), self.std_error.ravel(), strict=True)
-        return [f"{name}: {mean:.4g} ± {error:.2g}" for name, mean, error in rows]
+        return [
+            f"{name}: {mean:.4g} ± {error:.2g}" if np.isfinite(mean) else f"{name}: not told"
+            for name, mean, error in rows
+        ]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

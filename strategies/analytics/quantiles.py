@@ -187,6 +187,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             if step is not None:
                 value = min(max(round(value / step) * step, scale.low), scale.high)
                 lower, upper = (round(end / step) * step for end in (lower, upper))
+                error = max(error, (value - lower) / 2, (upper - value) / 2)  # of whole steps
             else:
                 seen = float(ends[2] - ends[1]) / 2 * belief.slope()
                 expected = math.sqrt((self._noise() + level * (1 - level)) / users)

@@ -143,6 +143,10 @@ class Result(flower.Result):
         """Return the rows of a table in an order in which the first ones are worth showing."""
         return table
 
+    def _headline(self) -> list[str]:
+        """Return what a page begins with: nothing, or a line that says it all."""
+        return self._findings()[:1]
+
     def _findings(self) -> list[str]:
         """Return the lines that tell the estimate."""
         return []

@@ -33,7 +33,7 @@ def title_of(result: "Result") -> str:
 def sections_of(result: "Result") -> list[Section]:
     """Return what a result tells, in a reader's order."""
     return [
-        Section("", [_asked(result), *result._findings()[:1]]),
+        Section("", [_asked(result), *result._headline()]),
         Section("Result", [table_of(result._shown(result.table())), _figure(result)]),
         Section("Notes", [listed(result.notes)] if result.notes else []),
         Section("What is protected", _guarantee(result.privacy)),

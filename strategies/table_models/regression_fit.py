@@ -121,6 +121,8 @@ class RegressionFit(Result):
 
     def _told(self) -> str:
         low, high = self.score_interval
+        if not np.isfinite(low):
+            return "R2 cannot be told: noise hides how far the target varies"
         return f"R2 = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
 
     def _findings(self) -> list[str]:

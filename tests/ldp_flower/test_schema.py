@@ -224,7 +224,39 @@ def test_numbers_beyond_their_bounds_are_told_to_whoever_loads_the_table(caplog)
     assert told == [
         "1 of 5 numbers in column 'age' are outside [18, 98] and count as the bound.",
         "2 of 5 numbers in column 'pay' are outside [0, 1000] and count as the bound.",
+        "1 of 5 entries in column 'weekday' are none of its categories and count as missing.",
     ]
     caplog.clear()
-    SCHEMA.users({name: [20, 30] for name in ROWS})
+    SCHEMA.users({name: [20, 30] for name in ROWS} | {"weekday": [1, 2]})
     assert not caplog.records
+
+
+def test_entries_that_are_not_what_is_declared_are_told_to_whoever_loads_the_table(caplog):
+    schema = Schema(
+        {"age": AGE, "plan": Categories(["a", "b"]), "sort": Categories(["a", "b"], other="c")},
+        target="left",
+        bounds=Categories(["no", "yes"]),
+    )
+    table = {
+        "age": ["old", 30, None, "", pd.NA],
+        "plan": ["A", " b", None, "a", " "],
+        "sort": ["A", " b", None, "a", " "],
+        "left": ["no", "Yes", np.nan, "", "yes"],
+    }
+    schema.users(pd.DataFrame(table, dtype="object"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 of 5 entries in column 'age' are no numbers and count as missing.",
+        "2 of 5 entries in column 'plan' are none of its categories and count as missing.",
+        "1 of 5 entries in column 'left' are none of its categories and count as missing.",
+    ]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_a_missing_entry_is_no_category(missing):
+    with pytest.raises(ValueError, match="of which a missing entry is none"):
+        Categories(["a", "b", missing])
+
+
+def test_sets_have_no_order_and_are_no_categories():
+    with pytest.raises(ValueError, match="got a set"):
+        Categories({"a", "b"})

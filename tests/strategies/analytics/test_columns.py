@@ -85,6 +85,22 @@ def test_rounded_columns_have_rounded_answers():
     assert whole.cdf(40_000) == whole.cdf(44_999)
 
 
+def test_a_rounded_answer_that_may_be_its_neighbour_says_so():
+    """Numbers are whole: where the interval has two of them in it, so has the error."""
+    rng = np.random.default_rng(0)
+    schema = Schema({"x": Numeric(0, 14)})
+    x = np.round(rng.normal(7, 1.2, 600))
+    for seed in range(12):
+        result = simulate(
+            Quantiles(schema, "x", [0.25, 0.5, 0.75], epsilon=4.0),
+            schema.users({"x": x}),
+            seed=seed,
+        )
+        assert (np.abs(result.values - np.quantile(x, result.levels)) < 5 * result.std_error).all()
+        unsure = result.lower < result.upper
+        assert (result.std_error[unsure] >= 0.5).all() and (result.std_error[~unsure] < 0.2).all()
+
+
 def test_a_user_with_many_rows_weighs_as_one_with_few():
     # One user in two has nine rows of 10, all others have one row of 90.
     income = np.repeat([10.0, 90.0], [9 * 5000, 5000])

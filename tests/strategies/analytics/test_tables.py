@@ -1,5 +1,6 @@
 """Counts, Means, TwoWay and Describe: right on average, with right standard errors."""
 
+import json
 import logging
 import re
 from pathlib import Path
@@ -226,6 +227,7 @@ def test_means_of_groups_are_in_units_and_empty_groups_have_none():
     assert np.abs(result.means[0, :2] - [2, 4]).max() < 0.05
     assert np.isnan(result.means[0, 2:]).all() and "'sort'" in result.notes[0]
     np.testing.assert_allclose(result.shares[0, :2], 0.5, atol=2e-3)
+    assert "x c: not told" in str(result) and "<p>x a" not in result.to_html()
     assert list(result.table().columns[:3]) == ["column", "sort", "mean"]
 
 
@@ -296,10 +298,31 @@ def test_a_table_is_described():
     kinds = result.shares_of("kind")
     assert (np.abs(kinds["share"] - [0.6, 0.3, 0.1]) < 5 * kinds["standard error"]).all()
     assert list(result.table().columns) == ["statistic", "x", "sort", "flag", "kind"]
-    assert "<svg" in result.to_html()
+    page = result.to_html()
+    assert "<svg" in page and "statistic x sort" not in page  # no header of a table as a headline
+    assert (
+        f"{told['mean']:.4g}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{errors['mean']:.2g}</td>" in page
+    )
+    shown = result._shown(result.table()).set_index("statistic")
+    assert shown.loc["top", "kind"] == "k" and shown.loc["freq", "kind"].startswith("0.")
+    assert "±" in shown.loc["freq", "kind"] and shown.loc["mean", "kind"] == "–"
+
+
+def test_a_deviation_that_noise_hides_is_not_told():
+    """Bounds 500 times as wide as the spread: no 0 in the table, but a note."""
+    schema = Schema({"x": Numeric(0, 500)})
+    users = schema.users({"x": np.random.default_rng(0).normal(250, 1, 4000)})
+    results = [simulate(Describe(schema), users, seed=seed) for seed in range(8)]
+    hidden = [np.isnan(result.values[2, 0]) for result in results]
+    assert 0 < sum(hidden) < 8 and not any((result.values[2] == 0).any() for result in results)
+    for result, gone in zip(results, hidden, strict=True):
+        assert any("deviation of 'x' is not told" in note for note in result.notes) == gone
+        assert np.isfinite(result.std_error).all() and "<svg" in result.to_html()
+        assert type(result).from_dict(json.loads(json.dumps(result.to_dict()))) is not None
 
 
 def test_columns_to_describe_can_be_chosen():
+    assert Describe(SCHEMA, "kind")._columns == ["kind"]
     result = simulate(Describe(SCHEMA, ["kind"]), SCHEMA.users(described(500)), seed=0)
     assert result.numbers == [] and result.categorical == ["kind"]
     with pytest.raises(ValueError, match="distinct columns, at least one, got \\['x', 'x'\\]"):

@@ -181,3 +181,17 @@ def test_bad_arguments_are_refused_at_construction(arguments, message):
     arguments = {"schema": SCHEMA, "epsilon": 1.0} | arguments
     with pytest.raises(ValueError, match=message):
         PrivateRegression(arguments.pop("schema"), **arguments)
+
+
+def test_a_score_that_noise_hides_is_no_headline():
+    """All targets are beyond the bounds and count as one number, which nothing explains."""
+    x = np.random.default_rng(0).uniform(18, 90, 6000)
+    schema = Schema({"x": Numeric(18, 90)}, target="y", bounds=Numeric(-3, 3))
+    fits = [
+        simulate(PrivateRegression(schema, epsilon=4.0), schema.users({"x": x, "y": x}), seed=seed)
+        for seed in range(4)
+    ]
+    hidden = [fit for fit in fits if not np.isfinite(fit.score_std_error)]
+    assert hidden and all("R2 cannot be told" in str(fit) for fit in hidden)
+    assert not any("inf" in line for fit in fits for line in str(fit).splitlines())
+    assert all("<svg" in fit.to_html() for fit in fits)
