@@ -141,11 +141,12 @@ class _Client:
         """Answer how many users the node holds, and what their keys are."""
 
         def answer(received: Received) -> RecordDict:
-            census = MetricRecord({**self._open(received, context).census()})
-            records = RecordDict({"census": census})
-            loader: object = self._load_users
-            if isinstance(loader, KnowsSchema):
-                records[SCHEMA] = MetricRecord({**loader.schema_digests})
+            node = self._open(received, context)
+            records = RecordDict({"census": MetricRecord({**node.census()})})
+            sources: tuple[object, ...] = (self._load_users, node.users)
+            for source in sources:
+                if isinstance(source, KnowsSchema) and source.schema_digests is not None:
+                    records[SCHEMA] = MetricRecord({**source.schema_digests})
             return records
 
         return reply_with(message, context, self._policy, answer)

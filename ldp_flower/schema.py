@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -247,7 +247,8 @@ class Schema:
         named: Any = _column(table, groups) if isinstance(groups, str) else groups
         targets = None if self.target is None else self.targets(table)
         missing = self.missing(table)
-        return Users.from_rows(self.features(table), targets, named, ids, missing=missing)
+        users = Users.from_rows(self.features(table), targets, named, ids, missing=missing)
+        return replace(users, schema_digests=self.digests())
 
     def loader(
         self,

@@ -60,7 +60,7 @@ def test_the_tutorial_with_your_own_data(tmp_path, monkeypatch, capsys):
 
     (tmp_path / "wage.html").unlink()
     grid = InProcessGrid(names["app"], 1)
-    grid.contexts[1].node_config["table"] = "people.csv"
+    grid.contexts[1].node_config["data-path"] = "people.csv"
     context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
     names["server"](grid, context)
     assert "sector=private" in capsys.readouterr().out and (tmp_path / "wage.html").exists()

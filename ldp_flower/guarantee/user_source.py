@@ -14,10 +14,10 @@ SCHEMA: Final = "schema"
 
 @runtime_checkable
 class KnowsSchema(Protocol):
-    """A loader of users that knows what is publicly declared about their columns."""
+    """A loader of users, or users, who know what is publicly declared about their columns."""
 
     @property
-    def schema_digests(self) -> Mapping[str, int]:
+    def schema_digests(self) -> Mapping[str, int] | None:
         """A number for each column, which differs where what is declared does; public."""
 
 

@@ -1,7 +1,7 @@
 """The people on one node: a ragged batch of records."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -38,6 +38,8 @@ class Users:
         Which entries were missing in the table that features were made from. By default none.
     columns : sequence of str, optional
         Names of the columns of ``features``, for messages where the rows are.
+    schema_digests : mapping of str to int, optional
+        Of the public schema that made them: a strategy with another one asks nobody.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class Users:
     has_targets: bool = True
     missing: NDArray[np.bool_] | None = None
     columns: Sequence[str] | None = None
+    schema_digests: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         features, targets = as_table(self.features), as_numbers(self.targets)
@@ -280,6 +283,7 @@ class Users:
             self.has_targets,
             _kept(self.missing, rows),
             self.columns,
+            self.schema_digests,
         )
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:

@@ -5,7 +5,7 @@ import pytest
 
 from ldp_flower import InProcessGrid, Numeric, Schema, Users, simulate
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.strategies import ConstrainedMean, LdpIht
+from ldp_flower.strategies import ConstrainedMean, LdpIht, Means
 from ldp_flower.strategies.catalogue import PROTOCOLS
 from ldp_flower.strategies.runtime.census import census_facts
 
@@ -71,3 +71,13 @@ def test_a_census_that_was_kept_before_nodes_told_features_is_read(content, feat
 @pytest.mark.parametrize("content", [b"0 0 7 1 0", b"0 0 7 1 0 1 5 6", b"0 0 7 1 0 1 x", b""])
 def test_a_census_that_is_none_is_rejected(content):
     assert census_facts(content, 1, 100) is None
+
+
+def test_users_of_another_schema_are_not_asked():
+    columns = {"age": Numeric(0, 9), "pay": Numeric(0, 99)}
+    table = {"age": [1.0] * 600, "pay": [2.0] * 600, "sex": [1] * 600}
+    users = Schema(columns, "sex", Numeric(0, 1)).users(table)
+    other = Schema(columns, "sex", Numeric(0, 5))
+    with pytest.raises(ValueError, match=r"declares otherwise target sex.*Nobody has been asked"):
+        simulate(Means(other, "age", epsilon=4.0), users, seed=0)
+    assert simulate(Means(Schema(columns), "age", epsilon=4.0), users, seed=0).num_reports
