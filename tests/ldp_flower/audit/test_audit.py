@@ -533,10 +533,10 @@ def test_command_prints_claimed_and_measured(monkeypatch):
 
 
 def test_command_audits_items_too():
-    """Counts, pairs of items and both ways through prefixes, whose reports do not add up."""
+    """Drawn items, counts, pairs of items and both ways through prefixes; these do not add up."""
     outcome = command("HeavyHitters", "--dim", "4", "--reports", "200", "--seed", "1")
     assert outcome.exit_code == 0, outcome.output
-    assert "4 queries, nothing found" in outcome.stdout
+    assert "5 queries, nothing found" in outcome.stdout
 
 
 @pytest.mark.parametrize(
@@ -585,6 +585,6 @@ def test_command_refuses_what_it_does_not_know():
     outcome = command("fedavg")
     assert (
         outcome.exit_code == 2
-        and "Expected a protocol in ['SparseMean', 'SparseRegression', " in outcome.stderr
+        and "Expected a protocol in ['PrivateClassification', 'PrivateRegression', " in outcome.stderr
     )
     assert command("LdpIht", "--epsilon", "-1").exit_code == 2
