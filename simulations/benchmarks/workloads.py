@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from ldp_flower import GeneratedUsers, Users, strategies
+from ldp_flower import Categories, GeneratedUsers, Numeric, Schema, Users, strategies
 from ldp_flower.clients import LdpUpdateMod, attach
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.strategies import LdpStrategy, PrivateEvaluation, Result
@@ -20,6 +20,7 @@ Indices = NDArray[np.int64]
 Everyone = Users | GeneratedUsers
 
 _ITEMS = 1 << 10
+_NUMBER = Numeric(-1, 1)  # of a table's columns
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,22 @@ def curves(indices: Indices, dim: int, rows: int) -> Users:
     return Users(x, np.sin(x[:, 0]), np.arange(len(indices) + 1) * rows)
 
 
+def people(indices: Indices, dim: int, rows: int) -> Users:
+    """Return users of a table: two columns of categories, dim - 5 of numbers, and a target."""
+    draws = _draws(indices, dim - 2, rows)
+    kind, sort = np.where(draws[:, :2] < 0, 0.5, -0.5).T
+    numbers = np.clip(draws[:, 3:], -2, 2)
+    x = np.column_stack([np.ones(len(draws)), kind, -kind, sort, -sort, numbers])
+    y = np.clip(kind + 0.4 * numbers[:, 0] + 0.6 * draws[:, 2], -2, 2)
+    return Users(x, y, np.arange(len(indices) + 1) * rows)
+
+
+def people_of_classes(indices: Indices, dim: int, rows: int) -> Users:
+    """Return the same users, whose target is one of two classes."""
+    users = people(indices, dim, rows)
+    return Users(users.features, (users.targets > 0).astype(float), users.offsets)
+
+
 def items(indices: Indices, dim: int, rows: int) -> Users:
     """Return users of one item each, the more popular the smaller its number."""
     uniforms = KeyedRandom(derive(3, indices)).uniforms((len(indices), 1))
@@ -139,6 +156,20 @@ def _many_records(name: str, **options: Any) -> Callable[[int, int], LdpStrategy
 def _other(name: str, **options: Any) -> Callable[[int, int], LdpStrategy[Any]]:
     cls = getattr(strategies, name)
     return lambda dim, rows: cls(dim, **{"epsilon": 2.0, **options})
+
+
+def _of_table(
+    name: str, *columns: Any, bounds: Any = _NUMBER, **options: Any
+) -> Callable[[int, int], LdpStrategy[Any]]:
+    """Return the strategy of a class that is told the schema of :func:`people`."""
+    cls = getattr(strategies, name)
+    sorts = {"kind": Categories(["a", "b"]), "sort": Categories(["c", "d"])}
+
+    def strategy(dim: int, rows: int) -> LdpStrategy[Any]:
+        schema = Schema({**sorts, **{f"x{i}": _NUMBER for i in range(dim - 5)}}, "y", bounds)
+        return cls(schema, *columns, **{"epsilon": 2.0, **options})  # type: ignore[no-any-return]
+
+    return strategy
 
 
 def _evaluation(dim: int, rows: int) -> PrivateEvaluation:
@@ -190,6 +221,19 @@ WORKLOADS: dict[str, Workload] = {
     "KnowledgeTransfer": Workload(
         _other("KnowledgeTransfer", sparsity=4, radius=1.0), normals, 1_000, 64, 100
     ),
+    "PrivateRegression": Workload(_of_table("PrivateRegression"), people, 4_000, 32, 10),
+    "PrivateClassification": Workload(
+        _of_table("PrivateClassification", bounds=Categories(["no", "yes"])),
+        *(people_of_classes, 4_000, 32, 10),
+    ),
+    "Describe": Workload(
+        _of_table("Describe", columns=["kind", "x0"], epsilon=4.0), people, 20_000, 8
+    ),
+    "Means": Workload(_of_table("Means", "x0"), people, 100_000, 8),
+    "Counts": Workload(_of_table("Counts", "kind"), people, 100_000, 8),
+    "Quantiles": Workload(_of_table("Quantiles", "x0", [0.1, 0.5, 0.9]), people, 100_000, 8),
+    "Distribution": Workload(_of_table("Distribution", "x0"), people, 100_000, 8),
+    "TwoWay": Workload(_of_table("TwoWay", "kind", "sort"), people, 100_000, 8),
     "PrivateEvaluation": Workload(_evaluation, normals, 10_000, 64, 10),
     "LdpFedAvg": Training(
         lambda dim, rows: strategies.LdpFedAvg(epsilon=2.0), classes, 2_000, 16, 10

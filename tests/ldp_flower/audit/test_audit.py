@@ -585,6 +585,7 @@ def test_command_refuses_what_it_does_not_know():
     outcome = command("fedavg")
     assert (
         outcome.exit_code == 2
-        and "Expected a protocol in ['PrivateClassification', 'PrivateRegression', " in outcome.stderr
+        and "Expected a protocol in ['PrivateClassification', 'PrivateRegression', "
+        in outcome.stderr
     )
     assert command("LdpIht", "--epsilon", "-1").exit_code == 2

@@ -227,7 +227,7 @@ def test_bad_arguments_are_refused_at_construction(arguments, message):
 def test_a_strategy_of_another_dimension_is_told_so():
     users, _ = signs(500, 12, 0)
     grid = InProcessGrid(LdpClientApp(lambda context: users), 1)
-    with pytest.raises(RuntimeError, match=r"Expected 12 floats in theta"):
+    with pytest.raises(ValueError, match=r"rows have 13 features, as this LdpIht needs, got 12"):
         LdpIht(13, sparsity=2, epsilon=2.0).start(grid, timeout=1, num_nodes=1)
 
 
