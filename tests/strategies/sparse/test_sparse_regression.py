@@ -177,7 +177,7 @@ def test_a_scale_that_stays_uncertain_is_said(kind, seed, said):
     users, _ = make_users(1900, 12, 6, 0, support=2)
     more = {"num_waves": 1} if kind is SparseRegression else {"sparsity": 2}
     result = simulate(kind(6, epsilon=1.0, samples_per_user=12, **more), users, seed=seed)
-    notes = [note for note in result.notes if "The estimated scale may be wrong" in note]
+    notes = [note for note in result.notes if "The estimated scale of the data" in note]
     assert len(notes) == said
     assert all("Declare target_scale" in note for note in notes)
 
