@@ -71,6 +71,7 @@ def test_the_engine_gives_the_estimate_of_the_in_process_grid(num_nodes):
     assert np.linalg.norm(result.coef - theta) < 0.2
 
 
+@pytest.mark.long
 def test_two_thousand_nodes_of_one_user_each():
     users, _ = make_users(2000)
     expected = simulate(strategy(), users, seed=3)

@@ -9,6 +9,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
+@pytest.mark.long
 def test_every_problem_is_easy_at_a_large_epsilon_and_errors_are_relative_to_zero():
     """Any three of eight coefficients are the hardest: one seed in six exceeds .12 by chance."""
     from simulations.papers.collect_once.problems import PROBLEMS
