@@ -48,8 +48,9 @@ class LdpClientApp(ClientApp):
     load_users : callable
         Function from the Flower ``Context`` of a node to its :class:`Users` (in a
         simulation also :class:`~ldp_flower.GeneratedUsers`, or others that answer like them). A
-        deployment's users need ``ids``. One of ``Schema.loader`` also declares its schema in the
-        census, which is public, so that a server with another one does not ask.
+        deployment's users need ``ids``. ``Schema.loader``, and users of ``Schema.users``, also
+        declare their schema in the census, which is public, so that a server with another
+        one does not ask.
     policy : PrivacyPolicy, optional
         The app's own limits. In a deployment the operator's policy in
         ``node_config`` is mandatory and this one can only tighten it. In a

@@ -215,19 +215,22 @@ def test_levels_are_less_noisy_than_other_mechanisms_of_a_number():
     assert [Levels(epsilon).number for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0)] == [2, 2, 3, 5, 17]
 
 
-def test_means_of_groups_are_in_units_and_empty_groups_have_none():
-    """At epsilon 30; a user with rows in two groups counts in one of them, drawn at random."""
+@pytest.mark.parametrize("epsilon", [30.0, 100.0])
+def test_means_of_groups_are_in_units_and_empty_groups_have_none(epsilon):
+    """Without noise; a user with rows in two groups counts in one of them, drawn at random."""
     rng = np.random.default_rng(0)
     people = np.repeat(np.arange(2000), 2)
     sorts = np.where(people < 1000, "a", "b")
     x = np.where(sorts == "a", 2.0, 4.0) + rng.uniform(-0.5, 0.5, 4000)
     x[1] = np.nan
     users = SCHEMA.users({"x": x, "sort": sorts, "flag": [0] * 4000, "kind": ["k"] * 4000}, people)
-    result = simulate(Means(SCHEMA, "x", by="sort", epsilon=30.0), users, seed=0)
+    result = simulate(Means(SCHEMA, "x", by="sort", epsilon=epsilon), users, seed=0)
     assert np.abs(result.means[0, :2] - [2, 4]).max() < 0.05
     assert np.isnan(result.means[0, 2:]).all() and "'sort'" in result.notes[0]
-    # Cohorts are random halves of the users, whose share is off by sqrt(.25 / 2000): three of it.
-    np.testing.assert_allclose(result.shares[0, :2], 0.5, atol=3 * np.sqrt(0.25 / 2000))
+    # All but the hundred who are asked something else tell a group: three standard deviations.
+    off = 3 * np.sqrt(0.25 / 1900 * 100 / 2000)
+    np.testing.assert_allclose(result.shares[0, :2], 0.5, atol=off)
+    assert abs(result.shares.sum() - 1) < 1e-6
     assert "x c: not told" in str(result) and "<p>x a" not in result.to_html()
     assert list(result.table().columns[:3]) == ["column", "sort", "mean"]
 
