@@ -314,7 +314,7 @@ def plant_census(monkeypatch):
     def opened(self, received, context):
         found = honest(self, received, context)
         counted = {**found.census(), "users": int((found.users.num_rows > 0).sum())}
-        return SimpleNamespace(census=lambda: counted)
+        return SimpleNamespace(census=lambda: counted, users=found.users)
 
     class Told(app._Client):
         def census(self, message, context):
