@@ -138,8 +138,8 @@ def test_statistics_have_names_on_the_wire_only():
 
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
-SERVER = BOTH_SIDES | {"iht", "schema", "presentation"}
-SHARED = ("runtime", "numerics", "subprotocols", "tables")
+SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning"}
+SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
     "table_models",
@@ -163,12 +163,15 @@ MAY_IMPORT = {
     "columns": {"validation", "values"},
     "schema": {"columns", "values", "guarantee", "table_file"},
     "presentation": {"validation"},
+    "planning": {"validation", "presentation", "randomness", "randomizers"},
     "sweep": {"validation"},
     "clients": BOTH_SIDES | {"iht"},
     "strategies/numerics": {"validation"},
     "strategies/runtime": SERVER,
+    "strategies/forecasts": SERVER | of_strategies("numerics"),
     "strategies/subprotocols": SERVER | of_strategies("runtime", "numerics"),
-    "strategies/tables": SERVER | of_strategies("runtime", "numerics", "subprotocols"),
+    "strategies/tables": SERVER
+    | of_strategies("runtime", "numerics", "forecasts", "subprotocols"),
     **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},
     "strategies": of_strategies(*SHARED, *FAMILIES),
     "simulation": BOTH_SIDES | {"clients", "strategies"},
@@ -177,7 +180,7 @@ MAY_IMPORT = {
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},
     "supernode": BOTH_SIDES | {"clients", "schema", "table_file"},
     "cli": SERVER | {"clients", "strategies", "simulation", "audit", "compare", "supernode"},
-    "ldp_flower": {"guarantee", "schema", "simulation", "values"},
+    "ldp_flower": {"guarantee", "planning", "schema", "simulation", "values"},
 }
 
 

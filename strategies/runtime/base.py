@@ -22,6 +22,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Plannable
 from ldp_flower.randomizers import Estimate
 from ldp_flower.randomness import public_coin
 from ldp_flower.schema import Schema
@@ -68,7 +69,7 @@ class TooFewReports(RuntimeError):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpStrategy(Strategy, Generic[R]):
+class LdpStrategy(Strategy, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:

@@ -1,0 +1,7 @@
+"""What error to expect of a protocol, from public numbers, before anybody is asked."""
+
+from .expectation import Expectation, NoPlan, WouldRefuse
+from .plannable import Plannable
+from .setting import Setting
+
+__all__ = ["Expectation", "NoPlan", "Plannable", "Setting", "WouldRefuse"]

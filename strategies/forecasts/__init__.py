@@ -1,0 +1,1 @@
+"""What errors to expect of protocols: formulas in public numbers, which ask nobody."""
