@@ -1,5 +1,6 @@
 """The command ``ldp-flower plan``."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -85,26 +86,25 @@ def plan(
 def _show(plan: Plan) -> None:
     for sentence in plan.sentences():
         console.print(Text(sentence), width=_WIDTH, soft_wrap=False)
-    if told := plan.expected:
+    if expected := plan.expected:
         spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column()
         grid.add_row("each user", spent)
-        grid.add_row("a report", f"{told.report_bytes} bytes, {1000 * plan.seconds:.2g} ms")
-        grid.add_row("rounds", str(told.rounds))
-        for label, texts in (("assumes", told.assumes), ("know", told.notes)):
+        grid.add_row("a report", f"{expected.report_bytes} bytes, {1000 * plan.seconds:.2g} ms")
+        grid.add_row("rounds", str(expected.rounds))
+        for label, texts in (("assumes", expected.assumes), ("know", expected.notes)):
             for text in texts:
                 grid.add_row(label, Text(text))
         console.print(Padding(grid, (1, 0)), width=_WIDTH, soft_wrap=False)
-    table = Table("users", "epsilon", "error", "8 of 10 runs", width=_WIDTH)
-    for point in plan.curve:
-        spread = f"{number(point['low'])} to {number(point['high'])}"
-        refused = point["error"] != point["error"]
-        table.add_row(
-            number(point["users"]),
-            f"{point['epsilon']:g}",
-            "refused" if refused else number(point["error"]),
-            "" if refused else spread,
-        )
-    console.print(table)
+    crowds = sorted({point["users"] for point in plan.curve})
+    table = Table(title="Expected error", title_justify="left")
+    table.add_column("epsilon", justify="right")
+    for users in crowds:
+        table.add_column(f"{number(users)} users", justify="right")
+    for epsilon in sorted({point["epsilon"] for point in plan.curve}):
+        errors = [point["error"] for point in plan.curve if point["epsilon"] == epsilon]
+        told = ["refused" if math.isnan(error) else number(error) for error in errors]
+        table.add_row(f"{epsilon:g}", *told)
+    console.print(table, width=_WIDTH)

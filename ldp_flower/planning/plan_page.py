@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan
 
+_SPAN = 30  # of errors that one scale of equal steps can show
 _COLOURS = (charts.PURPLE, charts.GREEN, charts.BLUE)
 _UNKNOWN = (
     "How many of the people answer: the plan is about those who do.",
@@ -49,11 +50,19 @@ def draw(plan: "Plan", axes: "Axes") -> None:
     axes.set_xscale("log", base=2)
     ticks = sorted({point["epsilon"] for point in plan.curve})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_ylim(bottom=0)
+    _scale(axes, [p["error"] for p in plan.curve if not math.isnan(p["error"])])
     axes.set_xlabel("epsilon of each user")
     axes.set_ylabel(plan.expected.error if plan.expected else "error")
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
+
+
+def _scale(axes: "Axes", errors: list[float]) -> None:
+    """Show small errors, too, where others are much larger."""
+    if errors and min(errors) > 0 and max(errors) > _SPAN * min(errors):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
 
 
 def sections_of(plan: "Plan") -> list[Section]:
@@ -93,8 +102,13 @@ def _costs(plan: "Plan") -> Markup:
         return Markup()
     spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
     text = (
-        f"{spent} of the person's budget; one report of {number(told.report_bytes)} bytes at most, "
+        f"At most {spent} of the person's budget, for one report of {_bytes(told.report_bytes)} at "
+        f"most, "
         f"made in about {1000 * plan.seconds:.2g} ms. The server asks {told.rounds} "
         f"{'time' if told.rounds == 1 else 'times'} in all."
     )
     return element("p", text)
+
+
+def _bytes(count: int) -> str:
+    return f"{number(count)} byte" + "s" * (count != 1)
