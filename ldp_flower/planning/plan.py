@@ -113,22 +113,20 @@ class Plan:
         return f"Expected: {self.expected.error} {value}; in 8 runs of 10 {low} to {high}."
 
     def _ways(self) -> list[str]:
-        if math.isnan(self.target):
-            what, doing = "that is not refused", "do"
-        else:
-            what, doing = f"of {words.number(self.target)}", "reach it"
-        changes = [
-            f"{words.number(value)} {name}" if name != "epsilon" else f"epsilon {value:g}"
-            for name, value in self.changes.items()
-            if value is not None
-        ]
-        if not changes:
+        told = {"users": "{:,} users", "epsilon": "epsilon {:g}", "features": "{:,} features"}
+        ways = [told[name].format(v) for name, v in self.changes.items() if v is not None]
+        which = "" if math.isnan(self.target) else f" of {words.number(self.target)}"
+        if not ways:
             return [
-                f"Nothing that was tried reaches an error {what}: not {MOST_USERS:,} users, nor "
+                f"Nothing that was tried reaches an error{which}: not {MOST_USERS:,} users, nor "
                 f"epsilon {MOST_EPSILON:g}."
             ]
-        kept = "the others as they are"
-        return [f"For an error {what}: {', or '.join(changes)} would {doing}, {kept}."]
+        either = f"{', or '.join(ways)}, with the other numbers as they are"
+        if math.isnan(self.target):
+            return [f"What would not be refused: {either}."]
+        if self.expected is not None and self.expected.value <= self.target:
+            return [f"That reaches an error{which}; so would {either}."]
+        return [f"What would reach an error{which}: {either}."]
 
 
 def plan(
@@ -192,7 +190,7 @@ def plan(
             raise ValueError(f"Expected epsilon with the class {kind.__name__}, got None.")
         check_number("epsilon", epsilon)
         check_positive("epsilon", epsilon)
-    elif epsilon is not None or num_features is not None:
+    elif epsilon is not None or (num_features is not None and kind.sized):
         name, value = (
             ("epsilon", epsilon) if epsilon is not None else ("num_features", num_features)
         )
@@ -242,7 +240,7 @@ def _changes(variants: Variants, target: float) -> dict[str, float | None]:
         "users": variants.users_for(target),
         "epsilon": variants.epsilon_for(target),
     }
-    features = variants.features_for(target)
+    features = None if variants.error() <= target else variants.features_for(target)
     return found | ({} if features is None else {"features": features})
 
 

@@ -70,7 +70,7 @@ class Variants:
     def features_for(self, target: float) -> int | None:
         """Return with how many features, fewer than now, the expected error is that small."""
         most = self.setting.num_features
-        if most is None or isinstance(self._protocol, Plannable):
+        if most is None or (isinstance(self._protocol, Plannable) and self._protocol.sized):
             return None
         low, high = 0, most
         while high - low > 1:
