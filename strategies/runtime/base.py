@@ -8,6 +8,7 @@ needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 
 import logging
 import secrets
+import textwrap
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -50,6 +51,7 @@ _FACTS = (
     *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
 )
 
+_SHOWN = 90  # characters of a parameter in the log
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
@@ -231,7 +233,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         """Log the protocol's parameters."""
         logger.info("Starting %s:", type(self).__name__)
         for name, value in self._parameters().items():
-            logger.info("\t├── %s = %s", name, value)
+            shown = textwrap.shorten(str(value), _SHOWN, placeholder=" ...")
+            logger.info("\t├── %s = %s", name, shown)
 
     # ------------------------------------------------------------------------- the run
 
