@@ -2,17 +2,40 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Curvature, Gradient, GradientNorm, RootCurvature
+from ldp_flower.planning import Setting
 from ldp_flower.randomizers import Estimate
 
 from ..numerics.attenuation import kept
 from ..runtime.exchange import Ask
 
 Floats = NDArray[np.float64]
+
+
+#: What regressions are judged by; 1 is what returning zero has.
+DISTANCE = "distance of the coefficients from the truth, over their length"
+_QUALITY = 0.5  # R2 without privacy
+_USERS = 1000  # who are drawn, to tell how far gradients go
+
+
+def quality_of(setting: Setting) -> float:
+    """Return the R2 without privacy that a plan assumes."""
+    return _QUALITY if setting.quality is None else setting.quality
+
+
+def noise_of(quality: float, length: float) -> float:
+    """Return the targets' standard deviation given features, by R2 and length of coefficients."""
+    return length * math.sqrt((1 - quality) / quality)
+
+
+def relative_distance(coef: Floats, truth: Floats) -> float:
+    """Return the distance from the truth, over its length."""
+    return float(np.linalg.norm(coef - truth) / np.linalg.norm(truth))
 
 
 def equal_coefficients(dim: int, sparsity: int, length: float) -> Floats:
@@ -37,7 +60,7 @@ class LinearUsers:
     rows : float (default: 1)
         Rows of a user.
     feature_variance : float (default: 1.0)
-        Mean square of a feature.
+        Mean square of a feature; 1 where residuals are not clipped.
     """
 
     truth: Floats
@@ -48,19 +71,26 @@ class LinearUsers:
 
     def __call__(self, ask: Ask) -> Estimate:
         """Return what a cohort answers."""
-        question = ask.question
+        question, spread = ask.question, 0.0
         if isinstance(question, Gradient):
-            mean = self._gradient(question, ask)
+            mean = self.feature_variance * (question.theta - self.truth)
+            if question.residual_bound is not None:  # residuals are taken for normal
+                mean = mean * kept(question.residual_bound / self._residual(question.theta))
+            else:
+                left, square = self._shortened(question.theta, ask.randomizer.radius)
+                mean = left * mean
+                spread = max(square - float(mean @ mean), 0.0) / len(mean)
+            mean = mean if question.coordinates is None else mean[question.coordinates]
         elif isinstance(question, GradientNorm):
-            mean = np.array([self._log_norm(question.theta) - math.log(question.prior)])
-            mean = mean / question.log_range
+            lengths = self._lengths(question.theta)[1] / question.prior
+            mean = np.array([float(np.mean(np.log(lengths))) / question.log_range])
         elif isinstance(question, RootCurvature):
-            root = math.log(self.feature_variance) / 2 + self._log_shortfall(self.rows)
-            mean = np.array([(root - math.log(question.prior)) / question.log_range])
+            root = _log_root(self.rows) - math.log(question.prior)
+            mean = np.array([root / question.log_range])
         else:
             assert isinstance(question, Curvature)
-            mean = np.array([min(2 * self.feature_variance / question.cap - 1, 1.0)])
-        error = math.sqrt(ask.randomizer.variance / ask.cohort.size)
+            mean = np.array([min(2 / question.cap - 1, 1.0)])
+        error = math.sqrt((ask.randomizer.variance + spread) / ask.cohort.size)
         noise = error * self.rng.standard_normal(len(mean))
         return Estimate(mean + noise, np.full(len(mean), error), ask.cohort.size)
 
@@ -69,43 +99,50 @@ class LinearUsers:
         off = theta - self.truth
         return math.sqrt(self.feature_variance * float(off @ off) + self.noise**2)
 
-    def _gradient(self, question: Gradient, ask: Ask) -> Floats:
-        gradient = self.feature_variance * (question.theta - self.truth)
-        if question.residual_bound is not None:  # residuals are clipped, taken for normal
-            gradient = gradient * kept(question.residual_bound / self._residual(question.theta))
-        else:
-            gradient = gradient * self._left(question.theta, ask.randomizer.radius)
-        return gradient if question.coordinates is None else gradient[question.coordinates]
+    def _lengths(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return users' mean gradients: how far they go where their mean points, and how far."""
+        off = float(np.linalg.norm(theta - self.truth))
+        x, both, e, across = _draws(float(self.rows), len(theta))
+        along = off * x + self.noise * both
+        square = off**2 * x + 2 * off * self.noise * both + self.noise**2 * e
+        return along, np.sqrt(along**2 + square * across)
 
-    def _log_norm(self, theta: Floats) -> float:
-        """Return the mean logarithm of the lengths of users' mean gradients."""
-        dim = len(theta)
-        gradient = self.feature_variance * (theta - self.truth)
-        noise = self.feature_variance * self._residual(theta) ** 2 * dim / self.rows
-        square = float(gradient @ gradient) + noise
-        rest = noise / square  # of the squared length, that varies
-        return math.log(square) / 2 + rest * (
-            self._log_shortfall(dim) + self._log_shortfall(self.rows)
-        )
-
-    @staticmethod
-    def _log_shortfall(degrees: float) -> float:
-        """Return the mean logarithm of the root of a chi-square over its degrees of freedom."""
-        from scipy.special import digamma
-
-        return float(digamma(degrees / 2) - math.log(degrees / 2)) / 2
-
-    def _left(self, theta: Floats, radius: float) -> float:
+    def _shortened(self, theta: Floats, radius: float) -> tuple[float, float]:
         """Return what shortening users' gradients to ``radius`` leaves of their mean.
 
-        The lengths are taken for lognormal, and for independent of how long the part is that
-        points where the mean does.
+        And of their mean square length.
         """
-        from scipy.special import ndtr, polygamma
+        along, lengths = self._lengths(theta)
+        factors = np.minimum(1.0, radius / lengths)
+        mean = float(np.mean(along))
+        left = float(np.mean(factors * along)) / mean if mean else 1.0
+        return left, float(np.mean((factors * lengths) ** 2))
 
-        spread = math.sqrt(
-            float(polygamma(1, len(theta) / 2) + polygamma(1, self.rows / 2)) / 4
-        )
-        longer = (self._log_norm(theta) - math.log(radius)) / spread
-        shortened = math.exp(spread**2 / 2 - longer * spread) * ndtr(longer - spread)
-        return float(ndtr(-longer) + shortened)
+
+@lru_cache
+def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
+    """Draw what a user's mean gradient is made of, for features and noise that are normal.
+
+    With x the features along the mean gradient and e the noise of a user's targets, that is the
+    means of x**2, x e and e**2 over the user's rows, and the squared length of the mean of the
+    other features times the residuals, over the residuals' mean square.
+    """
+    rng = np.random.default_rng(0)
+    squares = rng.chisquare(rows, _USERS)
+    cross = rng.standard_normal(_USERS)
+    rest = rng.chisquare(rows - 1, _USERS) if rows > 1 else np.zeros(_USERS)
+    others = rng.chisquare(dim - 1, _USERS) if dim > 1 else np.zeros(_USERS)
+    both = np.sqrt(squares) * cross
+    return (
+        squares / np.mean(squares),
+        (both - np.mean(both)) / rows,
+        (cross**2 + rest) / rows,
+        others / rows,
+    )
+
+
+def _log_root(rows: float) -> float:
+    """Return the mean logarithm of the root mean square of so many normal numbers."""
+    from scipy.special import digamma
+
+    return float(digamma(rows / 2) - math.log(rows / 2)) / 2
