@@ -1,7 +1,7 @@
 """A protocol run on answers that are made up: nobody is asked, and nothing but counts is known."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -10,7 +10,7 @@ from ldp_flower.randomizers import Estimate, Randomizer
 
 from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Answers, Ask
-from ..runtime.population import Cohort, Population
+from ..runtime.population import Population
 from ..runtime.result import Result
 
 R = TypeVar("R", bound=Result)
@@ -105,11 +105,3 @@ def check_enough(strategy: LdpStrategy[Any], num_users: int) -> None:
         dry_run(strategy, num_users, first)
     except Begun:
         return
-
-
-def sizes(asks: Sequence[Ask]) -> list[int]:
-    """Return how many people each question is for."""
-    return [ask.cohort.size for ask in asks]
-
-
-__all__ = ["Cohort", "DryRun", "Headcount", "check_enough", "dry_run", "sizes"]

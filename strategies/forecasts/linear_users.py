@@ -7,14 +7,26 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Curvature, Gradient, GradientNorm, RootCurvature
-from ldp_flower.planning import Setting
-from ldp_flower.randomizers import Estimate
+from ldp_flower.guarantee.questions import (
+    Curvature,
+    Gradient,
+    GradientNorm,
+    ResidualCoefficients,
+    RootCurvature,
+    TargetScaleBin,
+)
+from ldp_flower.planning import Expectation, Setting
+from ldp_flower.randomizers import Estimate, SubsetSelection
 
-from ..numerics.attenuation import kept
+from ..numerics.attenuation import kept, ridge_moments
+from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
+from ..runtime.result import LinearResult
+from .answers import answered, log_root, of_bins, of_sets, shortening
+from .trials import trials
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 #: What regressions are judged by; 1 is what returning zero has.
@@ -71,52 +83,77 @@ class LinearUsers:
 
     def __call__(self, ask: Ask) -> Estimate:
         """Return what a cohort answers."""
-        question, spread = ask.question, 0.0
+        question = ask.question
         if isinstance(question, Gradient):
-            mean = self.feature_variance * (question.theta - self.truth)
-            if question.residual_bound is not None:  # residuals are taken for normal
-                mean = mean * kept(question.residual_bound / self._residual(question.theta))
-            else:
-                left, square = self._shortened(question.theta, ask.randomizer.radius)
-                mean = left * mean
-                spread = max(square - float(mean @ mean), 0.0) / len(mean)
-            mean = mean if question.coordinates is None else mean[question.coordinates]
-        elif isinstance(question, GradientNorm):
-            lengths = self._lengths(question.theta)[1] / question.prior
-            mean = np.array([float(np.mean(np.log(lengths))) / question.log_range])
+            return self._gradient(question, ask)
+        if isinstance(question, ResidualCoefficients):
+            return self._coefficients(question, ask)
+        if isinstance(question, TargetScaleBin):
+            return of_bins(ask, math.log(self._residual(np.zeros_like(self.truth))), self.rows)
+        if isinstance(ask.randomizer, SubsetSelection):
+            return of_sets(ask, math.sqrt(self.rows) * self._standardised, self.rng)
+        if isinstance(question, GradientNorm):
+            lengths = self._lengths(question.theta, np.arange(len(self.truth)))[1]
+            log = float(np.mean(np.log(lengths / question.prior))) / question.log_range
         elif isinstance(question, RootCurvature):
-            root = _log_root(self.rows) - math.log(question.prior)
-            mean = np.array([root / question.log_range])
+            log = (log_root(self.rows) - math.log(question.prior)) / question.log_range
         else:
             assert isinstance(question, Curvature)
-            mean = np.array([min(2 / question.cap - 1, 1.0)])
-        error = math.sqrt((ask.randomizer.variance + spread) / ask.cohort.size)
-        noise = error * self.rng.standard_normal(len(mean))
-        return Estimate(mean + noise, np.full(len(mean), error), ask.cohort.size)
+            log = min(2 / question.cap - 1, 1.0)
+        return answered(ask, np.array([log]), 0.0, self.rng)
+
+    @property
+    def _standardised(self) -> Floats:
+        """Sizes of the coefficients, in units of the targets' scale."""
+        return np.abs(self.truth) / self._residual(np.zeros_like(self.truth))
+
+    def _gradient(self, question: Gradient, ask: Ask) -> Estimate:
+        theta, wanted = question.theta, question.coordinates
+        wanted = np.arange(len(theta)) if wanted is None else wanted
+        mean = self.feature_variance * (theta - self.truth)[wanted]
+        if question.residual_bound is not None:  # residuals are taken for normal
+            mean = mean * kept(question.residual_bound / self._residual(theta))
+            return answered(ask, mean, 0.0, self.rng)
+        along, lengths = self._lengths(theta, wanted)
+        factors = np.minimum(1.0, ask.randomizer.radius / lengths)
+        if mean.any():
+            mean = mean * float(np.mean(factors * along) / np.mean(along))
+        square = float(np.mean((factors * lengths) ** 2))
+        spread = max(square - float(mean @ mean), 0.0) / len(mean)
+        return answered(ask, mean, spread, self.rng)
+
+    def _coefficients(self, question: ResidualCoefficients, ask: Ask) -> Estimate:
+        """Return ridge coefficients of residuals in units of their own size."""
+        wanted = question.coordinates
+        wanted = np.arange(len(self.truth)) if wanted is None else wanted
+        scale = self._residual(np.zeros_like(self.truth))
+        off = self.truth / scale - question.theta
+        residual = self._residual(scale * question.theta) / scale
+        factor, noise = ridge_moments(len(wanted) / self.rows, question.ridge)
+        mean = question.weights * factor * off[wanted] / residual
+        variance = question.weights**2 * noise / self.rows
+        if question.scale is not None and question.scale_weight is not None:
+            told = question.scale_weight * math.log(scale / question.scale)
+            mean = np.append(mean, told)
+            variance = np.append(variance, question.scale_weight**2 / (2 * self.rows))
+        total = float(variance.sum())
+        degrees = total**2 / float(variance @ variance)
+        left = shortening(float(mean @ mean), total, degrees, ask.randomizer.radius)
+        return answered(ask, left * mean, left**2 * variance, self.rng)
 
     def _residual(self, theta: Floats) -> float:
         """Return the standard deviation of the residuals."""
         off = theta - self.truth
         return math.sqrt(self.feature_variance * float(off @ off) + self.noise**2)
 
-    def _lengths(self, theta: Floats) -> tuple[Floats, Floats]:
+    def _lengths(self, theta: Floats, wanted: Integers) -> tuple[Floats, Floats]:
         """Return users' mean gradients: how far they go where their mean points, and how far."""
-        off = float(np.linalg.norm(theta - self.truth))
-        x, both, e, across = _draws(float(self.rows), len(theta))
-        along = off * x + self.noise * both
-        square = off**2 * x + 2 * off * self.noise * both + self.noise**2 * e
+        off = float(np.linalg.norm((theta - self.truth)[wanted]))
+        noise = math.sqrt(max(self._residual(theta) ** 2 - off**2, 0.0))
+        x, both, e, across = _draws(float(self.rows), len(wanted))
+        along = off * x + noise * both
+        square = off**2 * x + 2 * off * noise * both + noise**2 * e
         return along, np.sqrt(along**2 + square * across)
-
-    def _shortened(self, theta: Floats, radius: float) -> tuple[float, float]:
-        """Return what shortening users' gradients to ``radius`` leaves of their mean.
-
-        And of their mean square length.
-        """
-        along, lengths = self._lengths(theta)
-        factors = np.minimum(1.0, radius / lengths)
-        mean = float(np.mean(along))
-        left = float(np.mean(factors * along)) / mean if mean else 1.0
-        return left, float(np.mean((factors * lengths) ** 2))
 
 
 @lru_cache
@@ -141,8 +178,42 @@ def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
     )
 
 
-def _log_root(rows: float) -> float:
-    """Return the mean logarithm of the root mean square of so many normal numbers."""
-    from scipy.special import digamma
+def expected_of_linear(
+    strategy: LdpStrategy[LinearResult],
+    num_users: int,
+    sparsity: int,
+    rows: float,
+    scale: float,
+    quality: float,
+) -> Expectation:
+    """Return what a protocol makes of targets of this scale, explained to this R2.
 
-    return float(digamma(rows / 2) - math.log(rows / 2)) / 2
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        For a linear model whose features have mean square 1, with its ``dim``.
+    num_users, rows : float
+        How many users there are, and rows of each.
+    sparsity : int
+        Number of coefficients, all of one size.
+    scale : float
+        Root mean square of the targets.
+    quality : float
+        R2 without privacy.
+    """
+    dim = strategy._num_features
+    truth = equal_coefficients(dim, sparsity, scale * math.sqrt(quality))
+    noise = scale * math.sqrt(1 - quality)
+    found = trials(
+        strategy,
+        num_users,
+        lambda rng: LinearUsers(truth, noise, rng, rows),
+        lambda result: relative_distance(result.coef, truth),
+    )
+    return found.expectation(
+        DISTANCE,
+        assumes=(
+            f"{sparsity} coefficients of one size, which explain {quality:.0%} of the targets' "
+            "variance, and independent features of mean 0 and variance 1.",
+        ),
+    )

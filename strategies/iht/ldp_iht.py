@@ -29,7 +29,7 @@ from ..forecasts.linear_users import (
     quality_of,
     relative_distance,
 )
-from ..forecasts.noise_length import features_of, rows_of
+from ..forecasts.planned import features_of, rows_of
 from ..forecasts.trials import trials
 from ..runtime.audit_users import normals, users_of
 from ..runtime.base import Protocol, TooFewReports

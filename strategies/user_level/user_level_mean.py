@@ -22,9 +22,9 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.dry_run import dry_run
-from ..forecasts.noise_length import features_of, noise_length, rows_of
-from ..forecasts.user_means import AlikeUsers
+from ..forecasts.dry_run import check_enough, dry_run
+from ..forecasts.mean_users import MeanUsers
+from ..forecasts.planned import features_of, noise_length, rows_of
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports
@@ -181,12 +181,15 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return what the protocol makes of exact answers, but for their standard errors."""
+        check_enough(self, setting.num_users)
         if self.method == "paper":
             raise NoPlan("Only method='auto' of UserLevelMean has a plan.")
         spread = self.spread or self.bound / math.sqrt(rows_of(setting, self._samples_per_user))
-        run = dry_run(self, setting.num_users, AlikeUsers(self.dim, self.bound / 2, spread))
-        variance = float(np.mean(run.result.std_error**2))
-        low, value, high = (size / self.bound for size in noise_length(variance, self.dim))
+        truth = np.full(self.dim, self.bound / 2 / math.sqrt(self.dim))
+        run = dry_run(self, setting.num_users, MeanUsers(truth, spread, np.random.default_rng(0)))
+        # Its standard errors are known in advance, and its error is normal.
+        variance = float(np.mean(run.result.std_error**2)) / self.bound**2
+        low, value, high = noise_length(variance, self.dim)
         return Expectation(
             error="distance of the mean from the truth, over the bound",
             value=value,
@@ -195,8 +198,9 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             rounds=len(run.asks),
             randomizers=run.randomizers,
             assumes=(
-                f"Users' means lie {spread:.2g} from the mean of all (root mean square), "
-                "as the means of rows within the bound do at most, where users are alike.",
+                f"A mean of half the bound's length, and users' means that lie {spread:.2g} from "
+                "it (root mean square): as far as the means of rows within the bound do at most, "
+                "if users are alike and no spread is declared.",
             ),
             notes=tuple(run.result.notes),
         )
