@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import DistanceBin, TargetScaleBin
-from ldp_flower.randomizers import Estimate, SubsetSelection
+from ldp_flower.guarantee.questions import DistanceBin, LassoFeatures, TargetScaleBin
+from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
 
 from ..numerics.spike_and_slab import passing, passing_threshold
 from ..runtime.exchange import Ask
@@ -15,6 +15,9 @@ from ..runtime.exchange import Ask
 Floats = NDArray[np.float64]
 
 _QUANTILES = 64  # of lengths, whose mean is taken
+# What it costs that the number of coefficients varies which a Lasso leaves; fitted to ten settings
+# of 10 to 100 rows, 16 to 128 features and sets of 1 to 8, of 400 users each.
+_MORE_PENALTY = 0.06
 
 
 def answered(
@@ -37,8 +40,10 @@ def answered(
     return Estimate(mean + errors * rng.standard_normal(len(mean)), errors, ask.cohort.size)
 
 
-def of_bins(ask: Ask, log_size: float, degrees: float) -> Estimate:
-    """Return exact shares of the bins of users' sizes.
+def of_bins(
+    ask: Ask, log_size: float, degrees: float, rng: np.random.Generator | None = None
+) -> Estimate:
+    """Return the shares of the bins of users' sizes.
 
     Parameters
     ----------
@@ -48,6 +53,8 @@ def of_bins(ask: Ask, log_size: float, degrees: float) -> Estimate:
         Logarithm of the root mean square of users' sizes.
     degrees : float
         Degrees of freedom of the chi-square that squares of sizes are in proportion to.
+    rng : numpy.random.Generator, optional
+        Of users' noise and the mechanism's; by default shares are exact.
     """
     from scipy.special import ndtr, polygamma
 
@@ -57,6 +64,13 @@ def of_bins(ask: Ask, log_size: float, degrees: float) -> Estimate:
     step = math.log(2) / question.per_octave
     inner = math.log(question.smallest) + step * np.arange(1, question.num_bins)
     shares = np.diff(ndtr((inner - mean) / spread), prepend=0.0, append=1.0)
+    if rng is not None:
+        oracle, count = ask.randomizer, ask.cohort.size
+        assert isinstance(oracle, KRandomizedResponse)
+        own, other = float(oracle.own), float(oracle.other)
+        chances = other + (own - other) * shares
+        named = rng.multinomial(count, chances / chances.sum()) / count
+        shares = (named - other) / (own - other)
     return Estimate(shares, np.zeros_like(shares), ask.cohort.size)
 
 
@@ -78,8 +92,13 @@ def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator) -> Estimate:
     threshold = passing_threshold(
         oracle.set_size, len(scores), float(np.mean(out)), float(np.mean(scores[out]))
     )
+    if isinstance(ask.question, LassoFeatures):  # of which few are not zero: chance fills sets up
+        least = (ask.question.penalty + _MORE_PENALTY) * math.sqrt(2 * math.log(len(scores)))
+        threshold = max(threshold, least)
+    held = passing(threshold, scores)
+    held = held + max(oracle.set_size - float(held.sum()), 0.0) / len(scores)
     own, other = float(oracle.own), float(oracle.other)
-    named = rng.binomial(count, other + (own - other) * passing(threshold, scores)) / count
+    named = rng.binomial(count, np.clip(other + (own - other) * held, 0, 1)) / count
     return Estimate((named - other) / (own - other), np.zeros(len(scores)), count)
 
 

@@ -23,7 +23,7 @@ from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 from .answers import answered, log_root, of_bins, of_sets, shortening
-from .trials import trials
+from .trials import TRIALS, trials
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -89,7 +89,8 @@ class LinearUsers:
         if isinstance(question, ResidualCoefficients):
             return self._coefficients(question, ask)
         if isinstance(question, TargetScaleBin):
-            return of_bins(ask, math.log(self._residual(np.zeros_like(self.truth))), self.rows)
+            scale = self._residual(np.zeros_like(self.truth))
+            return of_bins(ask, math.log(scale), self.rows, self.rng)
         if isinstance(ask.randomizer, SubsetSelection):
             return of_sets(ask, math.sqrt(self.rows) * self._standardised, self.rng)
         if isinstance(question, GradientNorm):
@@ -185,6 +186,7 @@ def expected_of_linear(
     rows: float,
     scale: float,
     quality: float,
+    number: int = TRIALS,
 ) -> Expectation:
     """Return what a protocol makes of targets of this scale, explained to this R2.
 
@@ -200,6 +202,8 @@ def expected_of_linear(
         Root mean square of the targets.
     quality : float
         R2 without privacy.
+    number : int (default: 33)
+        How often the protocol is tried.
     """
     dim = strategy._num_features
     truth = equal_coefficients(dim, sparsity, scale * math.sqrt(quality))
@@ -209,6 +213,7 @@ def expected_of_linear(
         num_users,
         lambda rng: LinearUsers(truth, noise, rng, rows),
         lambda result: relative_distance(result.coef, truth),
+        number,
     )
     return found.expectation(
         DISTANCE,

@@ -18,7 +18,7 @@ from .dry_run import DryRun, dry_run
 Floats = NDArray[np.float64]
 R = TypeVar("R", bound=Result)
 
-_TRIALS = 33
+TRIALS = 33
 _LOW, _HIGH = 0.1, 0.9  # quantiles of the range that a plan gives
 
 
@@ -59,6 +59,7 @@ def trials(
     num_users: int,
     users: Callable[[np.random.Generator], Callable[[Ask], Estimate]],
     judge: Callable[[R], float],
+    number: int = TRIALS,
 ) -> Trials:
     """Run a protocol on users that are made up, each time with other noise.
 
@@ -72,6 +73,8 @@ def trials(
         Makes users, who answer, from a source of noise.
     judge : callable
         Returns the error of a result.
+    number : int (default: 33)
+        How often.
 
     Raises
     ------
@@ -80,7 +83,7 @@ def trials(
     """
     runs: list[DryRun[R]] = [
         dry_run(strategy, num_users, users(np.random.default_rng([seed, 0])))
-        for seed in range(_TRIALS)
+        for seed in range(number)
     ]
     mechanisms = dict.fromkeys(each for run in runs for each in run.randomizers)
     errors = np.array([judge(run.result) for run in runs])
