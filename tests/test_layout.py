@@ -168,7 +168,7 @@ MAY_IMPORT = {
     "clients": BOTH_SIDES | {"iht"},
     "strategies/numerics": {"validation"},
     "strategies/runtime": SERVER,
-    "strategies/forecasts": SERVER | of_strategies("numerics"),
+    "strategies/forecasts": SERVER | of_strategies("runtime", "numerics"),
     "strategies/subprotocols": SERVER | of_strategies("runtime", "numerics"),
     "strategies/tables": SERVER | of_strategies("runtime", "numerics", "forecasts", "subprotocols"),
     **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},

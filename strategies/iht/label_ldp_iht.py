@@ -13,6 +13,7 @@ from sklearn.linear_model import Lasso
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
+from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import (
     Composed,
     Estimate,
@@ -31,6 +32,10 @@ from ldp_flower.validation import (
 )
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.label_regression import expected_of_labels
+from ..forecasts.linear_users import quality_of
+from ..forecasts.planned import features_of
 from ..numerics.attenuation import clipped_square, kept
 from ..numerics.denoising import keep_above
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
@@ -50,6 +55,7 @@ _UNITS = {"user": "user (labels only)", "label": "label"}
 _SCALE_SHARE = 0.1  # by default
 _CERTAIN = 0.95  # probability below which an estimated scale is called a guess
 _PRECISE = 0.1  # relative error of a scale that is better than an estimated one
+_PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
 _FARTHEST = 4.0  # how many times too small or large an estimated one may be to be corrected
 
 
@@ -134,6 +140,8 @@ class LabelLdpIht(SparseStrategy):
         page="label-ldp-iht",
     )
 
+    plans_with = frozenset({"num_features", "quality"})
+
     delta: float = 0.0
     mechanism: str | None = None
     solver: str = "iht"
@@ -194,6 +202,28 @@ class LabelLdpIht(SparseStrategy):
         )
         for options in variants:
             yield cls(dim, sparsity=1, epsilon=epsilon, **options), normal_users(dim, 2)
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the default mechanism and solver for eight coefficients."""
+        dim = features_of(setting, cls)
+        return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what least squares on the largest coefficients make of noisy labels."""
+        check_enough(self, setting.num_users)
+        estimated = self.label_bound is None
+        askers = round(self._scale_share * setting.num_users) if estimated else 0
+        bound = self._bound_over_scale() if self.label_bound is None else self.label_bound
+        return expected_of_labels(
+            self.randomizer(bound),
+            (setting.num_users - askers) * self.labels_per_user,
+            self.dim,
+            self.sparsity,
+            quality_of(setting),
+            bound,
+            estimated,
+        )
 
     def protocol(self) -> Protocol:
         """Estimate the scale unless there is a bound, collect the labels, solve."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
 from ldp_flower.validation import (
     check_choice,
@@ -19,6 +20,17 @@ from ldp_flower.validation import (
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.linear_users import (
+    DISTANCE,
+    LinearUsers,
+    equal_coefficients,
+    noise_of,
+    quality_of,
+    relative_distance,
+)
+from ..forecasts.planned import features_of, rows_of
+from ..forecasts.trials import trials
 from ..runtime.audit_users import normals, users_of
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
@@ -31,6 +43,7 @@ _MAX_STEPS = 6
 _NOISE_SCALE = 0.04  # by default
 _MORE_FOR_CLASSES = 5  # times the users that numbers take
 _CLASSES = 0.6  # bound on the residuals of classes, after the first step
+_PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 _STANDS_OUT = 4.0  # standard deviations of the noise
 
 
@@ -119,6 +132,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
         page="ldp-iht",
     )
 
+    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
+
     sparsity: int | None = None
     samples_per_user: int = 1
     radius: float | None = None
@@ -170,6 +185,44 @@ class LdpIht(FeatureStrategy[LinearResult]):
             for link in LINKS if rows == 1 else ("identity",):
                 strategy = cls(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows, link=link)
                 yield strategy, users
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for four coefficients of length 1."""
+        dim, rows = features_of(setting, cls), round(setting.rows_per_user)
+        return cls(
+            dim,
+            epsilon=epsilon,
+            sparsity=min(_PLANNED_SPARSITY, dim),
+            samples_per_user=rows,
+            noise_scale=noise_of(quality_of(setting), 1.0) if rows == 1 else None,
+        )
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of users who obey one linear model."""
+        check_enough(self, setting.num_users)
+        if self.link != "identity":
+            raise NoPlan("Only link='identity' of LdpIht has a plan.")
+        truth = equal_coefficients(self.dim, self._sparsity, self._radius)
+        if self._one_record_each and setting.quality is None:
+            noise = self._noise_scale
+        else:
+            noise = noise_of(quality_of(setting), self._radius)
+        rows = rows_of(setting, self.samples_per_user)
+        found = trials(
+            self,
+            setting.num_users,
+            lambda rng: LinearUsers(truth, noise, rng, rows, self._feature_variance),
+            lambda result: relative_distance(result.coef, truth),
+        )
+        return found.expectation(
+            DISTANCE,
+            assumes=(
+                f"{self._sparsity} coefficients of one size and of length {self._radius:g} in all, "
+                f"independent features of mean 0 and mean square {self._feature_variance:g}, "
+                f"targets that differ by {noise:.2g} (standard deviation) given the features.",
+            ),
+        )
 
     def protocol(self) -> Protocol:
         """Run the variant for one record or for several records per user."""

@@ -185,6 +185,19 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             )
         return self._population.cut(sizes)
 
+    def check_census(self) -> None:
+        """Refuse fewer users than one step needs.
+
+        Raises
+        ------
+        TooFewReports
+            If there are.
+        """
+        if self.num_users < self.min_reports:
+            raise TooFewReports(
+                f"{self.num_users} users are fewer than the {self.min_reports} that a step needs."
+            )
+
     # ---------------------------------------------------------------- Flower's methods
 
     def configure_train(
@@ -403,10 +416,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
-        if self.num_users < self.min_reports:
-            raise TooFewReports(
-                f"{self.num_users} users are fewer than the {self.min_reports} that a step needs."
-            )
+        self.check_census()
         self._running = self.protocol()
         self._advance(None)
 

@@ -16,6 +16,7 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
 )
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import (
     check_choice,
@@ -24,6 +25,9 @@ from ldp_flower.validation import (
     check_unused,
 )
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.linear_users import expected_of_linear, quality_of
+from ..forecasts.planned import features_of, rows_of
 from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
 from ..numerics.spike_and_slab import Posterior
@@ -32,7 +36,7 @@ from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection, typical_score
-from .base import SparseWaves
+from .base import TRIALS, SparseWaves
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,6 +44,7 @@ Integers = NDArray[np.int64]
 _LINKS = ("identity", "logistic")
 _FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
 _WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
+_PLANNED_SPARSITY = 8  # coefficients of a plan
 _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
 
@@ -118,6 +123,8 @@ class SparseRegression(SparseWaves):
         page="sparse-regression",
     )
 
+    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
+
     samples_per_user: int
     link: str = "identity"
     target_scale: float | None = None
@@ -149,6 +156,25 @@ class SparseRegression(SparseWaves):
                 users = replace(users, targets=np.sign(users.targets))
             strategy = cls(dim, epsilon=epsilon, samples_per_user=rows, link=link, num_waves=2)
             yield strategy, users
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for a linear model."""
+        rows = round(setting.rows_per_user)
+        return cls(features_of(setting, cls), epsilon=epsilon, samples_per_user=rows)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of users who obey one linear model."""
+        check_enough(self, setting.num_users)
+        if self._logistic:
+            raise NoPlan("Only link='identity' of SparseRegression has a plan.")
+        sparsity = min(_PLANNED_SPARSITY, self.dim)
+        rows = rows_of(setting, self.samples_per_user)
+        scale = self.target_scale or 1.0
+        quality = quality_of(setting)
+        return expected_of_linear(
+            self, setting.num_users, sparsity, rows, scale, quality, number=TRIALS
+        )
 
     @property
     def _logistic(self) -> bool:
