@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import LevelRounding, TableCell
-from ldp_flower.randomizers import Estimate
+from ldp_flower.randomizers import Estimate, Randomizer
 
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
@@ -84,13 +84,18 @@ class Levels:
             return 0
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
+    @property
+    def rounding(self) -> Randomizer:
+        """What users answer with who tell how uncertain the rounding is."""
+        return number_randomizer(self.epsilon, 0.5)
+
     def uncertainty(self, cohort: Cohort, question: TableCell) -> Generator[Ask, Estimate, "Told"]:
         """Ask how uncertain the rounding is: 1 in the middle between levels, minus 1 / 2.
 
         The mean over all users, those without an answer as if theirs were 0.
         """
         given = {each.name: getattr(question, each.name) for each in fields(question)}
-        answer = yield Ask(cohort, LevelRounding(**given), number_randomizer(self.epsilon, 0.5))
+        answer = yield Ask(cohort, LevelRounding(**given), self.rounding)
         return Told(float(answer.mean[0]), float(answer.std_error[0]))
 
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":

@@ -116,7 +116,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     def protocol(self) -> Protocol:
         """Search all quantiles at once."""
-        self._check_users()
+        if refusal := self._refusal(self.num_users):
+            raise TooFewReports(refusal)
         step = yield from learn_step(self, self._column)
         scale = ValueScale(self._column.kind.low, self._column.kind.high)
         found = _Measurements()
@@ -145,19 +146,20 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the variance of what a user tells of a share."""
         return RandomizedResponse(self.epsilon).variance / 4 - 0.25
 
-    def _check_users(self) -> None:
-        """Raise TooFewReports unless each quantile can be told from both bounds."""
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
         each = [
             _TELLS**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
             for level in self.levels
         ]
         needed = math.ceil(len(self.levels) * max(each))
-        if self.num_users < needed:
-            raise TooFewReports(
-                f"With {self.num_users} users {len(self.levels)} quantiles cannot be told from the "
-                f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "
-                "and less extreme levels."
-            )
+        if num_users >= needed:
+            return "" if num_users >= self.min_reports else self._too_small([num_users], num_users)
+        return (
+            f"With {num_users} users {len(self.levels)} quantiles cannot be told from the "
+            f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "
+            "and less extreme levels."
+        )
 
     def _sizes(self) -> list[int]:
         """Return how many users each round asks."""
