@@ -249,17 +249,21 @@ class Means(LdpStrategy[MeansResult]):
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol for ``num_features`` columns of numbers, by default one."""
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
-        return cls(Schema({name: Numeric(-1, 1) for name in names}), names, epsilon=epsilon)
+        return cls(Schema({name: Numeric(0, 1) for name in names}), names, epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the standard error of a mean, in widths of its column's bounds."""
         if refusal := self._refusal(setting.num_users):
             raise WouldRefuse(refusal)
+        return self._expected(setting.num_users, setting.num_users)
+
+    def _expected(self, asked: int, num_users: int) -> Expectation:
+        """Return what is expected where only some of the users are asked."""
         levels = self._levels
-        pilot, sizes = self._sizes(setting.num_users)
+        pilot, sizes = self._sizes(asked)
         waves = list(zip(levels.shares.oracles(sizes), sizes, strict=True))
         others = [levels.rounding] if pilot else []
-        one = expected_mean(waves, len(self._groups), levels.number, setting.num_users, others)
+        one = expected_mean(waves, len(self._groups), levels.number, num_users, others)
         return replace(one, rounds=one.rounds * len(self._names))
 
     def _result(self, found: Sequence[GroupMeans]) -> MeansResult:

@@ -240,7 +240,6 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             notes=told.notes,
         )
 
-
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if the shares can be of use."""
         sizes = self._shares.sizes(num_users, self.min_reports)

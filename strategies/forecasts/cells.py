@@ -21,7 +21,8 @@ _EXACT = 1e-12  # a variance that tells nothing apart: inverses stay inverses
 _OWN = "Every user has an answer."
 _EVEN = "Cells are equally frequent."
 _ROWS = "The rows of one user differ as those of different users do."
-_PLACED = "Values lie evenly within their bounds."
+_PLACED = "The standard deviation of users' values is an eighth of their bounds' distance."
+_TYPICAL = 0.25  # that, of numbers in [-1, 1]
 
 
 def number_of_items(protocol: type, setting: Setting) -> int:
@@ -82,20 +83,20 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
     """
     rest = (1 - share) / (num_cells - 1)
     cells = np.array([share, rest, rest, 0.0])
-    adding = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1.0]])
-    adding[1, 1] = num_cells - 1
+    k = num_cells - 1
+    adding = np.diag([1.0, k, 1.0])
     information, users = np.zeros((2, 2)), 0
     for oracle, size in waves:
-        c = oracle.covariance(cells)
-        together = adding @ c[np.ix_((0, 1, 3), (0, 1, 3))] @ adding
-        together[1, 1] += (num_cells - 1) * (num_cells - 2) * (c[1, 2] - c[1, 1])
-        design = np.array([[1, 0], [0, 1], [-1, -1.0]])
-        if users:  # in a second wave others answer as the first did
-            design = design[:2] - np.outer([share, 1 - share], [1, 1])
-        rows_told = 2 if oracle.support_size is not None and not users else len(design)
-        rows_told = 1 if oracle.support_size is not None and users else rows_told
-        d, v = design[:rows_told], together[:rows_told, :rows_told]
-        information += size * d.T @ np.linalg.solve(v + _EXACT * np.eye(rows_told), d)
+        report = oracle.covariance(cells)
+        covariance = adding @ report[np.ix_((0, 1, 3), (0, 1, 3))] @ adding
+        covariance[1, 1] += k * (k - 1) * (report[1, 2] - report[1, 1])
+        design = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
+        if users:  # in a second wave whoever has no answer gives one as others do
+            design = design[:2] - np.outer([share, 1 - share], [1.0, 1.0])
+        # Where counts add up the last one tells nothing.
+        told = len(design) - (oracle.support_size is not None)
+        design, covariance = design[:told], covariance[:told, :told] + _EXACT * np.eye(told)
+        information += size * design.T @ np.linalg.solve(covariance, design)
         users += size
     slope = np.array([1 - share, -share])
     variance = float(slope @ np.linalg.solve(information, slope))
@@ -172,14 +173,14 @@ def expected_mean(
         What other users answer with.
     """
     at = np.linspace(-1.0, 1.0, levels)
-    evenly = np.full(levels, 1 / (levels - 1))
-    evenly[[0, -1]] /= 2
+    near = [np.maximum(1 - np.abs(at - x) * (levels - 1) / 2, 0.0) for x in (-_TYPICAL, _TYPICAL)]
+    typical = np.mean(near, axis=0)
     apart = np.where(np.abs(at) == 1, 0.5, 0.0)
-    value = mean_error(waves, groups, evenly, 0.0, groups / num_users / 3)
+    value = mean_error(waves, groups, typical, 0.0, _TYPICAL**2 * groups / num_users)
     ends = [value, mean_error(waves, groups, apart, 0.0, groups / num_users)]
     for place in np.linspace(0.0, 1.0, _PLACES):
-        near = np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
-        ends.append(mean_error(waves, groups, near, float(place), 0.0))
+        here = np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
+        ends.append(mean_error(waves, groups, here, float(place), 0.0))
     return Expectation(
         error="standard error of a mean, in widths of the bounds",
         value=value / 2,

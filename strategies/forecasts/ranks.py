@@ -1,0 +1,108 @@
+"""Expected errors in rank: of quantiles, and of a whole distribution function.
+
+What a user tells by one bit of whether its entry is below a threshold has a known variance. What
+protocols make of all bits was fitted, on columns that lie evenly, as incomes do, or around two
+peaks (`python -m simulations.studies.planning analytics`).
+"""
+
+import math
+from collections.abc import Sequence
+
+from ldp_flower.planning import Expectation
+from ldp_flower.randomizers import RandomizedResponse
+
+_LOST = 1.2  # times the limit: what searching costs
+_LARGEST, _POWER, _RANGE = 1.4, 1.0, (0.7, 1.4)
+_OWN = "Every user has an entry, and entries are no multiples of a round step."
+_ROWS = "The rows of one user differ as those of different users do."
+
+
+def bit_variance(epsilon: float, level: float, rows: float) -> float:
+    """Return the variance of what a user tells about the share of a level, by one bit.
+
+    Of a user with several rows, which differ as those of others do, one is drawn.
+    """
+    noise = (RandomizedResponse(epsilon).variance - 1) / 4
+    return noise + level * (1 - level) * (1 - 1 / rows)
+
+
+def quantile_limit(epsilon: float, levels: Sequence[float], users: int, rows: float) -> float:
+    """Return the rank error, root mean square, if all were asked at the right thresholds.
+
+    Each quantile has as many of the users as the others.
+    """
+    variances = [bit_variance(epsilon, level, rows) for level in levels]
+    return math.sqrt(sum(variances) / users)
+
+
+def spread_of(number: int) -> tuple[float, float, float]:
+    """Return quantiles at 10, 50 and 90 % of the root mean square of so many standard normals."""
+    from scipy.stats import chi2
+
+    low, middle, high = (float(chi2.ppf(each, number)) for each in (0.1, 0.5, 0.9))
+    return math.sqrt(low / number), math.sqrt(middle / number), math.sqrt(high / number)
+
+
+def expected_quantiles(
+    epsilon: float, levels: Sequence[float], users: int, rows: float
+) -> Expectation:
+    """Return the errors of quantiles in rank, their root mean square, without who answers by what.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of each user's bit.
+    levels : sequence of float
+        Of the quantiles.
+    users : int
+        Who are asked about them.
+    rows : float
+        Rows of one of them.
+
+    Notes
+    -----
+    Errors of the quantiles are taken for independent and normal, with 1.2 times the standard error
+    of the limit.
+    """
+    limit = _LOST * quantile_limit(epsilon, levels, users, rows)
+    low, value, high = (min(1.0, limit * each) for each in spread_of(len(levels)))
+    many = ", root mean square of all" if len(levels) > 1 else ""
+    return Expectation(
+        error=f"rank error of a quantile{many}",
+        value=value,
+        low=low,
+        high=high,
+        rounds=1,
+        randomizers=(RandomizedResponse(epsilon),),
+        assumes=(_OWN, *([_ROWS] if rows > 1 else [])),
+    )
+
+
+def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
+    """Return the largest error of a distribution function, without who answers by what.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of each user's report.
+    users : int
+        Who are asked.
+    rows : float
+        Rows of one of them.
+
+    Notes
+    -----
+    A power of the error of the share below one threshold in the middle, of which all users tell by
+    one bit.
+    """
+    one = math.sqrt(bit_variance(epsilon, 0.5, rows) / users)
+    value = min(1.0, _LARGEST * one**_POWER)
+    return Expectation(
+        error="largest error of the distribution function",
+        value=value,
+        low=value * _RANGE[0],
+        high=value * _RANGE[1],
+        rounds=2,
+        randomizers=(RandomizedResponse(epsilon),),
+        assumes=(_OWN, *([_ROWS] if rows > 1 else [])),
+    )
