@@ -11,28 +11,22 @@ from collections.abc import Sequence
 from ldp_flower.planning import Expectation
 from ldp_flower.randomizers import RandomizedResponse
 
-_LOST = 1.2  # times the limit: what searching costs
+# Fitted on 49 settings of 500 to 20,000 users, 12 runs each: how many times larger errors are than
+# without a search, and which part of the users' own variance does not cancel by asking all of them.
+_LOST, _SAMPLED = 1.15, 0.72
 _LARGEST, _POWER, _RANGE = 1.4, 1.0, (0.7, 1.4)
 _OWN = "Every user has an entry, and entries are no multiples of a round step."
 _ROWS = "The rows of one user differ as those of different users do."
 
 
-def bit_variance(epsilon: float, level: float, rows: float) -> float:
+def bit_variance(epsilon: float, level: float, rows: float, sampled: float) -> float:
     """Return the variance of what a user tells about the share of a level, by one bit.
 
-    Of a user with several rows, which differ as those of others do, one is drawn.
+    Of a user with several rows, which differ as those of others do, one is drawn. Of who the users
+    are a part is random: some of them are asked about one threshold, some about another.
     """
     noise = (RandomizedResponse(epsilon).variance - 1) / 4
-    return noise + level * (1 - level) * (1 - 1 / rows)
-
-
-def quantile_limit(epsilon: float, levels: Sequence[float], users: int, rows: float) -> float:
-    """Return the rank error, root mean square, if all were asked at the right thresholds.
-
-    Each quantile has as many of the users as the others.
-    """
-    variances = [bit_variance(epsilon, level, rows) for level in levels]
-    return math.sqrt(sum(variances) / users)
+    return noise + level * (1 - level) * (1 - (1 - sampled) / rows)
 
 
 def spread_of(number: int) -> tuple[float, float, float]:
@@ -61,11 +55,12 @@ def expected_quantiles(
 
     Notes
     -----
-    Errors of the quantiles are taken for independent and normal, with 1.2 times the standard error
-    of the limit.
+    Each quantile has as many of the users as the others. Errors are taken for independent and
+    normal.
     """
-    limit = _LOST * quantile_limit(epsilon, levels, users, rows)
-    low, value, high = (min(1.0, limit * each) for each in spread_of(len(levels)))
+    variances = [bit_variance(epsilon, level, rows, _SAMPLED) for level in levels]
+    error = _LOST * math.sqrt(sum(variances) / users)
+    low, value, high = (min(1.0, error * each) for each in spread_of(len(levels)))
     many = ", root mean square of all" if len(levels) > 1 else ""
     return Expectation(
         error=f"rank error of a quantile{many}",
@@ -95,7 +90,7 @@ def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
     A power of the error of the share below one threshold in the middle, of which all users tell by
     one bit.
     """
-    one = math.sqrt(bit_variance(epsilon, 0.5, rows) / users)
+    one = math.sqrt(bit_variance(epsilon, 0.5, rows, _SAMPLED) / users)
     value = min(1.0, _LARGEST * one**_POWER)
     return Expectation(
         error="largest error of the distribution function",

@@ -1,12 +1,13 @@
 """Populations for what describes tables and finds items, and how far off a run on them is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower import simulate
+from ldp_flower import Users, simulate
 from ldp_flower.planning import Setting
 from ldp_flower.strategies import (
     Counts,
@@ -32,7 +33,15 @@ SHAPES: dict[str, Draw] = {
     "far bounds": lambda rng, size: rng.normal(0.51, 0.01, size),
 }
 EVEN, ZIPF = "even", "zipf"
+_NUMBERS = ("beta", "normal", "income")
+_JUDGED = ("beta", "normal", "far bounds")
 _POINTS = np.linspace(0, 1, 4097)
+
+
+PROTOCOLS = {
+    cls.__name__: cls
+    for cls in (Means, Counts, Quantiles, Distribution, Describe, TwoWay, HeavyHitters)
+}
 
 
 @dataclass(frozen=True)
@@ -60,12 +69,6 @@ class Cell:
     def strategy(self) -> LdpStrategy:
         """The protocol as it is planned."""
         return PROTOCOLS[self.protocol].planned_for(self.setting, self.epsilon)
-
-
-PROTOCOLS = {
-    cls.__name__: cls
-    for cls in (Means, Counts, Quantiles, Distribution, Describe, TwoWay, HeavyHitters)
-}
 
 
 def numbers(cell: Cell, rng: np.random.Generator) -> Floats:
@@ -153,6 +156,14 @@ def _describe(cell: Cell, rng: np.random.Generator, seed: int) -> Floats:
     return found.values[1] - entries.mean(axis=0)
 
 
+def _heavy_hitters(cell: Cell, rng: np.random.Generator, seed: int) -> Floats:
+    kinds = np.unique(rng.integers(cell.features, size=3000)) if cell.features > 3000 else None
+    names = rng.permutation(cell.features if kinds is None else kinds)[:1000]
+    drawn = names[items(cell, rng, cell.features)]
+    found = simulate(cell.strategy, Users.from_items(drawn, _groups(cell)), seed=seed)
+    return ~np.isin(names[:10], found.items)
+
+
 _ERRORS: dict[str, Callable[[Cell, np.random.Generator, int], Floats]] = {
     "Means": _means,
     "Counts": _counts,
@@ -160,4 +171,40 @@ _ERRORS: dict[str, Callable[[Cell, np.random.Generator, int], Floats]] = {
     "Quantiles": _quantiles,
     "Distribution": _distribution,
     "Describe": _describe,
+    "HeavyHitters": _heavy_hitters,
 }
+
+
+def cells() -> Iterator[Cell]:
+    """Yield what plans are judged on: no setting that a formula was fitted on."""
+    for rows, epsilon, users in product((1, 4), (0.7, 1.5, 3.0, 6.0), (800, 3000, 12_000)):
+        turn = round(10 * epsilon) + users // 100 + rows
+        for number, shape in ((1, _NUMBERS[turn % 3]), (4, _NUMBERS[(turn + 1) % 3])):
+            yield Cell("Means", users, number, rows, epsilon, shape)
+        for number, shape in ((3, EVEN), (30, ZIPF)):
+            yield Cell("Counts", users, number, rows, epsilon, shape)
+        for number, shape in ((2, ZIPF), (5, EVEN)):
+            yield Cell("TwoWay", users, number, rows, epsilon, shape)
+        for column, shape in product(("Quantiles", "Distribution"), _JUDGED[: 3 - (rows > 1)]):
+            yield Cell(column, users, 1, rows, epsilon, shape)
+        for number, size in product((2, 6), (4 * users,)):
+            yield Cell("Describe", size, number, rows, epsilon, _NUMBERS[turn % 3])
+        for number in (64, 3000, 1 << 30):
+            if rows == 1 or number == 64:
+                yield Cell("HeavyHitters", users, number, rows, epsilon, ZIPF)
+
+
+def seeds(cell: Cell) -> int:
+    """Return how often a cell is run: oftener where a run has few errors."""
+    return {"Means": 40 // cell.features, "Quantiles": 20, "Distribution": 20}.get(
+        cell.protocol, 10
+    )
+
+
+def measured(cell: Cell, runs: Sequence[Floats]) -> float:
+    """Return what the plan is about: a standard error, a median run, a mean share."""
+    if cell.protocol == "HeavyHitters":
+        return float(np.mean(runs))
+    squares = [float(np.mean(np.square(run))) for run in runs]
+    middle = np.median if cell.protocol in ("Quantiles", "Distribution") else np.mean
+    return float(np.sqrt(middle(squares)))
