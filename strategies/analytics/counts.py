@@ -191,9 +191,6 @@ class Counts(LdpStrategy[CountsResult]):
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if the shares can be of use."""
         shares = self._shares(len(self._categories))
-        sizes = shares.sizes(num_users, self.min_reports)
-        if min(sizes) < self.min_reports:
-            return self._too_small(sizes, num_users)
         return too_few(self, num_users, shares.noise(num_users), _USEFUL, "a share")
 
     @classmethod
@@ -280,6 +277,8 @@ def too_few(
     strategy: LdpStrategy[Any], num_users: int, variance: float, useful: float, what: str
 ) -> str:
     """Say that users are too few for a standard error that is of use; nothing if they are not."""
+    if refusal := strategy._too_few(num_users):
+        return refusal
     if (needed := users_for(variance, useful)) <= num_users:
         return ""
     return (

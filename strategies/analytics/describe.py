@@ -185,8 +185,8 @@ class Describe(LdpStrategy[DescribeResult]):
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if they would do for all tasks."""
-        if self._fits(num_users):
-            return ""
+        if self._fits(num_users) or num_users < self.min_reports:
+            return self._too_few(num_users)
         return (
             f"Describe needs about {self._enough(num_users):,} users for {len(self._tasks)} tasks "
             f"at epsilon {self.epsilon:g}, got {num_users:,}. Nobody has been asked."
@@ -207,7 +207,11 @@ class Describe(LdpStrategy[DescribeResult]):
         for task, size in zip(self._tasks, self._sizes(users), strict=True):
             asked = replace(setting, num_users=size)
             if isinstance(task.protocol, Means):
-                means.append(task.protocol._expected(size, users))
+                one = task.protocol._expected(size, users)
+                # By the noise that decides who is asked, so that all tasks gain together.
+                value = math.sqrt(max(task.need / size - _TYPICAL**2 / 4 / users, 0.0))
+                value = min(max(value, one.low), one.high)
+                means.append(replace(one, value=value))
             elif not isinstance(task.protocol, _Spread):
                 others.append(task.protocol.expect(asked))
         most = max(means or others, key=lambda each: each.value)

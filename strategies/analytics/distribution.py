@@ -156,8 +156,8 @@ class Distribution(LdpStrategy[DistributionResult]):
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if they tell enough."""
         needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _MOST))
-        if num_users >= needed:
-            return ""
+        if num_users >= needed or num_users < self.min_reports:
+            return self._too_few(num_users)
         return (
             f"With {num_users} users little of a distribution can be told at epsilon "
             f"{self.epsilon:g}: about {needed} users are needed."

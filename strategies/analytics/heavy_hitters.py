@@ -263,8 +263,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
                 "not known."
             )
         users = setting.num_users
-        if users < self.min_reports:
-            raise WouldRefuse(self._too_small([users], users))
+        if refusal := self._too_few(users):
+            raise WouldRefuse(refusal)
         mechanism = self.randomizer(users)
         chances = chances_to_find(
             mechanism,

@@ -183,8 +183,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             for level in self.levels
         ]
         needed = math.ceil(len(self.levels) * max(each))
-        if num_users >= needed:
-            return "" if num_users >= self.min_reports else self._too_small([num_users], num_users)
+        if num_users >= needed or num_users < self.min_reports:
+            return self._too_few(num_users)
         return (
             f"With {num_users} users {len(self.levels)} quantiles cannot be told from the "
             f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "

@@ -242,9 +242,6 @@ class TwoWay(LdpStrategy[TwoWayResult]):
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if the shares can be of use."""
-        sizes = self._shares.sizes(num_users, self.min_reports)
-        if min(sizes) < self.min_reports:
-            return self._too_small(sizes, num_users)
         return too_few(self, num_users, self._shares.noise(num_users), _USEFUL, "a share")
 
     @classmethod

@@ -180,6 +180,12 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             raise TooFewReports(self._too_small(sizes, self.num_users))
         return self._population.cut(sizes)
 
+    def _too_few(self, num_users: int) -> str:
+        """Say that so many users are not enough for a step; nothing if they are."""
+        if num_users >= self.min_reports:
+            return ""
+        return f"{num_users} users are fewer than the {self.min_reports} that a step needs."
+
     def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
         """Say that so many users do not give cohorts of these sizes."""
         return (
@@ -404,10 +410,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
-        if self.num_users < self.min_reports:
-            raise TooFewReports(
-                f"{self.num_users} users are fewer than the {self.min_reports} that a step needs."
-            )
+        if refusal := self._too_few(self.num_users):
+            raise TooFewReports(refusal)
         self._running = self.protocol()
         self._advance(None)
 

@@ -23,11 +23,13 @@ from ldp_flower.strategies import (
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
 
-#: Numbers in [0, 1]; the first three were looked at when formulas were fitted.
+#: Numbers in [0, 1]; the first five were looked at when formulas were fitted.
 SHAPES: dict[str, Draw] = {
     "uniform": lambda rng, size: rng.uniform(0, 1, size),
     "income": lambda rng, size: np.exp(rng.normal(-1.8, 0.7, size)),
     "two peaks": lambda rng, size: rng.normal(rng.choice([0.3, 0.75], size), 0.05),
+    "skewed": lambda rng, size: rng.beta(1.2, 6, size),
+    "wide": lambda rng, size: rng.normal(0.45, 0.2, size),
     "beta": lambda rng, size: rng.beta(2, 5, size),
     "normal": lambda rng, size: rng.normal(0.6, 0.12, size),
     "far bounds": lambda rng, size: rng.normal(0.51, 0.01, size),
