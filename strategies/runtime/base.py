@@ -177,11 +177,15 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             If a cohort would be smaller than ``min_reports``.
         """
         if sum(sizes) > self._population.remaining or min(sizes) < self.min_reports:
-            raise TooFewReports(
-                f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
-                f"{self.num_users} users would give cohorts of {list(sizes)}."
-            )
+            raise TooFewReports(self._too_small(sizes, self.num_users))
         return self._population.cut(sizes)
+
+    def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
+        """Say that so many users do not give cohorts of these sizes."""
+        return (
+            f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
+            f"{num_users} users would give cohorts of {list(sizes)}."
+        )
 
     # ---------------------------------------------------------------- Flower's methods
 
