@@ -20,9 +20,7 @@ _QUANTILES = 64  # of lengths, whose mean is taken
 _MORE_PENALTY = 0.06
 
 
-def answered(
-    ask: Ask, mean: Floats, spread: Floats | float, rng: np.random.Generator
-) -> Estimate:
+def answered(ask: Ask, mean: Floats, spread: Floats | float, rng: np.random.Generator) -> Estimate:
     """Return an estimate with the noise of the mechanism and of the users.
 
     Parameters

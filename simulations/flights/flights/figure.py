@@ -15,7 +15,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 _COLOURS = {"PrivateRegression": GREEN, "LDP-IHT": RED}
-_TOLD = {"PrivateRegression": "bounds only", "LDP-IHT": "typical values, and that few columns count"}
+_TOLD = {
+    "PrivateRegression": "bounds only",
+    "LDP-IHT": "typical values, and that few columns count",
+}
 _LOWEST = -0.3  # what lies below is drawn here
 
 
