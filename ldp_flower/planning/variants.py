@@ -9,7 +9,7 @@ from .expectation import Expectation, WouldRefuse
 from .plannable import Plannable
 from .setting import Setting
 
-MOST_USERS, MOST_EPSILON = 10**9, 32.0
+MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01
 _STEP = 1.02  # how exactly numbers are told
 
@@ -63,7 +63,7 @@ class Variants:
         return None if least is None else _up(least)
 
     def epsilon_for(self, target: float) -> float | None:
-        """Return the least epsilon that does, in two digits; None if none up to 32 does."""
+        """Return the least epsilon that does, in two digits; None if none up to 16 does."""
         least = _least(lambda e: self.error(e) <= target, _LEAST_EPSILON, MOST_EPSILON)
         return None if least is None else min(_up(100 * least) / 100, MOST_EPSILON)
 
@@ -75,10 +75,15 @@ class Variants:
         low, high = 0, most
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (
-                (middle, high) if self.error(num_features=middle) <= target else (low, middle)
-            )
-        return low or None
+            try:
+                reached = self.error(num_features=middle) <= target
+            except ValueError:  # fewer than the protocol is for
+                reached = True
+            low, high = (middle, high) if reached else (low, middle)
+        try:
+            return low if low and self.error(num_features=low) <= target else None
+        except ValueError:
+            return None
 
 
 def _least(reaches: Callable[[float], bool], low: float, high: float) -> float | None:

@@ -49,8 +49,8 @@ _GUESSED = (
 )
 _UNCERTAIN = (
     "The users' spread could not be told for certain: the likeliest was taken, or that of users "
-    "who are alike if this is larger; if they differ more, the mean is drawn to the first cohort's. "
-    "Declare spread."
+    "who are alike if this is larger; if they differ more, the mean is drawn to the first "
+    "cohort's. Declare spread."
 )
 
 
