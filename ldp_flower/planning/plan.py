@@ -212,10 +212,9 @@ def plan(
 
 
 def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
-    strategy = variants.strategy(variants.setting, variants.epsilon)
     expected, refusal = None, ""
     try:
-        expected = strategy.expect(variants.setting)
+        expected = variants.expect()
     except WouldRefuse as error:
         refusal = str(error)
     aim = target if target is not None else expected.value / 2 if expected else math.inf

@@ -11,7 +11,7 @@ from .setting import Setting
 
 MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01
-_STEP = 1.02  # how exactly numbers are told
+_STEP, _STRIDE = 1.05, 4.0  # how exactly numbers are told; how far a search looks at once
 
 
 class Variants:
@@ -30,6 +30,7 @@ class Variants:
 
     def __init__(self, protocol: Any, setting: Setting, epsilon: float) -> None:
         self._protocol, self.setting, self.epsilon = protocol, setting, epsilon
+        self._known: dict[tuple[Setting, float], Expectation | WouldRefuse] = {}
 
     def strategy(self, setting: Setting, epsilon: float) -> Any:
         """Return the strategy that asks with these numbers."""
@@ -47,7 +48,14 @@ class Variants:
         """
         epsilon = self.epsilon if epsilon is None else epsilon
         setting = dataclasses.replace(self.setting, **changed)
-        found: Expectation = self.strategy(setting, epsilon).expect(setting)
+        if (setting, epsilon) not in self._known:
+            try:
+                self._known[setting, epsilon] = self.strategy(setting, epsilon).expect(setting)
+            except WouldRefuse as refusal:
+                self._known[setting, epsilon] = refusal
+        found = self._known[setting, epsilon]
+        if isinstance(found, WouldRefuse):
+            raise found
         return found
 
     def error(self, epsilon: float | None = None, **changed: Any) -> float:
@@ -59,12 +67,14 @@ class Variants:
 
     def users_for(self, target: float) -> int | None:
         """Return the fewest users whose expected error is at most ``target``, in two digits."""
-        least = _least(lambda n: self.error(num_users=round(n)) <= target, 1, MOST_USERS)
+        own = self.setting.num_users
+        least = _least(lambda n: self.error(num_users=round(n)) <= target, own, 1, MOST_USERS)
         return None if least is None else _up(least)
 
     def epsilon_for(self, target: float) -> float | None:
         """Return the least epsilon that does, in two digits; None if none up to 16 does."""
-        least = _least(lambda e: self.error(e) <= target, _LEAST_EPSILON, MOST_EPSILON)
+        start = min(max(self.epsilon, _LEAST_EPSILON), MOST_EPSILON)
+        least = _least(lambda e: self.error(e) <= target, start, _LEAST_EPSILON, MOST_EPSILON)
         return None if least is None else min(_up(100 * least) / 100, MOST_EPSILON)
 
     def features_for(self, target: float) -> int | None:
@@ -86,14 +96,24 @@ class Variants:
             return None
 
 
-def _least(reaches: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Return the least number from where on a growing condition holds, within 2 %."""
-    if not reaches(high):
-        return None
-    while high > _STEP * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if reaches(middle) else (middle, high)
-    return high
+def _least(reaches: Callable[[float], bool], start: float, low: float, high: float) -> float | None:
+    """Return the least number from where on a growing condition holds, within 5 %."""
+    if reaches(start):
+        least = start
+        while least > low and reaches(max(least / _STRIDE, low)):
+            least = max(least / _STRIDE, low)
+        most, least = least, max(least / _STRIDE, low)
+    else:
+        most = start
+        while most < high and not reaches(most):
+            most = min(most * _STRIDE, high)
+        if not reaches(most):
+            return None
+        least = max(most / _STRIDE, low)
+    while most > _STEP * least:
+        middle = math.sqrt(least * most)
+        least, most = (least, middle) if reaches(middle) else (middle, most)
+    return most
 
 
 def _up(number: float) -> int:
