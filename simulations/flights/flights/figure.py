@@ -6,15 +6,14 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from ldp_flower.presentation.charts import GREEN, GREY, RED, STYLE
-
 from .design import Floats
 from .scores import Row, Scores
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-_COLOURS = {"PrivateRegression": GREEN, "LDP-IHT": RED}
+_INK, _GREY, _GREEN, _RED = "#22313f", "#8a8f98", "#0b7a75", "#b0532c"
+_COLOURS = {"PrivateRegression": _GREEN, "LDP-IHT": _RED}
 _TOLD = {
     "PrivateRegression": "bounds only",
     "LDP-IHT": "typical values, and that few columns count",
@@ -31,7 +30,13 @@ def draw(
     path: Path,
 ) -> None:
     """Draw both panels to ``path``."""
-    plt.rcParams.update(STYLE | {"font.size": 11})
+    plt.rcParams.update(
+        {
+            **{"font.size": 11, "axes.titlesize": 12, "axes.titleweight": "bold"},
+            **{"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False},
+            **{"axes.edgecolor": _INK, "text.color": _INK, "legend.frameon": False},
+        }
+    )
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(12, 4.8), width_ratios=[3, 2], layout="constrained"
     )
@@ -42,9 +47,9 @@ def draw(
 
 
 def _accuracy(axes: plt.Axes, result: Any, rows: list[Row], swept: Scores) -> None:
-    ours = rows[0]
+    ours, colour = rows[0], _COLOURS[rows[0].method]
     for row in (row for row in rows if row.epsilon is None):
-        axes.axhline(row.r2, color=GREY, lw=1, ls="--")
+        axes.axhline(row.r2, color=_GREY, lw=1, ls="--")
         axes.annotate(
             f"no privacy: {row.method}, {round(row.r2, 2) + 0.0:.2f}",
             (0.0, row.r2),
@@ -52,7 +57,7 @@ def _accuracy(axes: plt.Axes, result: Any, rows: list[Row], swept: Scores) -> No
             xytext=(4, 4),
             textcoords="offset points",
             fontsize=9,
-            color=GREY,
+            color=_GREY,
         )
     for shift, (name, by_epsilon) in zip((0.97, 1.03), swept.items(), strict=False):
         if any(by_epsilon.values()):
@@ -60,14 +65,14 @@ def _accuracy(axes: plt.Axes, result: Any, rows: list[Row], swept: Scores) -> No
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.3))
     axes.plot(
-        [ours.epsilon], [max(ours.r2, _LOWEST)], "*", ms=17, color=GREEN, mec="white", zorder=5
+        [ours.epsilon], [max(ours.r2, _LOWEST)], "*", ms=17, color=colour, mec="white", zorder=5
     )
     axes.annotate(
         "this run",
         (ours.epsilon or 1, max(ours.r2, _LOWEST)),
         xytext=(8, -16),
         textcoords="offset points",
-        color=GREEN,
+        color=colour,
     )
     axes.set_xscale("log", base=2)
     ticks = sorted({ours.epsilon or 1.0}.union(*swept.values()))
@@ -77,7 +82,6 @@ def _accuracy(axes: plt.Axes, result: Any, rows: list[Row], swept: Scores) -> No
     axes.set_ylabel("R² on the flights of held-out aircraft")
     axes.set_title(
         f"{result.num_users:,} aircraft, one randomised report each, no trusted server",
-        fontsize=12,
     )
 
 
@@ -110,13 +114,12 @@ def _predictions(axes: plt.Axes, result: Any, predicted: Floats, actual: Floats)
         mincnt=1,
         linewidths=0.2,
     )
-    axes.plot([low, high], [low, high], color=GREY, lw=1, ls="--")
+    axes.plot([low, high], [low, high], color=_GREY, lw=1, ls="--")
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
     axes.set_xlabel("predicted arrival delay (minutes)")
     axes.set_ylabel("actual arrival delay (minutes)")
     axes.set_title(
         f"Their flights at epsilon {result.privacy.epsilon:g}: predicted and actual",
-        fontsize=12,
     )
     axes.figure.colorbar(shown, ax=axes, label="flights", pad=0.02)
