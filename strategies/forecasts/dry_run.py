@@ -74,14 +74,15 @@ def dry_run(
     imagined._population = Headcount(num_users)
     asks: list[Ask] = []
     try:
-        imagined.check_census()
+        if refusal := imagined._too_few(num_users):
+            raise TooFewReports(refusal)
         running = imagined.protocol()
         reply: Estimate | Answers | None = None
         while True:
             asks.append(running.send(reply))
             reply = answer(asks[-1])
-    except TooFewReports as refusal:
-        raise WouldRefuse(str(refusal)) from None
+    except TooFewReports as refused:
+        raise WouldRefuse(str(refused)) from None
     except StopIteration as end:
         return DryRun(end.value, tuple(asks))
 

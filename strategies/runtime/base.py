@@ -177,24 +177,21 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             If a cohort would be smaller than ``min_reports``.
         """
         if sum(sizes) > self._population.remaining or min(sizes) < self.min_reports:
-            raise TooFewReports(
-                f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
-                f"{self.num_users} users would give cohorts of {list(sizes)}."
-            )
+            raise TooFewReports(self._too_small(sizes, self.num_users))
         return self._population.cut(sizes)
 
-    def check_census(self) -> None:
-        """Refuse fewer users than one step needs.
+    def _too_few(self, num_users: int) -> str:
+        """Say that so many users are not enough for a step; nothing if they are."""
+        if num_users >= self.min_reports:
+            return ""
+        return f"{num_users} users are fewer than the {self.min_reports} that a step needs."
 
-        Raises
-        ------
-        TooFewReports
-            If there are.
-        """
-        if self.num_users < self.min_reports:
-            raise TooFewReports(
-                f"{self.num_users} users are fewer than the {self.min_reports} that a step needs."
-            )
+    def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
+        """Say that so many users do not give cohorts of these sizes."""
+        return (
+            f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
+            f"{num_users} users would give cohorts of {list(sizes)}."
+        )
 
     # ---------------------------------------------------------------- Flower's methods
 
@@ -413,7 +410,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
-        self.check_census()
+        if refusal := self._too_few(self.num_users):
+            raise TooFewReports(refusal)
         self._running = self.protocol()
         self._advance(None)
 

@@ -7,6 +7,7 @@ labels, whose squares spread over several octaves (:func:`estimate_label_scale`)
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -147,16 +148,22 @@ def estimate_target_scale(
 def _posterior(
     counts: Floats, num_reports: int, own: float, other: float, samples_per_user: int
 ) -> TargetScale:
+    logs, in_bin = _shares_of_bins(samples_per_user)
+    chance = other + (own - other) * in_bin
+    log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
+    weights = np.exp(log_weights - log_weights.max())
+    return _believed(logs, weights / weights.sum())
+
+
+@lru_cache
+def _shares_of_bins(samples_per_user: int) -> tuple[Floats, Floats]:
+    """Return logarithms of scales, and the share of users that each bin has at each of them."""
     low = math.log(_SMALLEST)
     edges = low + np.arange(_NUM_BINS + 1) / _PER_OCTAVE * math.log(2)
     logs = np.linspace(edges[0], edges[-1], 50 * _NUM_BINS + 1)
     spread = math.sqrt(1 / (2 * samples_per_user) + USERS_SPREAD**2)
     inner = ndtr((edges[1:-1] - logs[:, None]) / spread)
-    in_bin = np.diff(inner, prepend=0.0, append=1.0, axis=1)
-    chance = other + (own - other) * in_bin
-    log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
-    weights = np.exp(log_weights - log_weights.max())
-    return _believed(logs, weights / weights.sum())
+    return logs, np.diff(inner, prepend=0.0, append=1.0, axis=1)
 
 
 def estimate_label_scale(
