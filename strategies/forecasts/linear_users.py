@@ -135,7 +135,9 @@ class LinearUsers:
         others = np.sqrt(np.maximum(self._residual(theta) ** 2 - own**2, 1e-300))
         below, above = (-bound - own) / others, (bound - own) / others
         mean = own * (ndtr(above) - ndtr(below)) + bound * (ndtr(-above) - ndtr(below))
-        mean += others * (np.exp(-(below**2) / 2) - np.exp(-(above**2) / 2)) / math.sqrt(2 * math.pi)
+        mean += (
+            others * (np.exp(-(below**2) / 2) - np.exp(-(above**2) / 2)) / math.sqrt(2 * math.pi)
+        )
         return np.asarray(size * mean)
 
     def _coefficients(self, question: ResidualCoefficients, ask: Ask) -> Estimate:

@@ -21,8 +21,14 @@ from ldp_flower.validation import (
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..forecasts.dry_run import check_enough
-from ..forecasts.linear_users import DISTANCE, LinearUsers, equal_coefficients, noise_of, quality_of
-from ..forecasts.linear_users import relative_distance
+from ..forecasts.linear_users import (
+    DISTANCE,
+    LinearUsers,
+    equal_coefficients,
+    noise_of,
+    quality_of,
+    relative_distance,
+)
 from ..forecasts.planned import features_of
 from ..forecasts.trials import trials
 from ..numerics.attenuation import kept

@@ -183,14 +183,21 @@ def estimate_label_scale(
     answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _OCTAVES), oracle)
     own, other = float(oracle.own), float(oracle.other)
     chosen = answer.mean * (own - other) + other
+    logs, in_octave = _shares_of_octaves(labels_per_user)
+    chance = other + (own - other) * in_octave
+    told = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
+    log_weights = answer.count * told.sum(axis=1)
+    return _believed(logs, np.exp(log_weights - log_weights.max()))
+
+
+@lru_cache
+def _shares_of_octaves(labels_per_user: int) -> tuple[Floats, Floats]:
+    """Return logarithms of scales, and the share of users that each octave has at each of them."""
     logs = math.log(_SMALLEST) + np.linspace(0, _OCTAVES * math.log(2), _POINTS)
     inner = _SMALLEST * 2.0 ** np.arange(1, _OCTAVES)
     squares = (inner / np.exp(logs)[:, None]) ** 2
     below = gammainc(labels_per_user / 2, labels_per_user / 2 * squares)
-    chance = other + (own - other) * np.diff(below, prepend=0.0, append=1.0, axis=1)
-    told = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
-    log_weights = answer.count * told.sum(axis=1)
-    return _believed(logs, np.exp(log_weights - log_weights.max()))
+    return logs, np.diff(below, prepend=0.0, append=1.0, axis=1)
 
 
 def _believed(logs: Floats, weights: Floats) -> TargetScale:

@@ -24,8 +24,9 @@ from ldp_flower.strategies import (
 Floats = NDArray[np.float64]
 
 _CELLS = 32  # of each protocol
-_MOST_NUMBERS = 1.2e7  # in a population
+_MOST_NUMBERS = 1.2e7, 3e6  # in a population, and where users vote, each with a Lasso of its own
 _ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
+_VOTING = (SparseRegression, TwoRoundRegression, MultiRoundRegression)
 _SPARSITY = {"LdpIht": 4, "NonInteractiveIht": 4}  # others have 8
 
 PROTOCOLS = {
@@ -86,14 +87,14 @@ def cells() -> Iterator[Cell]:
                 float(rng.choice([0.5, 1.0, 2.0, 4.0, 8.0])),
                 float(rng.choice([0.3, 0.5, 0.7, 0.9])),
             )
-            if users * rows * features <= _MOST_NUMBERS:
+            if users * rows * features <= _MOST_NUMBERS[cls in _VOTING]:
                 found += 1
                 yield cell
 
 
 def seeds(cell: Cell) -> int:
     """Return how many runs there are."""
-    return 10
+    return 5 if PROTOCOLS[cell.protocol] in _VOTING else 10
 
 
 def measured(cell: Cell, errors: list[float]) -> float:
