@@ -237,15 +237,9 @@ class LabelLdpIht(SparseStrategy):
         """Whether the spread of so many users' reports tells a scale, see :meth:`_scale_of`."""
         bound = self._bound_over_scale()
         one = single(self.randomizer(bound))
-        if isinstance(one, HybridMechanism):
-            if not math.isclose(one.variance_at(0.0), one.variance_at(1.0)):
-                return False
-        elif not isinstance(one, GaussianMechanism):
-            return False
         square = clipped_square(bound) + one.variance / bound**2
         error = math.sqrt(2 / (num_users * self.labels_per_user)) * square
-        slope = (clipped_square(1.01 * bound) - clipped_square(bound)) / 0.01
-        return error < _PRECISE * abs(slope)
+        return _has_known_noise(one) and error < _PRECISE * abs(_slope(bound))
 
     def protocol(self) -> Protocol:
         """Estimate the scale unless there is a bound, collect the labels, solve."""
@@ -298,12 +292,8 @@ class LabelLdpIht(SparseStrategy):
         The spread is that of clipped normal labels plus the mechanism's, which is known
         unless it makes up for the former, as that of bits does.
         """
-        one = randomizer.parts[0] if isinstance(randomizer, Composed) else randomizer
-        if isinstance(one, HybridMechanism):
-            known = math.isclose(one.variance_at(0.0), one.variance_at(1.0))
-        else:
-            known = isinstance(one, GaussianMechanism)
-        if not known or not len(y):
+        one = single(randomizer)
+        if not _has_known_noise(one) or not len(y):
             return estimated
         square = (float(np.mean(y**2)) - one.variance) / bound**2
         error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
@@ -311,8 +301,7 @@ class LabelLdpIht(SparseStrategy):
         if not low < square < high:
             return estimated
         ratio = brentq(lambda r: clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
-        slope = (clipped_square(1.01 * ratio) - clipped_square(ratio)) / 0.01
-        return bound / ratio if error < _PRECISE * abs(slope) else estimated
+        return bound / ratio if error < _PRECISE * abs(_slope(ratio)) else estimated
 
     def _bound_over_scale(self) -> float:
         """Return where to clip, in scales: the less noise, the more labels are left as they are.
@@ -343,6 +332,18 @@ class LabelLdpIht(SparseStrategy):
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
         return LinearResult(coef=coef, std_error=errors, notes=notes)
+
+
+def _has_known_noise(one: Randomizer) -> bool:
+    """Whether the variance of a label's mechanism is the same for all labels."""
+    if isinstance(one, HybridMechanism):
+        return math.isclose(one.variance_at(0.0), one.variance_at(1.0))
+    return isinstance(one, GaussianMechanism)
+
+
+def _slope(bound: float) -> float:
+    """Return how much the mean square of clipped labels changes with the logarithm of the bound."""
+    return (clipped_square(1.01 * bound) - clipped_square(bound)) / 0.01
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:
