@@ -6,6 +6,7 @@ This package holds what clients and strategies agree on. The private half is
 
 from .guarantee.budget import PrivacyPolicy
 from .guarantee.users import Users
+from .planning import plan
 from .schema import Categories, Numeric, Schema
 from .simulation.generated import GeneratedUsers
 from .simulation.grid import InProcessGrid
@@ -21,5 +22,6 @@ __all__ = [
     "Schema",
     "Users",
     "hash_items",
+    "plan",
     "simulate",
 ]

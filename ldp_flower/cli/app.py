@@ -20,6 +20,7 @@ from .audit import NamesProtocols, audit
 from .compare import TakesSeveral, compare
 from .console import FAILED, USAGE, console, fail
 from .ledger import ledger
+from .plan import plan
 from .processes import TimeIsUp, ended_by_signals
 from .protocols import protocols
 from .run import FlowerError, Scalar, declared_config, override, private_superlink
@@ -224,6 +225,7 @@ app.command(cls=TakesSeveral)(compare)
 app.command()(supernode)
 app.command()(check)
 app.command()(protocols)
+app.command()(plan)
 app.command(cls=NamesProtocols)(audit)
 
 if __name__ == "__main__":

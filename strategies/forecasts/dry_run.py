@@ -74,8 +74,7 @@ def dry_run(
     imagined._population = Headcount(num_users)
     asks: list[Ask] = []
     try:
-        if refusal := imagined._too_few(num_users):
-            raise TooFewReports(refusal)
+        imagined.check_census()
         running = imagined.protocol()
         reply: Estimate | Answers | None = None
         while True:

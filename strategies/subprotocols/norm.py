@@ -31,9 +31,14 @@ class Norm:
 
 def norm_askers(strategy: LdpStrategy[Any], epsilon: float) -> int:
     """Return how many of a strategy's users to ask for a norm."""
+    most = int(_MOST_SHARE * strategy.num_users)
+    return max(min(most, enough_for_norm(epsilon)), strategy.min_reports)
+
+
+def enough_for_norm(epsilon: float) -> int:
+    """Return how many users tell a norm well enough."""
     variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
-    enough = min(int(_MOST_SHARE * strategy.num_users), math.ceil(variance / _ERROR**2))
-    return max(enough, strategy.min_reports)
+    return math.ceil(variance / _ERROR**2)
 
 
 def estimate_norm(

@@ -42,16 +42,16 @@ def usual_square(schema: Schema) -> float:
     return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
 
 
-def num_askers(strategy: LdpStrategy[Any], epsilon: float, schema: Schema) -> int:
+def num_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema) -> int:
     """Return how many users to ask for centres: none where these would be noise."""
     columns = len(_columns(schema, _FARTHEST))
     if not columns:
         return 0
     noise = columns * ball_codebook(epsilon, columns, 1.0).variance
-    most = int(_SHARE * strategy.num_users)
+    most = int(_SHARE * num_users)
     if noise > _AFFORDED**2 * most:
         return 0
-    return max(min(most, math.ceil(noise / _ENOUGH**2)), strategy.min_reports)
+    return max(min(most, math.ceil(noise / _ENOUGH**2)), min_reports)
 
 
 def estimate_centres(

@@ -61,17 +61,31 @@ class Judges:
         TooFewReports
             If a cohort would be smaller than the strategy's ``min_reports``.
         """
-        unit = number_randomizer(epsilon, 1.0).variance
-        ranking = unit * _radius(rows_per_user) ** 2 + _ROW_VARIANCE / rows_per_user
-        wanted = (
-            ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MOST_FOR_SHARE),
-            ((unit * _SIZE_RANGE**2 + _LOG_VARIANCE) / _SIZE_ERROR**2, _MOST_FOR_SIZE),
-            ((unit * _REACH**2 + 1) / _CENTRE_ERROR**2, _MOST_FOR_CENTRE),
-            (ranking / _RANKING_ERROR**2, _MOST_FOR_RANKING),
-        )
-        users = strategy.num_users / classes
-        sizes = [max(math.ceil(min(n, most * users)), strategy.min_reports) for n, most in wanted]
-        return cls(*strategy.cohorts(sizes))
+        sizes = num_judges(strategy.num_users / classes, epsilon, rows_per_user)
+        return cls(*strategy.cohorts([max(size, strategy.min_reports) for size in sizes]))
+
+
+def num_judges(users: float, epsilon: float, rows_per_user: float) -> list[int]:
+    """Return how many of one class's users to keep back, for each question."""
+    unit = number_randomizer(epsilon, 1.0).variance
+    ranking = _ranking_variance(epsilon, rows_per_user, _radius(rows_per_user))
+    wanted = (
+        ((unit + 1 / rows_per_user) / 4 / _SHARE_ERROR**2, _MOST_FOR_SHARE),
+        ((unit * _SIZE_RANGE**2 + _LOG_VARIANCE) / _SIZE_ERROR**2, _MOST_FOR_SIZE),
+        ((unit * _REACH**2 + 1) / _CENTRE_ERROR**2, _MOST_FOR_CENTRE),
+        (ranking / _RANKING_ERROR**2, _MOST_FOR_RANKING),
+    )
+    return [math.ceil(min(n, most * users)) for n, most in wanted]
+
+
+def score_error(judges: int, epsilon: float, rows_per_user: float) -> float:
+    """Return the standard error of an AUC near 1/2 that so many judges tell, of equal classes.
+
+    The covariance that they tell is then ``1 / sqrt(2 pi)`` times the distance of the classes,
+    half of it, and the AUC ``1 / sqrt(4 pi)`` times the distance.
+    """
+    radius = _ranking_radius(judges, epsilon, rows_per_user)
+    return math.sqrt(2 * _ranking_variance(epsilon, rows_per_user, radius) / judges)
 
 
 @dataclass(frozen=True)
@@ -144,9 +158,7 @@ def judge(
     deviation = size * math.sqrt(max(1 - (centre / size) ** 2, _LEAST_SPREAD))
     moved = (moved - centre * np.eye(1, len(theta))[0]) / deviation
     question = Ranking(moved, float(place), share, num_classes)
-    unit = number_randomizer(epsilon, 1.0).variance
-    affordable = min(_RANKING_NOISE * math.sqrt(judges.ranking.size / unit), _FARTHEST)
-    radius = max(_radius(rows_per_user), affordable)
+    radius = _ranking_radius(judges.ranking.size, epsilon, rows_per_user)
     ask = Ask(judges.ranking, question, number_randomizer(epsilon, radius))
     answer = yield standardisation.applied(ask)
     told = ranked(float(answer.mean[0]), float(answer.std_error[0]), share)
@@ -155,6 +167,18 @@ def judge(
 
 def _radius(rows_per_user: float) -> float:
     return float(np.clip(_ROOM / rows_per_user**_AVERAGED, *_RADII))
+
+
+def _ranking_radius(judges: int, epsilon: float, rows_per_user: float) -> float:
+    unit = number_randomizer(epsilon, 1.0).variance
+    affordable = min(_RANKING_NOISE * math.sqrt(judges / unit), _FARTHEST)
+    return max(_radius(rows_per_user), affordable)
+
+
+def _ranking_variance(epsilon: float, rows_per_user: float, radius: float) -> float:
+    """Return the variance of what one judge tells, within a radius."""
+    noise = number_randomizer(epsilon, 1.0).variance * radius**2
+    return noise + _ROW_VARIANCE / rows_per_user
 
 
 def _share(

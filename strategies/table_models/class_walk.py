@@ -55,7 +55,7 @@ def class_walk(
         If a step's cohort would be smaller than the strategy's ``min_reports``.
     """
     dim = len(standardisation.means) - 1
-    steps = max(1, min(_STEPS, num_users // max(_FEWEST, strategy.min_reports)))
+    steps = num_steps(num_users, strategy.min_reports)
     mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
     signal = math.sqrt(num_users / mechanism.variance)
     planned = min(_FARTHEST, signal) / steps
@@ -68,3 +68,8 @@ def class_walk(
         answer = yield standardisation.applied(Ask(cohort, question, mechanism))
         walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
     return np.asarray(walk.estimate / math.sqrt(dim))
+
+
+def num_steps(num_users: int, min_reports: int) -> int:
+    """Return how many steps so many users make."""
+    return max(1, min(_STEPS, num_users // max(_FEWEST, min_reports)))

@@ -1,52 +1,85 @@
-"""Whether users are enough for a model of a table, from public numbers, before anybody pays."""
+"""Whether users are enough for a model of a table, from public numbers, before anybody pays.
+
+The protocols refuse with these texts, and their plans say the same before there are any users.
+"""
 
 import math
-from typing import Any
 
-from ..runtime.base import LdpStrategy, TooFewReports
+from ldp_flower.randomizers import ball_codebook
+
+from ..subprotocols.squared_errors import number_randomizer
 
 _FEWEST = 300
 _COHORTS = 15  # of min_reports users each
 _INFORMATIVE, _STRONG = 400, 3_000  # users times epsilon squared
 _MOST_EPSILON = 3.2  # from where on people differ more than noise
+_MOST_NOISE = 1.6  # sqrt(d c / n) of a classifier, beyond which nobody is asked
+_SHARE_ERROR, _JUDGES = 0.18, 0.08  # of a class's share, from this share of the users
+_EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
-def check_enough(strategy: LdpStrategy[Any]) -> list[str]:
-    """Refuse what cannot work.
+def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
+    """Return why so many users are too few for a regression; nothing if they are not.
 
-    Returns
-    -------
-    list of str
-        Doubts, where it may work.
-
-    Raises
-    ------
-    TooFewReports
-        If there are fewer than 300 users, than 15 times ``min_reports``, or if
-        ``users * min(epsilon, 3.2)**2`` is below 400.
+    They are if they are fewer than 300, than 15 times ``min_reports``, or if ``num_users *
+    min(epsilon, 3.2)**2`` is below 400.
     """
-    users, epsilon = strategy.num_users, strategy.epsilon
-    fewest = max(_FEWEST, _COHORTS * strategy.min_reports)
+    fewest = max(_FEWEST, _COHORTS * min_reports)
     needed = max(fewest, _users_for(_INFORMATIVE, epsilon))
-    if users < needed:
-        ways = [f"At least {needed:,} users are needed"]
-        if users >= fewest:
-            # Rounded up, so that what is said suffices.
-            enough = math.ceil(100 * math.sqrt(_INFORMATIVE / users)) / 100
-            ways.append(f"or, with these users, epsilon {enough:g}")
-        raise TooFewReports(
-            f"{users:,} users are too few for a model at epsilon {epsilon:g}: it would predict "
-            f"worse than the mean does. {', '.join(ways)}. With fewer, ask for less: a mean or a "
-            "share of all users takes some dozens."
-        )
-    if users * min(epsilon, _MOST_EPSILON) ** 2 < _STRONG:
-        return [
-            f"{users:,} users are few for epsilon {epsilon:g}: only a strong relation shows, "
-            "and where there is none, the model may be worse than a constant. From "
-            f"{_users_for(_STRONG, epsilon):,} users on this is seldom so."
-        ]
-    return []
+    if num_users >= needed:
+        return ""
+    ways = [f"At least {needed:,} users are needed"]
+    if num_users >= fewest:
+        # Rounded up, so that what is said suffices.
+        enough = math.ceil(100 * math.sqrt(_INFORMATIVE / num_users)) / 100
+        ways.append(f"or, with these users, epsilon {enough:g}")
+    return (
+        f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: it would predict "
+        f"worse than the mean does. {', '.join(ways)}. With fewer, ask for less: a mean or a "
+        "share of all users takes some dozens."
+    )
+
+
+def doubts(num_users: int, epsilon: float) -> list[str]:
+    """Return what to say of a regression by users who are enough, but few."""
+    if num_users * min(epsilon, _MOST_EPSILON) ** 2 >= _STRONG:
+        return []
+    return [
+        f"{num_users:,} users are few for epsilon {epsilon:g}: only a strong relation shows, "
+        "and where there is none, the model may be worse than a constant. From "
+        f"{_users_for(_STRONG, epsilon):,} users on this is seldom so."
+    ]
 
 
 def _users_for(informative: int, epsilon: float) -> int:
     return math.ceil(informative / min(epsilon, _MOST_EPSILON) ** 2)
+
+
+def too_few_for_classes(
+    num_users: int, epsilon: float, min_reports: int, classes: int, features: int
+) -> str:
+    """Return why so many users are too few for a classifier; nothing if they are not.
+
+    ``classes`` is how many are told from all others: of two classes, one.
+    """
+
+    def needed(epsilon: float, features: int) -> int:
+        noise = ball_codebook(epsilon, features, 1.0).variance * features / _MOST_NOISE**2
+        shares = number_randomizer(epsilon, 0.5).variance / _SHARE_ERROR**2 / _JUDGES
+        return math.ceil(classes * max(_FEWEST, _COHORTS * min_reports, noise, shares))
+
+    if num_users >= needed(epsilon, features):
+        return ""
+    ways = [f"At least {needed(epsilon, features):,} users are needed"]
+    enough = (each for each in _EPSILONS if each > epsilon and needed(each, features) <= num_users)
+    if (larger := next(enough, None)) is not None:
+        ways.append(f"or, with these users, epsilon {larger:g}")
+    noise = ball_codebook(epsilon, features).variance
+    fewer = int(_MOST_NOISE**2 * num_users / classes / noise)
+    if needed(epsilon, max(fewer, 2)) <= num_users:
+        ways.append(f"or at most {fewer} features")
+    told = f" told apart one by one from {classes} classes" if classes > 1 else ""
+    return (
+        f"{num_users:,} users are too few for {features} features{told} at epsilon "
+        f"{epsilon:g}: a model would rank no better than chance. {', '.join(ways)}."
+    )

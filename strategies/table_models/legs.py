@@ -1,5 +1,6 @@
 """A walk in one leg or two: within the bounds of columns, then around their estimated centres."""
 
+import math
 from collections.abc import Generator
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from ldp_flower.schema import Schema
 
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
+from ..subprotocols.norm import enough_for_norm
 from ..tables.standardisation import estimate_standardisation, through
 from .judges import MOMENTS, SIZES, ask_line, ask_sizes, judges
 from .ridge_walk import ridge_walk, row_length
@@ -21,6 +23,8 @@ Floats = NDArray[np.float64]
 _FIRST = 0.3  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who tell all centres at first
 _WORTH, _FEWEST = 0.25, 1000  # variance of a centre, and users, with which knowing it helps
+_COHORTS = 50  # of min_reports users each, that all questions of two legs may take
+_LEFT = 0.12  # share of the users that is left to tell how far rows lie, and to the second leg
 _USUAL, _SPREAD = 0.7, 0.4  # how far from the first leg's end to the second's is best
 METHODS = ("auto", "walk", "two legs")
 
@@ -30,10 +34,24 @@ def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
     return ball_codebook(epsilon, dim, 1.0).variance * dim / (_COLUMNS * num_users)
 
 
-def chosen(num_users: int, dim: int, epsilon: float) -> str:
+def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
     """Return the better method by public numbers alone."""
     known = noise_of_centres(num_users, dim, epsilon) <= _WORTH
-    return "two legs" if known and num_users >= _FEWEST else "walk"
+    enough = num_users >= _FEWEST and not too_few_for_two_legs(num_users, epsilon, min_reports)
+    return "two legs" if known and enough else "walk"
+
+
+def too_few_for_two_legs(num_users: int, epsilon: float, min_reports: int) -> str:
+    """Return why so many users are too few for two legs; nothing if they are not."""
+    left = _LEFT * num_users - enough_for_norm(epsilon)
+    if num_users >= _COHORTS * min_reports and left >= 2 * min_reports:
+        return ""
+    needed = (enough_for_norm(epsilon) + 2 * min_reports) / _LEFT
+    return (
+        f"{num_users:,} users are too few for two legs at epsilon {epsilon:g}: the second would "
+        f"lack them. At least {math.ceil(max(needed, _COHORTS * min_reports)):,} users are needed, "
+        'or method="walk".'
+    )
 
 
 def two_legs(

@@ -4,17 +4,19 @@ import logging
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import RowCount
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import check_choice, check_integer
 
+from ..forecasts.made_up import features_of, made_up_schema
 from ..numerics.two_normals import Ranked
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
@@ -22,11 +24,12 @@ from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
-from ..subprotocols.squared_errors import number_randomizer
 from .centres import estimate_centres, num_askers, usual_square
 from .class_judges import Judged, Judges, judge
 from .class_walk import class_walk
 from .classification_fit import ClassificationFit
+from .enough import too_few_for_classes
+from .expected import expected_classification
 
 logger = logging.getLogger("flwr")
 
@@ -36,11 +39,7 @@ _METHODS = ("auto", "directions", "lengths")
 _FEW_ROWS = 6  # up to which a user's rows tell little of where its step ends
 _USUAL_ROWS = 8.0
 _COUNTERS = 0.03  # share of the users that tell how many rows they have
-_FEWEST, _COHORTS = 300, 15  # users, and cohorts of min_reports users
-_MOST_NOISE = 1.6  # sqrt(d c / n) beyond which nobody is asked
-_SHARE_ERROR, _JUDGES = 0.18, 0.08  # of a class's share, from this share of the users
 _DOUBTFUL_SHARE = 0.06
-_EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 _LEAST, _SURE = 0.25, 2.0  # standard errors of what judges say
 
 
@@ -136,12 +135,32 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         classes = len(self.schema.classes)
         return [1] if classes == 2 else list(range(classes))
 
+    plans_with: ClassVar[frozenset[str]] = frozenset({"rows_per_user", "num_features", "quality"})
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the one for two classes and so many columns of numbers."""
+        schema = made_up_schema(features_of(cls, setting), Categories(["no", "yes"]))
+        return cls(schema, epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the AUC that noise is expected to cost."""
+        if refusal := self._too_few(setting.num_users):
+            raise WouldRefuse(refusal)
+        classes = len(self._places)
+        return expected_classification(self, setting, self.schema, self.rows_per_user, classes)
+
+    def _too_few(self, num_users: int) -> str:
+        features, classes = self.schema.num_features, len(self._places)
+        return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
+
     def protocol(self) -> Protocol:
         """Tell each class from the others, and say how well."""
-        self._check_enough()
+        if refusal := self._too_few(self.num_users):
+            raise TooFewReports(refusal)
         places, epsilon = self._places, self.epsilon
         rows = yield from self._rows()
-        askers = num_askers(self, epsilon, self.schema)
+        askers = num_askers(self.num_users, epsilon, self.min_reports, self.schema)
         standardisation = yield from estimate_centres(self, epsilon, self.schema, askers)
         few = rows < _FEW_ROWS
         method = ("lengths" if few else "directions") if self.method == "auto" else self.method
@@ -203,41 +222,6 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         (cohort,) = self.cohorts([size])
         norm = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
         return max(1.0, norm.value)
-
-    def _check_enough(self) -> None:
-        """Refuse what cannot work, before anybody is asked.
-
-        Raises
-        ------
-        TooFewReports
-            If users are too few for this epsilon and so many features.
-        """
-        classes, features = len(self._places), self.schema.num_features
-        users = self.num_users
-        needed = self._needed(self.epsilon, features)
-        if users >= needed:
-            return
-        ways = [f"At least {needed:,} users are needed"]
-        enough = (e for e in _EPSILONS if e > self.epsilon and self._needed(e, features) <= users)
-        if (epsilon := next(enough, None)) is not None:
-            ways.append(f"or, with these users, epsilon {epsilon:g}")
-        fewer = int(
-            _MOST_NOISE**2 * users / classes / ball_codebook(self.epsilon, features).variance
-        )
-        if self._needed(self.epsilon, max(fewer, 2)) <= users:
-            ways.append(f"or at most {fewer} features")
-        told = f" told apart one by one from {classes} classes" if classes > 1 else ""
-        raise TooFewReports(
-            f"{users:,} users are too few for {features} features{told} at epsilon "
-            f"{self.epsilon:g}: a model would rank no better than chance. {', '.join(ways)}."
-        )
-
-    def _needed(self, epsilon: float, features: int) -> int:
-        """Return how many users it takes."""
-        noise = ball_codebook(epsilon, features, 1.0).variance * features / _MOST_NOISE**2
-        shares = number_randomizer(epsilon, 0.5).variance / _SHARE_ERROR**2 / _JUDGES
-        fewest = max(_FEWEST, _COHORTS * self.min_reports)
-        return math.ceil(len(self._places) * max(fewest, noise, shares))
 
     def _of_shares(self, found: list[Judged]) -> list[str]:
         """Return a note if shares are told badly."""

@@ -4,24 +4,27 @@ import logging
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import RowCount
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
+from ..forecasts.made_up import features_of, made_up_schema
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
-from .enough import check_enough
+from .enough import doubts, too_few
+from .expected import expected_regression
 from .judges import (
     LEVEL,
     MOMENTS,
@@ -34,7 +37,7 @@ from .judges import (
     judges,
     score,
 )
-from .legs import METHODS, chosen, noise_of_centres, two_legs
+from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
 from .regression_fit import RegressionFit
 from .ridge_walk import ridge_walk, row_length
 
@@ -131,13 +134,34 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         yield cls(schema, epsilon=epsilon, method="walk"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two legs"), users
 
+    plans_with: ClassVar[frozenset[str]] = frozenset({"rows_per_user", "num_features", "quality"})
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the one for so many columns of numbers."""
+        schema = made_up_schema(features_of(cls, setting), Numeric(-1, 1))
+        return cls(schema, epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the R2 that noise is expected to cost."""
+        if refusal := self._too_few(setting.num_users):
+            raise WouldRefuse(refusal)
+        method = self._chosen(setting.num_users)[0]
+        return expected_regression(self, setting, self.schema, self.rows_per_user, method)
+
+    def _too_few(self, num_users: int) -> str:
+        given = num_users, self.epsilon, self.min_reports
+        return too_few(*given) or (self.method == "two legs" and too_few_for_two_legs(*given)) or ""
+
     def protocol(self) -> Protocol:
         """Walk, then have judges tell level, length and score."""
-        notes = check_enough(self)
+        if refusal := self._too_few(self.num_users):
+            raise TooFewReports(refusal)
+        notes = doubts(self.num_users, self.epsilon)
         levelers, sizers = judges(self, LEVEL), judges(self, SIZES)
         line, scorers = judges(self, MOMENTS), judges(self, SCORE)
         rows, told = yield from self._rows()
-        method, why = self._chosen()
+        method, why = self._chosen(self.num_users)
         logger.info("\t     method %s: %s; %s", method, why, told)
         dim = self.schema.num_features
         mean = yield from ask_level(levelers, self.epsilon, np.zeros(dim))
@@ -204,15 +228,15 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rows = max(1.0, _USUAL_ROWS * (norm.value / _USUAL_ROWS) ** trust)
         return rows, f"about {rows:.0f} rows a user, as {cohort.size:,} users told"
 
-    def _chosen(self) -> tuple[str, str]:
+    def _chosen(self, num_users: int) -> tuple[str, str]:
         """Return the method, and why."""
         dim = self.schema.num_features
-        facts = f"{self.num_users:,} users, {dim} features, epsilon {self.epsilon:g}"
-        noise = math.sqrt(noise_of_centres(self.num_users, dim, self.epsilon))
+        facts = f"{num_users:,} users, {dim} features, epsilon {self.epsilon:g}"
+        noise = math.sqrt(noise_of_centres(num_users, dim, self.epsilon))
         tell = f"{facts} tell a column's centre within {25 * noise:.0f} % of its range"
         if self.method != "auto":
             return self.method, f"as asked for, where {tell}"
-        return chosen(self.num_users, dim, self.epsilon), tell
+        return chosen(num_users, dim, self.epsilon, self.min_reports), tell
 
     def _usual_level_error(self) -> float:
         """Return how far off a walk's level usually is, in sizes of residuals."""

@@ -94,7 +94,7 @@ def ridge_walk(
     TooFewReports
         If a step's cohort would be smaller than the strategy's ``min_reports``.
     """
-    steps = max(1, min(_STEPS, num_users // strategy.min_reports))
+    steps = num_steps(num_users, strategy.min_reports)
     mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
     # In units in which a row of features has about length 1, as its target has.
     unit = 1 / (math.sqrt(dim) if row_length is None else row_length)
@@ -125,6 +125,11 @@ def ridge_walk(
         np.array(lengths),
         np.array(noise),
     )
+
+
+def num_steps(num_users: int, min_reports: int) -> int:
+    """Return how many steps so many users make."""
+    return max(1, min(_STEPS, num_users // min_reports))
 
 
 def row_length(schema: Schema) -> float:

@@ -3,15 +3,18 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import check_positive
 
+from ..forecasts.made_up import features_of
+from ..forecasts.squared_errors import difference_spread, error_of_mean
 from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
@@ -30,6 +33,9 @@ _FIRST_PIVOT = 0.5
 _LEAST_RADIUS = 2.0  # of a difference, in units of the baseline
 _NOISE = 0.03  # of R2, up to which a wider clip radius is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
+# Plans: the baseline over the bound, R2, and how far errors usually are from the expected one.
+_USUAL_BASELINE, _USUAL_R2, _RANGE = 0.2, 0.5, 1.25
+_NEARLY_CLEAR = 1.5  # times as clear as it has to be, from where on it nearly always is
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -111,6 +117,63 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         check_positive("bound", self.bound)
         self.randomizer(1.0)  # refuses a bad epsilon now
 
+    plans_with: ClassVar[frozenset[str]] = frozenset({"rows_per_user", "num_features", "quality"})
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the evaluation of a model with so many features beside the intercept."""
+        return cls(np.zeros(features_of(cls, setting) + 1), epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the standard error of R2 that is expected."""
+        users = setting.num_users
+        sizes = self._sizes(users)
+        if min(sizes) < self.min_reports:
+            raise WouldRefuse(self._too_small(sizes, users))
+        told, randomizers = self._foretold(sizes, setting)
+        means, covariance = _solved(told)
+        error = _std_error(means, covariance)
+        notes = []
+        if means[1] < _NEARLY_CLEAR * _CLEAR * math.sqrt(covariance[1, 1]):
+            notes.append(
+                "How far targets are from the centre may not clear the privacy noise; then nothing "
+                "is said about R2."
+            )
+        return Expectation(
+            error="standard error of R2",
+            value=error,
+            low=error / _RANGE,
+            high=error * _RANGE,
+            rounds=len(sizes),
+            randomizers=tuple(randomizers),
+            assumes=(
+                f"R2 is {_r2(setting):g}, and users' mean squared deviation from the centre "
+                f"{_USUAL_BASELINE:g} of the bound on it, as of targets whose standard deviation "
+                "is .22 of the width of their bounds.",
+            ),
+            notes=tuple(notes),
+        )
+
+    def _foretold(self, sizes: list[int], setting: Setting) -> tuple[list[Told], list[Randomizer]]:
+        """Return what cohorts of these sizes would tell, and the mechanisms."""
+        mean, r2, rows = _USUAL_BASELINE * self.bound, _r2(setting), setting.rows_per_user
+        half = self.bound / 2
+        randomizers = [self.randomizer(half)]
+        spread = mean * difference_spread(0.0, 1.0, rows)
+        error = error_of_mean(randomizers[0], mean - half, spread, sizes[0])
+        told = [Told((0.0, 1.0), mean, error)]
+        scale, pivot = min(mean + error, self.bound), _FIRST_PIVOT
+        for size in sizes[1:]:
+            cohort = Cohort(0, 0, size)
+            radius = clip_radius(self.epsilon, cohort, _NOISE, _LEAST_RADIUS) * scale
+            randomizers.append(self.randomizer(radius))
+            value, spread = mean * (pivot - r2), mean * difference_spread(r2, pivot, rows)
+            error = error_of_mean(randomizers[-1], value, spread, size)
+            told.append(Told((1.0, pivot - 1), value, error))
+            if _is_clear(*_solved(told)):
+                pivot = r2
+        return told, randomizers
+
     def randomizer(self, radius: float) -> Randomizer:
         """Return the mechanism for a number in ``[-radius, radius]``."""
         return number_randomizer(self.epsilon, radius)
@@ -126,7 +189,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def protocol(self) -> Protocol:
         """Ask for the baseline, then for differences, and solve for both means."""
-        baseline_cohort, *others = self.cohorts(self._sizes())
+        baseline_cohort, *others = self.cohorts(self._sizes(self.num_users))
         half = self.bound / 2
         baseline = yield from self._measure(baseline_cohort, half, (0.0, 1.0), half)
         scale = min(max(baseline.value, 0.0) + baseline.std_error, self.bound)
@@ -143,12 +206,12 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             beyond = difference.value > radius / 2
         return self._evaluation(means, covariance, beyond)
 
-    def _sizes(self) -> list[int]:
+    def _sizes(self, num_users: int) -> list[int]:
         """Return how many users tell the baseline, and the first and the second difference."""
-        wanted = self.randomizer(0.5 / _BASELINE_NOISE).variance / self.num_users
-        baseline = int(float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE)) * self.num_users)
-        first = int(_FIRST_SHARE * (self.num_users - baseline))
-        return [baseline, first, self.num_users - baseline - first]
+        wanted = self.randomizer(0.5 / _BASELINE_NOISE).variance / num_users
+        baseline = int(float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE)) * num_users)
+        first = int(_FIRST_SHARE * (num_users - baseline))
+        return [baseline, first, num_users - baseline - first]
 
     def _measure(
         self, cohort: Cohort, radius: float, weights: tuple[float, float], offset: float = 0.0
@@ -172,9 +235,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             )
             r2, std_error = math.nan, math.inf
         else:
-            r2 = 1 - loss / baseline
-            gradient = np.array([-1.0, 1 - r2]) / baseline
-            std_error = math.sqrt(gradient @ covariance @ gradient)
+            r2, std_error = 1 - loss / baseline, _std_error(means, covariance)
             if std_error > _PRECISE:
                 needed = math.ceil(self.num_users * (std_error / _PRECISE) ** 2)
                 notes.append(
@@ -199,6 +260,17 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 def _is_clear(means: Floats, covariance: Floats) -> bool:
     """Whether the baseline is known well enough to divide by."""
     return bool(means[1] > _CLEAR * math.sqrt(covariance[1, 1]))
+
+
+def _std_error(means: Floats, covariance: Floats) -> float:
+    """Return the standard error of R2, by the delta method."""
+    loss, baseline = means
+    gradient = np.array([-1.0, loss / baseline]) / baseline
+    return math.sqrt(gradient @ covariance @ gradient)
+
+
+def _r2(setting: Setting) -> float:
+    return _USUAL_R2 if setting.quality is None else setting.quality
 
 
 def _solved(told: list[Told]) -> tuple[Floats, Floats]:

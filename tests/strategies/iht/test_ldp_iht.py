@@ -268,7 +268,7 @@ def test_other_links(link, epsilon, radius, largest):
         ({"link": "probit"}, "Expected link in .*, got 'probit'"),
         (
             {"link": "logistic", "samples_per_user": 2},
-            "Expected samples_per_user = 1 and no schema with the link",
+            "Expected samples_per_user = 1 with the link logistic, got 2",
         ),
     ],
 )

@@ -58,7 +58,7 @@ class Reporting:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """Cohorts and step lengths.
 
     Attributes
@@ -86,8 +86,8 @@ class Plan:
         path_length: float | None,
         learning_rate: float | None,
         decay: bool,
-    ) -> "Plan":
-        """Return the plan; ``num_rounds`` of 0 and None stand for the rules of thumb."""
+    ) -> "Schedule":
+        """Return the schedule; ``num_rounds`` of 0 and None stand for the rules of thumb."""
         reports = num_users * answers_per_user
         rounds = num_rounds or default_rounds(num_users, answers_per_user, net)
         if path_length is None:
@@ -103,6 +103,28 @@ class Plan:
         sizes = [num_users // groups + (i < num_users % groups) for i in range(groups)]
         ratio = math.sqrt(reporting.dim * reporting.noise / reports)
         return cls(ratio, sizes, steps.tolist())
+
+    def told(self, reporting: Reporting) -> str:
+        """Return the rule of thumb in words."""
+        return (
+            f"noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "
+            f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
+        )
+
+    def refusal(self, reporting: Reporting, answers_per_user: int) -> str:
+        """Return why a run would be useless; empty if it would not."""
+        if self.noise_to_signal <= REFUSE_ABOVE:
+            return ""
+        return (
+            f"{self.told(reporting)}: the noise would drown the model (q > {REFUSE_ABOVE:g}). "
+            f"About {users_wanted(reporting, answers_per_user)} users, a larger epsilon or fewer "
+            "parameters are needed; force=True tries anyway."
+        )
+
+
+def users_wanted(reporting: Reporting, answers_per_user: int) -> int:
+    """Return with how many users results are no longer poor."""
+    return math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / answers_per_user)
 
 
 def default_rounds(num_users: int, answers_per_user: int, net: bool) -> int:
