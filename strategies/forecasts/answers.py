@@ -54,20 +54,23 @@ def of_bins(
     rng : numpy.random.Generator, optional
         Of users' noise and the mechanism's; by default shares are exact.
     """
-    from scipy.special import ndtr, polygamma
+    from scipy.special import gammainc
 
     question = ask.question
     assert isinstance(question, DistanceBin | TargetScaleBin)
-    mean, spread = log_size + log_root(degrees), math.sqrt(float(polygamma(1, degrees / 2))) / 2
     step = math.log(2) / question.per_octave
     inner = math.log(question.smallest) + step * np.arange(1, question.num_bins)
-    shares = np.diff(ndtr((inner - mean) / spread), prepend=0.0, append=1.0)
+    below = gammainc(degrees / 2, degrees / 2 * np.exp(2 * (inner - log_size)))
+    shares = np.diff(below, prepend=0.0, append=1.0)
     if rng is not None:
         oracle, count = ask.randomizer, ask.cohort.size
-        assert isinstance(oracle, KRandomizedResponse)
+        assert isinstance(oracle, KRandomizedResponse | SubsetSelection)
         own, other = float(oracle.own), float(oracle.other)
         chances = other + (own - other) * shares
-        named = rng.multinomial(count, chances / chances.sum()) / count
+        if isinstance(oracle, SubsetSelection):
+            named = rng.binomial(count, chances) / count
+        else:
+            named = rng.multinomial(count, chances / chances.sum()) / count
         shares = (named - other) / (own - other)
     return Estimate(shares, np.zeros_like(shares), ask.cohort.size)
 
@@ -101,22 +104,30 @@ def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator) -> Estimate:
 
 
 def shortening(square: float, varying: float, degrees: float, radius: float) -> float:
-    """Return what is left of vectors, in the mean, that are shortened to a radius.
+    """Return what is left of the mean of normal vectors that are shortened to a radius.
 
     Parameters
     ----------
     square : float
-        Squared length of what all users have in common.
+        Squared length of the mean.
     varying : float
-        Mean squared length of what they have not.
+        Mean squared length of the rest.
     degrees : float
         Degrees of freedom of the latter's square.
     radius : float
         The longest that is left as it is.
+
+    Notes
+    -----
+    For v of mean m and coordinates of variance s, and c(v) = min(1, radius / |v|), the mean of
+    c v is m E c + s E grad c (Stein's lemma), which is m E[c (1 - s / |v|^2 if c < 1)].
     """
     width = 2 / (9 * degrees)  # Wilson & Hilferty (1931)
     shares = np.maximum(1 - width + math.sqrt(width) * _normal_quantiles(), 0.0) ** 3
-    return float(np.mean(np.minimum(1.0, radius / np.sqrt(square + varying * shares + 1e-300))))
+    squares = square + varying * shares + 1e-300
+    factors = np.minimum(1.0, radius / np.sqrt(squares))
+    bent = np.where(factors < 1, varying / degrees / squares, 0.0)
+    return float(np.mean(factors * (1 - bent)))
 
 
 @lru_cache

@@ -80,8 +80,8 @@ def dry_run(
         while True:
             asks.append(running.send(reply))
             reply = answer(asks[-1])
-    except TooFewReports as refusal:
-        raise WouldRefuse(str(refusal)) from None
+    except TooFewReports as refused:
+        raise WouldRefuse(str(refused)) from None
     except StopIteration as end:
         return DryRun(end.value, tuple(asks))
 

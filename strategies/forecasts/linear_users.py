@@ -18,7 +18,7 @@ from ldp_flower.guarantee.questions import (
 from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
-from ..numerics.attenuation import kept, ridge_moments
+from ..numerics.attenuation import ridge_moments
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
@@ -111,10 +111,10 @@ class LinearUsers:
     def _gradient(self, question: Gradient, ask: Ask) -> Estimate:
         theta, wanted = question.theta, question.coordinates
         wanted = np.arange(len(theta)) if wanted is None else wanted
-        mean = self.feature_variance * (theta - self.truth)[wanted]
-        if question.residual_bound is not None:  # residuals are taken for normal
-            mean = mean * kept(question.residual_bound / self._residual(theta))
+        if question.residual_bound is not None:
+            mean = self._clipped(theta, question.residual_bound)[wanted]
             return answered(ask, mean, 0.0, self.rng)
+        mean = (theta - self.truth)[wanted]
         along, lengths = self._lengths(theta, wanted)
         factors = np.minimum(1.0, ask.randomizer.radius / lengths)
         if mean.any():
@@ -122,6 +122,23 @@ class LinearUsers:
         square = float(np.mean((factors * lengths) ** 2))
         spread = max(square - float(mean @ mean), 0.0) / len(mean)
         return answered(ask, mean, spread, self.rng)
+
+    def _clipped(self, theta: Floats, bound: float) -> Floats:
+        """Return the mean gradient with residuals that are clipped, features being signs.
+
+        What other features make of a residual is taken for normal.
+        """
+        from scipy.special import ndtr
+
+        size = math.sqrt(self.feature_variance)
+        own = size * (theta - self.truth)
+        others = np.sqrt(np.maximum(self._residual(theta) ** 2 - own**2, 1e-300))
+        below, above = (-bound - own) / others, (bound - own) / others
+        mean = own * (ndtr(above) - ndtr(below)) + bound * (ndtr(-above) - ndtr(below))
+        mean += (
+            others * (np.exp(-(below**2) / 2) - np.exp(-(above**2) / 2)) / math.sqrt(2 * math.pi)
+        )
+        return np.asarray(size * mean)
 
     def _coefficients(self, question: ResidualCoefficients, ask: Ask) -> Estimate:
         """Return ridge coefficients of residuals in units of their own size."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -33,8 +34,8 @@ from ldp_flower.validation import (
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..forecasts.dry_run import check_enough
-from ..forecasts.label_regression import expected_of_labels
-from ..forecasts.linear_users import quality_of
+from ..forecasts.label_regression import expected_of_labels, scales_told, single
+from ..forecasts.linear_users import equal_coefficients, quality_of
 from ..forecasts.planned import features_of
 from ..numerics.attenuation import clipped_square, kept
 from ..numerics.denoising import keep_above
@@ -212,18 +213,33 @@ class LabelLdpIht(SparseStrategy):
     def expect(self, setting: Setting) -> Expectation:
         """Return what least squares on the largest coefficients make of noisy labels."""
         check_enough(self, setting.num_users)
-        estimated = self.label_bound is None
-        askers = round(self._scale_share * setting.num_users) if estimated else 0
-        bound = self._bound_over_scale() if self.label_bound is None else self.label_bound
+        askers, bounds = 0, [(self.label_bound or 1.0, 1.0)]
+        if self.label_bound is None:
+            askers = round(self._scale_share * setting.num_users)
+            question = partial(
+                estimate_label_scale, epsilon=self.epsilon, labels_per_user=self.labels_per_user
+            )
+            over = self._bound_over_scale()
+            scales = scales_told(question, askers, self.labels_per_user)
+            # Whose error is undone if the reports' own spread tells it.
+            corrected = self._tells_scale(setting.num_users - askers)
+            bounds = [(over * s, kept(over if not corrected else over * s)) for s in scales]
         return expected_of_labels(
-            self.randomizer(bound),
+            self.randomizer,
             (setting.num_users - askers) * self.labels_per_user,
-            self.dim,
+            equal_coefficients(self.dim, self.sparsity, math.sqrt(quality_of(setting))),
             self.sparsity,
-            quality_of(setting),
-            bound,
-            estimated,
+            bounds,
+            1 if self.label_bound else 2,
         )
+
+    def _tells_scale(self, num_users: int) -> bool:
+        """Whether the spread of so many users' reports tells a scale, see :meth:`_scale_of`."""
+        bound = self._bound_over_scale()
+        one = single(self.randomizer(bound))
+        square = clipped_square(bound) + one.variance / bound**2
+        error = math.sqrt(2 / (num_users * self.labels_per_user)) * square
+        return _has_known_noise(one) and error < _PRECISE * abs(_slope(bound))
 
     def protocol(self) -> Protocol:
         """Estimate the scale unless there is a bound, collect the labels, solve."""
@@ -276,12 +292,8 @@ class LabelLdpIht(SparseStrategy):
         The spread is that of clipped normal labels plus the mechanism's, which is known
         unless it makes up for the former, as that of bits does.
         """
-        one = randomizer.parts[0] if isinstance(randomizer, Composed) else randomizer
-        if isinstance(one, HybridMechanism):
-            known = math.isclose(one.variance_at(0.0), one.variance_at(1.0))
-        else:
-            known = isinstance(one, GaussianMechanism)
-        if not known or not len(y):
+        one = single(randomizer)
+        if not _has_known_noise(one) or not len(y):
             return estimated
         square = (float(np.mean(y**2)) - one.variance) / bound**2
         error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
@@ -289,8 +301,7 @@ class LabelLdpIht(SparseStrategy):
         if not low < square < high:
             return estimated
         ratio = brentq(lambda r: clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
-        slope = (clipped_square(1.01 * ratio) - clipped_square(ratio)) / 0.01
-        return bound / ratio if error < _PRECISE * abs(slope) else estimated
+        return bound / ratio if error < _PRECISE * abs(_slope(ratio)) else estimated
 
     def _bound_over_scale(self) -> float:
         """Return where to clip, in scales: the less noise, the more labels are left as they are.
@@ -321,6 +332,18 @@ class LabelLdpIht(SparseStrategy):
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
         return LinearResult(coef=coef, std_error=errors, notes=notes)
+
+
+def _has_known_noise(one: Randomizer) -> bool:
+    """Whether the variance of a label's mechanism is the same for all labels."""
+    if isinstance(one, HybridMechanism):
+        return math.isclose(one.variance_at(0.0), one.variance_at(1.0))
+    return isinstance(one, GaussianMechanism)
+
+
+def _slope(bound: float) -> float:
+    """Return how much the mean square of clipped labels changes with the logarithm of the bound."""
+    return (clipped_square(1.01 * bound) - clipped_square(bound)) / 0.01
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:
