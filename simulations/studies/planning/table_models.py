@@ -25,8 +25,8 @@ Rng = np.random.Generator
 PROTOCOLS = {
     cls.__name__: cls for cls in (PrivateRegression, PrivateClassification, PrivateEvaluation)
 }
-_SEEDS = 12
-_MOST_ROWS = 60_000
+_CELLS, _SEEDS = 30, 10
+_MOST_ROWS = 20_000
 _JUDGED = 6000  # rows of others that models are judged on, of 500 people at least
 _ALIKE, _OWN = 0.3, 0.2  # shares of variance that are a user's own: of columns, of what is left
 
@@ -59,14 +59,17 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    """Yield 32 cells of each protocol: drawn by lot, but for those that would be refused."""
-    numbers = (500, 1000, 2000, 4000, 8000, 16_000), (5, 10, 20, 40), (1, 2, 4, 10, 30)
-    for place, protocol in enumerate(PROTOCOLS):
-        qualities = (0.7, 0.8, 0.9) if protocol == "PrivateClassification" else (0.3, 0.5, 0.8)
-        every = itertools.product(*numbers, (0.5, 1.0, 2.0, 4.0, 8.0), qualities)
-        possible = [cell for cell in (Cell(protocol, *some) for some in every) if _runs(cell)]
-        chosen = np.random.default_rng(place).choice(len(possible), 32, replace=False)
-        yield from (possible[number] for number in chosen)
+    """Yield 30 cells of each protocol in turn: by lot, of those that are not refused."""
+    yield from (cell for three in zip(*map(_drawn, PROTOCOLS), strict=True) for cell in three)
+
+
+def _drawn(protocol: str) -> list[Cell]:
+    qualities = (0.7, 0.8, 0.9) if protocol == "PrivateClassification" else (0.3, 0.5, 0.8)
+    numbers = (500, 1000, 2000, 4000), (5, 10, 20, 40), (1, 2, 4, 10, 30)
+    every = itertools.product(*numbers, (0.5, 1.0, 2.0, 4.0, 8.0), qualities)
+    possible = [cell for cell in (Cell(protocol, *some) for some in every) if _runs(cell)]
+    lots = np.random.default_rng(len(protocol)).choice(len(possible), _CELLS, replace=False)
+    return [possible[lot] for lot in lots]
 
 
 def _runs(cell: Cell) -> bool:
