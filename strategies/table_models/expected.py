@@ -17,6 +17,7 @@ from .class_walk import num_steps as class_steps
 from .enough import doubts
 from .judges import LEVEL, MOMENTS, SCORE, SIZES
 from .ridge_walk import num_steps as ridge_steps
+from .ridge_walk import row_length
 
 _LOW, _HIGH = 0.1, 0.9  # shares of the runs that an expectation's range leaves out below, above
 _USUAL_R2, _USUAL_AUC = 0.5, 0.8
@@ -51,10 +52,10 @@ def expected_regression(
     epsilon, users, dim = strategy.epsilon, setting.num_users, schema.num_features
     rows = _rows(setting, declared_rows)
     r2 = _USUAL_R2 if setting.quality is None else setting.quality
-    mechanism = ball_codebook(epsilon, dim)
+    mechanism, width = ball_codebook(epsilon, dim), math.sqrt(dim) * row_length(schema)
 
     def lost(level: float) -> float:
-        return r2_lost(users, dim, rows, mechanism.variance, r2, level)
+        return r2_lost(users, width, rows, mechanism.variance, r2, level)
 
     return Expectation(
         error="R2 lost",
@@ -93,12 +94,12 @@ def expected_classification(
         raise ValueError(f"Expected 0.5 <= quality <= 1, an AUC, got {auc}.")
     epsilon, dim = strategy.epsilon, schema.num_features
     users, rows = setting.num_users / classes, _rows(setting, declared_rows)
-    mechanism = ball_codebook(epsilon, dim)
+    mechanism, width = ball_codebook(epsilon, dim), math.sqrt(dim) * row_length(schema)
     judges = [max(size, strategy.min_reports) for size in num_judges(users, epsilon, rows)]
     error = score_error(judges[-1], epsilon, rows)
 
     def lost(level: float) -> float:
-        return auc_lost(users, dim, rows, mechanism.variance, auc, error, level)
+        return auc_lost(users, width, rows, mechanism.variance, auc, error, level)
 
     askers = num_askers(setting.num_users, epsilon, strategy.min_reports, schema)
     steps = class_steps(int(users - askers / classes - sum(judges)), strategy.min_reports)

@@ -16,7 +16,7 @@ from ldp_flower.validation import check_positive
 from ..forecasts.made_up import features_of
 from ..forecasts.squared_errors import difference_spread, error_of_mean
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
@@ -33,8 +33,9 @@ _FIRST_PIVOT = 0.5
 _LEAST_RADIUS = 2.0  # of a difference, in units of the baseline
 _NOISE = 0.03  # of R2, up to which a wider clip radius is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
-# Plans: the baseline over the bound, R2, and how far errors usually are from the expected one.
-_USUAL_BASELINE, _USUAL_R2, _RANGE = 0.2, 0.5, 1.25
+_EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly within their bounds
+# Plans: a usual one, R2, and how far errors usually are from the expected one.
+_USUAL_BASELINE, _USUAL_R2, _RANGE = 0.25, 0.5, 1.25
 _NEARLY_CLEAR = 1.5  # times as clear as it has to be, from where on it nearly always is
 
 
@@ -126,10 +127,9 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the standard error of R2 that is expected."""
-        users = setting.num_users
-        sizes = self._sizes(users)
-        if min(sizes) < self.min_reports:
-            raise WouldRefuse(self._too_small(sizes, users))
+        if refusal := self._too_few(setting.num_users):
+            raise WouldRefuse(refusal)
+        sizes = self._sizes(setting.num_users)
         told, randomizers = self._foretold(sizes, setting)
         means, covariance = _solved(told)
         error = _std_error(means, covariance)
@@ -149,7 +149,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             assumes=(
                 f"R2 is {_r2(setting):g}, and users' mean squared deviation from the centre "
                 f"{_USUAL_BASELINE:g} of the bound on it, as of targets whose standard deviation "
-                "is .22 of the width of their bounds.",
+                "is a quarter of the width of their bounds.",
             ),
             notes=tuple(notes),
         )
@@ -189,6 +189,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def protocol(self) -> Protocol:
         """Ask for the baseline, then for differences, and solve for both means."""
+        if refusal := self._too_few(self.num_users):
+            raise TooFewReports(refusal)
         baseline_cohort, *others = self.cohorts(self._sizes(self.num_users))
         half = self.bound / 2
         baseline = yield from self._measure(baseline_cohort, half, (0.0, 1.0), half)
@@ -205,6 +207,22 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                 pivot = min(1 - means[0] / means[1], 1.0)
             beyond = difference.value > radius / 2
         return self._evaluation(means, covariance, beyond)
+
+    def _too_few(self, num_users: int) -> str:
+        """Return why so many users are too few; nothing if they are not."""
+        sizes = self._sizes(num_users)
+        if min(sizes) < self.min_reports:
+            return self._too_small(sizes, num_users)
+        noise = self.randomizer(self.bound / 2).variance
+        askers = noise * (_CLEAR / (_EVEN * self.bound)) ** 2
+        if sizes[0] >= int(askers):
+            return ""
+        return (
+            f"{num_users:,} users are too few at epsilon {self.epsilon:g}: how far targets are "
+            "from the centre would not clear the privacy noise, not even if they were spread "
+            "evenly within their bounds, and nothing could be said about R2. At least "
+            f"{math.ceil(askers / _MOST_SHARE):,} users are needed, or a larger epsilon."
+        )
 
     def _sizes(self, num_users: int) -> list[int]:
         """Return how many users tell the baseline, and the first and the second difference."""

@@ -106,10 +106,12 @@ def test_users_without_rows_change_nothing_but_the_noise():
 def test_few_users_are_told_how_many_it_takes():
     vague = evaluated(people(400, 0), epsilon=2.0)
     assert vague.std_error > 0.1 and "would take about" in repr(vague)
-    nothing = evaluated(people(200, 0), epsilon=0.5)
+    nothing = evaluated(people(1300, 0), epsilon=0.5)
     assert np.isnan(nothing.r2) and "does not clear the privacy noise" in repr(nothing)
     with pytest.raises(TooFewReports):
         evaluated(people(30, 0))
+    with pytest.raises(TooFewReports, match=r"not even if they were spread evenly.*At least 1,2"):
+        evaluated(people(200, 0), epsilon=0.5)
 
 
 def test_each_user_sends_a_byte_through_the_less_noisy_mechanism():
