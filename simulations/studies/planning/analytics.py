@@ -187,10 +187,10 @@ def cells() -> Iterator[Cell]:
             yield Cell("Counts", users, number, rows, epsilon, shape)
         for number, shape in ((2, ZIPF), (5, EVEN)):
             yield Cell("TwoWay", users, number, rows, epsilon, shape)
-        for column, shape in product(("Quantiles", "Distribution"), _JUDGED[: 3 - (rows > 1)]):
-            yield Cell(column, users, 1, rows, epsilon, shape)
-        for number, size in product((2, 6), (4 * users,)):
-            yield Cell("Describe", size, number, rows, epsilon, _NUMBERS[turn % 3])
+        for column, step in product(("Quantiles", "Distribution"), range(1 + (rows == 1))):
+            yield Cell(column, users, 1, rows, epsilon, _JUDGED[(turn + step) % 3])
+        for number in (2, 6)[: 1 + (rows == 1)]:
+            yield Cell("Describe", 4 * users, number, rows, epsilon, _NUMBERS[turn % 3])
         for number in (64, 3000, 1 << 30):
             if rows == 1 or number == 64:
                 yield Cell("HeavyHitters", users, number, rows, epsilon, ZIPF)
@@ -198,15 +198,20 @@ def cells() -> Iterator[Cell]:
 
 def seeds(cell: Cell) -> int:
     """Return how often a cell is run: oftener where a run has few errors."""
-    return {"Means": 40 // cell.features, "Quantiles": 20, "Distribution": 20}.get(
-        cell.protocol, 10
-    )
+    if cell.protocol in ("Means", "Counts", "TwoWay"):
+        return 40 // min(cell.features, 4)
+    return 15 if cell.protocol in ("Quantiles", "Distribution") else 10
 
 
 def measured(cell: Cell, runs: Sequence[Floats]) -> float:
-    """Return what the plan is about: a standard error, a median run, a mean share."""
-    if cell.protocol == "HeavyHitters":
+    """Return what the plan is about."""
+    return summary(cell.protocol, runs)
+
+
+def summary(protocol: str, runs: Sequence[Floats]) -> float:
+    """Return a standard error, the error of the median run, or the mean of a share."""
+    if protocol == "HeavyHitters":
         return float(np.mean(runs))
     squares = [float(np.mean(np.square(run))) for run in runs]
-    middle = np.median if cell.protocol in ("Quantiles", "Distribution") else np.mean
+    middle = np.median if protocol in ("Quantiles", "Distribution") else np.mean
     return float(np.sqrt(middle(squares)))
