@@ -16,13 +16,16 @@ from ldp_flower.randomizers import FrequencyOracle, Randomizer
 Floats = NDArray[np.float64]
 Waves = Sequence[tuple[FrequencyOracle, int]]
 
-_PLACES = 9  # of a number between the middle and an end, where all users may be
+_PLACES = 41  # of a number between the middle and an end, where all users may be
 _EXACT = 1e-12  # a variance that tells nothing apart: inverses stay inverses
 _OWN = "Every user has an answer."
 _EVEN = "Cells are equally frequent."
 _ROWS = "The rows of one user differ as those of different users do."
-_PLACED = "The standard deviation of users' values is an eighth of their bounds' distance."
-_TYPICAL = 0.25  # that, of numbers in [-1, 1]
+_PLACED = (
+    "An eighth of their bounds' distance is the standard deviation of users' values, and the "
+    "distance of their mean from the middle."
+)
+_TYPICAL = 0.25  # both, of numbers in [-1, 1]
 
 
 def number_of_items(protocol: type, setting: Setting) -> int:
@@ -50,12 +53,26 @@ def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
 
     Notes
     -----
-    ``w' C w / n`` of each wave, C the covariance of one report of a user drawn at random.
+    ``w' C w / n`` of each wave, C the covariance of one report of a user drawn at random, and what
+    :func:`_left` says.
     """
-    told = 0.0
-    for oracle, users in waves:
-        told += users / max(float(weights @ oracle.covariance(shares) @ weights), 1e-18)
-    return 1 / told
+    told = [
+        users / max(float(weights @ oracle.covariance(shares) @ weights), 1e-18)
+        for oracle, users in waves
+    ]
+    return 1 / sum(told) + _left(waves, 1 / told[0], 1 / sum(told))
+
+
+def _left(waves: Waves, first: float, both: float) -> float:
+    """Return the variance that is left where few users tell how those without an answer answer.
+
+    In a second wave these draw answers of the first wave's shares. How many they are is not known
+    either: the product of two errors, as far as the second wave counts.
+    """
+    if len(waves) < 2:
+        return 0.0
+    oracle, users = waves[0]
+    return oracle.variance_at(0.0) / users * first * (1 - both / first) ** 2
 
 
 def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> float:
@@ -85,7 +102,8 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
     cells = np.array([share, rest, rest, 0.0])
     k = num_cells - 1
     adding = np.diag([1.0, k, 1.0])
-    information, users = np.zeros((2, 2)), 0
+    slope = np.array([1 - share, -share])
+    information, variances, users = np.zeros((2, 2)), list[float](), 0
     for oracle, size in waves:
         report = oracle.covariance(cells)
         covariance = adding @ report[np.ix_((0, 1, 3), (0, 1, 3))] @ adding
@@ -97,9 +115,9 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
         told = len(design) - (oracle.support_size is not None)
         design, covariance = design[:told], covariance[:told, :told] + _EXACT * np.eye(told)
         information += size * design.T @ np.linalg.solve(covariance, design)
+        variances.append(float(slope @ np.linalg.solve(information, slope)))
         users += size
-    slope = np.array([1 - share, -share])
-    variance = float(slope @ np.linalg.solve(information, slope))
+    variance = variances[-1] + _left(waves, variances[0], variances[-1])
     return math.sqrt(max(variance - share * (1 - share) / rows / users, 0.0))
 
 
@@ -173,14 +191,18 @@ def expected_mean(
         What other users answer with.
     """
     at = np.linspace(-1.0, 1.0, levels)
-    near = [np.maximum(1 - np.abs(at - x) * (levels - 1) / 2, 0.0) for x in (-_TYPICAL, _TYPICAL)]
-    typical = np.mean(near, axis=0)
+
+    def near(place: float) -> Floats:
+        """Return how often levels are told by those who are at one place."""
+        return np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
+
+    places = np.linspace(0.0, 1.0, _PLACES)
+    around = _TYPICAL * (1 + math.sqrt(3) * (2 * places - 1))
+    typical = np.mean([near(place) for place in around], axis=0)
     apart = np.where(np.abs(at) == 1, 0.5, 0.0)
-    value = mean_error(waves, groups, typical, 0.0, _TYPICAL**2 * groups / num_users)
+    value = mean_error(waves, groups, typical, _TYPICAL, np.var(around) * groups / num_users)
     ends = [value, mean_error(waves, groups, apart, 0.0, groups / num_users)]
-    for place in np.linspace(0.0, 1.0, _PLACES):
-        here = np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
-        ends.append(mean_error(waves, groups, here, float(place), 0.0))
+    ends += [mean_error(waves, groups, near(place), float(place), 0.0) for place in places]
     return Expectation(
         error="standard error of a mean, in widths of the bounds",
         value=value / 2,

@@ -14,9 +14,9 @@ from ldp_flower.randomizers import RandomizedResponse
 # Fitted on 49 settings of 500 to 20,000 users, 12 runs each: how many times larger errors are than
 # without a search, and which part of the users' own variance does not cancel by asking all of them.
 _LOST, _SAMPLED = 1.15, 0.72
-# Of the largest error of a distribution function, fitted on three columns of one hump, 500 to 20k
-# users, 10 runs each: of the smoothed noise, its power, and of who is asked; and what else columns
-# and runs make of it.
+# Of the largest error of a distribution function, fitted on three columns of one hump, 500 to
+# 20,000 users, 10 runs each: of the smoothed noise, its power, and of who is asked; and what else
+# columns and runs make of it.
 _NOISE, _POWER, _ASKED, _RANGE = 1.07, 0.74, 0.435, (0.65, 1.6)
 _HUMP = "The column has one hump; errors are half as large if it is even, and twice with two peaks."
 _OWN = "Every user has an entry, and entries are no multiples of a round step."

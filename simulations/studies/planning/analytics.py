@@ -35,6 +35,7 @@ SHAPES: dict[str, Draw] = {
     "far bounds": lambda rng, size: rng.normal(0.51, 0.01, size),
 }
 EVEN, ZIPF = "even", "zipf"
+_WITHIN = 0.1  # the standard deviation of rows of one user
 _NUMBERS = ("beta", "normal", "income")
 _JUDGED = ("beta", "normal", "far bounds")
 _POINTS = np.linspace(0, 1, 4097)
@@ -75,8 +76,13 @@ class Cell:
 
 def numbers(cell: Cell, rng: np.random.Generator) -> Floats:
     """Return entries, shape (rows of all users, columns)."""
-    size = (cell.users * cell.rows, cell.features)
-    return np.clip(SHAPES[cell.shape](rng, size), 0, 1)
+    draw, own = SHAPES[cell.shape], (cell.users, cell.features)
+    if cell.protocol in ("Means", "Describe"):  # what users are like on the whole is assumed
+        entries = np.repeat(draw(rng, own), cell.rows, axis=0)
+        entries += rng.normal(0, _WITHIN, entries.shape) * (cell.rows > 1)
+    else:
+        entries = draw(rng, (cell.users * cell.rows, cell.features))
+    return np.clip(entries, 0, 1)
 
 
 def items(cell: Cell, rng: np.random.Generator, number: int) -> NDArray[np.int64]:
@@ -179,7 +185,7 @@ _ERRORS: dict[str, Callable[[Cell, np.random.Generator, int], Floats]] = {
 
 def cells() -> Iterator[Cell]:
     """Yield what plans are judged on: no setting that a formula was fitted on."""
-    for rows, epsilon, users in product((1, 4), (0.7, 1.5, 3.0, 6.0), (800, 3000, 12_000)):
+    for rows, epsilon, users in product((1, 4), (0.6, 1.2, 2.5, 5.0), (800, 3000, 9000)):
         turn = round(10 * epsilon) + users // 100 + rows
         for number, shape in ((1, _NUMBERS[turn % 3]), (4, _NUMBERS[(turn + 1) % 3])):
             yield Cell("Means", users, number, rows, epsilon, shape)
@@ -187,26 +193,31 @@ def cells() -> Iterator[Cell]:
             yield Cell("Counts", users, number, rows, epsilon, shape)
         for number, shape in ((2, ZIPF), (5, EVEN)):
             yield Cell("TwoWay", users, number, rows, epsilon, shape)
-        for column, shape in product(("Quantiles", "Distribution"), _JUDGED[: 3 - (rows > 1)]):
-            yield Cell(column, users, 1, rows, epsilon, shape)
-        for number, size in product((2, 6), (4 * users,)):
-            yield Cell("Describe", size, number, rows, epsilon, _NUMBERS[turn % 3])
+        for column, step in product(("Quantiles", "Distribution"), range(1 + (rows == 1))):
+            yield Cell(column, users, 1, rows, epsilon, _JUDGED[(turn + step) % 3])
+        for number in (2, 6)[: 1 + (rows == 1)]:
+            yield Cell("Describe", 4 * users, number, rows, epsilon, _NUMBERS[turn % 3])
         for number in (64, 3000, 1 << 30):
-            if rows == 1 or number == 64:
+            if rows == 1 and (number < 1 << 30 or users < 9000):
                 yield Cell("HeavyHitters", users, number, rows, epsilon, ZIPF)
 
 
 def seeds(cell: Cell) -> int:
     """Return how often a cell is run: oftener where a run has few errors."""
-    return {"Means": 40 // cell.features, "Quantiles": 20, "Distribution": 20}.get(
-        cell.protocol, 10
-    )
+    if cell.protocol in ("Means", "Counts", "TwoWay"):
+        return 48 // min(cell.features, 4)
+    return 15 if cell.protocol in ("Quantiles", "Distribution") else 10
 
 
 def measured(cell: Cell, runs: Sequence[Floats]) -> float:
-    """Return what the plan is about: a standard error, a median run, a mean share."""
-    if cell.protocol == "HeavyHitters":
+    """Return what the plan is about."""
+    return summary(cell.protocol, runs)
+
+
+def summary(protocol: str, runs: Sequence[Floats]) -> float:
+    """Return a standard error, the error of the median run, or the mean of a share."""
+    if protocol == "HeavyHitters":
         return float(np.mean(runs))
     squares = [float(np.mean(np.square(run))) for run in runs]
-    middle = np.median if cell.protocol in ("Quantiles", "Distribution") else np.mean
+    middle = np.median if protocol in ("Quantiles", "Distribution") else np.mean
     return float(np.sqrt(middle(squares)))
