@@ -18,7 +18,7 @@ _MARGIN = 2
 
 def protocols(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print README's table instead.")
+        bool, typer.Option("--markdown", help="Print the table of docs/protocols.md instead.")
     ] = False,
 ) -> None:
     """List the protocols: what they guarantee and cost, when to use them and when not."""
@@ -55,7 +55,7 @@ def _protected(protocol: "type[LdpStrategy[Any]]") -> str:
 
 
 def table() -> Iterator[str]:
-    """Yield the lines of the table of README."""
+    """Yield the lines of the table of docs/protocols.md."""
     from ..strategies.catalogue import PROTOCOLS
 
     head = ("protocol", "estimates", "protects", "rounds", "bytes", "use it when; *does not work*")
@@ -64,7 +64,7 @@ def table() -> Iterator[str]:
     for name, protocol in PROTOCOLS.items():
         card = protocol.card
         cells = (
-            f"[`{name}`](docs/{card.page}.md)",
+            f"[`{name}`]({card.page}.md)",
             card.question,
             _protected(protocol),
             card.rounds,

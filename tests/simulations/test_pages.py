@@ -20,6 +20,7 @@ WITHOUT_RUNS = {
     "collect-once-real.png",
     "collect-once.png",
     "compare-app.png",  # of docs/figures/compare-app.csv
+    "one-user.png",  # of words
     "telemetry.png",  # of the flights, in a run of seconds
     "fitted-steps.png",  # of docs/figures/fitted-steps.csv
     "flights.png",

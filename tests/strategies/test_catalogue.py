@@ -60,11 +60,11 @@ def test_the_page_of_a_card_has_the_protocol_and_the_numbers_of_where_it_fails(p
     assert not [number for number in numbers if number not in page]
 
 
-def test_the_table_of_the_readme_is_made_of_the_cards():
+def test_the_table_of_the_page_is_made_of_the_cards():
     """`ldp-flower protocols --markdown` prints it."""
-    readme = (ROOT / "README.md").read_text("utf-8")
+    page = (ROOT / "docs" / "protocols.md").read_text("utf-8")
     begins, ends = "<!-- made by `ldp-flower protocols --markdown` -->\n\n", "\n\n<!-- end -->"
-    assert readme.partition(begins)[2].partition(ends)[0].splitlines() == list(table())
+    assert page.partition(begins)[2].partition(ends)[0].splitlines() == list(table())
 
 
 def test_a_family_that_is_not_named_comes_last():
