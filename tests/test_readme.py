@@ -20,7 +20,7 @@ def test_it_is_read_in_ten_minutes():
     assert len(README.split()) <= 900
     assert len(README.splitlines()) <= 120
     for block in re.findall(r"```(?:python|shell)\n(.*?)```", README, re.DOTALL):
-        assert len(block.strip().splitlines()) <= FEW, block
+        assert len([line for line in block.splitlines() if line]) <= FEW, block
 
 
 def test_the_research_example(capsys):
@@ -36,22 +36,23 @@ def test_the_research_example(capsys):
 
 def test_the_examples_with_a_table(capsys):
     rng = np.random.default_rng(0)
-    age, hours = rng.integers(18, 80, 8000), rng.integers(20, 60, 8000)
-    sector = rng.choice(["public", "private"], 8000)
-    wage = 0.2 * age + 0.4 * hours + rng.normal(0, 2, 8000)
+    age, job = rng.integers(18, 80, 8000), rng.choice(["public", "private"], 8000)
+    wage = 0.5 * age + 10 * (job == "public") + rng.normal(0, 4, 8000)
     person = np.repeat(np.arange(2000), 4)
-    columns = {"person": person, "age": age, "hours": hours, "sector": sector, "wage": wage}
-    names = {"df": pd.DataFrame(columns)}
+    names = {"df": pd.DataFrame({"person": person, "age": age, "job": job, "wage": wage})}
     exec(TABLE, names)
-    assert "sector=public" in capsys.readouterr().out
-    # Without privacy R2 is .90; of 40 other seeds 39 had .84 to .90, one .42.
-    assert r2_score(wage, names["result"].predict(names["df"])) > 0.8
+    assert "job=public" in capsys.readouterr().out
+    result = simulate(
+        names["PrivateRegression"](names["schema"], epsilon=2.0), names["users"], seed=0
+    )
+    # Without privacy R2 is .87; 39 of the first 41 seeds have .81 to .87, two .78.
+    assert r2_score(wage, result.predict(names["df"])) > 0.8
     exec(STATISTICS, names)
-    described, quantiles = capsys.readouterr().out.split("quantile")
-    assert re.search(r"^.*mean +\d\S* +\d\S* +\d", described, re.MULTILINE)
-    lowest, highest = (float(each) for each in re.findall(r"% +(\S+)", quantiles))
-    # Shares of .1 and .9 are below 24 and 55 to 56; standard errors are 2.5 and 3.
-    assert abs(lowest - 24) < 10 and abs(highest - 55.5) < 12
+    described, quantiles = capsys.readouterr().out.split("of wage are below", 1)
+    assert re.search(r"^ +mean +\d\S* +\d", described, re.MULTILINE)
+    # Intervals cover with .95 each; standard errors are some 2.
+    lowest, highest = (float(each) for each in re.findall(r"(\d+) \(", quantiles))
+    assert abs(lowest - np.quantile(wage, 0.1)) < 8 and abs(highest - np.quantile(wage, 0.9)) < 8
 
 
 def test_the_mod_for_an_existing_app():
