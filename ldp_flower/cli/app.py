@@ -14,6 +14,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from .. import __version__
 from ..randomizers import RandomizedResponse
 from ..validation import check_positive
 from .audit import NamesProtocols, audit
@@ -30,11 +31,26 @@ _SIMULATION_FAILED = "Simulation failed with exception: "  # before what failed,
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
 
 app = typer.Typer(
-    help="Local differential privacy protocols for Flower.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(ledger, name="ledger")
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ldp-flower {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the version."),
+    ] = False,
+) -> None:
+    """Local differential privacy protocols for Flower."""
 
 
 @app.command()
