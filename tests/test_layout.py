@@ -303,6 +303,9 @@ def test_no_folder_is_a_corridor(folder):
 
 APPS = (
     "simulations/flights/flights",
+    "simulations/heavy-hitters/heavy_hitters",
+    "simulations/model-updates/model_updates",
+    "simulations/own-table/own_table",
     "simulations/telemetry/telemetry",
     "simulations/user_level/user_level",
 )

@@ -55,7 +55,7 @@ class Screen:
     _ACTOR = re.compile(r"\(ClientAppActor pid=\d+[^)]*\) ?")
     _TRACE = re.compile(r"Traceback \(most recent call last\):|.*ray::\w+\.run\(\)")
     _FRAME = re.compile(r' +File "(.*)", line (\d+), in ')
-    _RAISED = re.compile(r"([A-Za-z_][\w.]*)(: .*)?$")
+    _RAISED = re.compile(r"([A-Za-z_][\w.]*)(:(?: .*)?)?$")
     _BETWEEN = (
         "The above exception was the direct cause",
         "During handling of the above exception",

@@ -1,4 +1,4 @@
-"""The untrusted half: asks everybody for a word, once, and shows those that chance does not explain."""
+"""The untrusted half: asks everybody for a word, once; shows those that are no chance."""
 
 import json
 from pathlib import Path
