@@ -1,8 +1,10 @@
 """The command ``ldp-flower audit``."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Table
 from typer.core import TyperCommand
 
@@ -57,22 +59,18 @@ def audit(
         fail(str(error), USAGE)
     except RuntimeError as error:
         fail(str(error), FAILED)
-    table = Table()
-    table.add_column("statistic", overflow="fold")
-    table.add_column("mechanism", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("statistic, mechanism, worst pair", overflow="fold")
     for name in ("claimed", "measured", "exact"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worst pair", overflow="fold")
     table.add_column("passed", no_wrap=True)
     for found in audits:
         table.add_row(
-            found.query.statistic,
-            type(found.query.randomizer).__name__,
+            "\n".join(_tried(found)),
             f"{found.claimed:g}",
             f"{found.measured:.3f}",
             "" if found.exact is None else f"{found.exact:.6f}",
-            " / ".join(found.worst_pair),
-            _verdict(found),
+            "yes" if found.passed else "no",
         )
     console.print(table)
     failed = sum(not found.passed for found in audits)
@@ -81,6 +79,11 @@ def audit(
     console.print(f"{len(audits)} queries, nothing found.", style="green")
 
 
-def _verdict(found: Audit) -> str:
+def _tried(found: Audit) -> Iterator[str]:
+    """Yield what was attacked, and what gave way."""
+    yield found.query.statistic
+    yield type(found.query.randomizer).__name__
+    yield " / ".join(found.worst_pair)
     failed = [name for name, passed in found.checks.items() if not passed]
-    return f"no: {', '.join(failed)}" if failed else "yes"
+    if failed:
+        yield f"fails: {', '.join(failed)}"
