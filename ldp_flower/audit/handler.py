@@ -10,6 +10,8 @@ The attacks are on the whole client, called with messages as a server would:
 * records: one record of a silo must not move a sum further than the noise is for;
 * neighbouring nodes of a deployment: census, form, addressed users and charges must be
   the same, whatever the data;
+* an operator's settings: rehearsals must show no data, ``max-rows`` no further rows, and
+  no reply may leave before ``reply-after``, nor before its spend is written;
 * enumeration, where a mechanism is exact: its largest log-ratio, from its thresholds.
 
 A user who is left out because of its data is told apart like any other output.
@@ -36,6 +38,7 @@ from ..guarantee.questions import forms_with
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer
+from .crowded import crowded
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .independence import independent
@@ -43,6 +46,7 @@ from .neighbours import Neighbours, compared
 from .people import crowd, together
 from .probe import Client, MakeApp, RecordingGrid
 from .records import bounded
+from .settings import Settings, kept
 
 if TYPE_CHECKING:
     from ..clients.own_statistics import OwnStatistics
@@ -82,10 +86,12 @@ class Audit:
     independent : bool
         Whether every user's noise was its own and the system's, question for question.
     bounded : bool
-        Whether one record moved a silo's sum by no more than the noise is for; of other
-        mechanisms nothing is asked.
+        Whether one record moved a silo's sum, or one value that noise is added to, by no
+        more than the noise is for; of other mechanisms nothing is asked.
     neighbours : Neighbours
         What neighbouring nodes of a deployment had in common.
+    settings : Settings
+        What a node made of its operator's settings.
     """
 
     query: Query
@@ -100,6 +106,7 @@ class Audit:
     independent: bool
     bounded: bool
     neighbours: Neighbours
+    settings: Settings
 
     @property
     def checks(self) -> dict[str, bool]:
@@ -115,6 +122,9 @@ class Audit:
             "reply's form": self.neighbours.uniform,
             "who answers": self.neighbours.addressed,
             "ledger": self.neighbours.charged,
+            "rehearsal": self.settings.rehearsed,
+            "row limit": self.settings.limited,
+            "waiting": self.settings.waited,
         }
 
     @property
@@ -220,6 +230,8 @@ def audit_handler(
         people = list(candidates.values())
         own_noise = independent(client, copies, people[0], tape_seed)
         same = compared(client.query, make_app, copies, people, tape_seed)
+        many = crowded(client, people[0].num_features, tape_seed)
+        settings = kept(client.query, make_app, copies, people, tape_seed)
         within = bounded(client.query, make_app, people[0].num_features)
     best = int(np.argmax(bounds))
     return Audit(
@@ -230,11 +242,12 @@ def audit_handler(
         worst_pair=events[best].pair,
         exact=worst_epsilon(mechanism),
         complete=all(part.complete for part in [*searched.values(), *fresh.values()]),
-        isolated=isolated and same.isolated,
+        isolated=isolated and same.isolated and many.isolated,
         replayed=replayed,
-        independent=own_noise,
+        independent=own_noise and many.independent,
         bounded=within,
         neighbours=same,
+        settings=settings,
     )
 
 

@@ -37,7 +37,8 @@ def audit(
     Prints the claimed epsilon, the largest that was measured (at 99.9 % confidence), the exact
     one where outputs can be enumerated, and which checks failed: completeness, isolation, replay,
     own noise, record bound, and what neighbouring nodes of a deployment show (census, reply's
-    form, who answers, ledger). The exit code is 1 if anything contradicts the claim.
+    form, who answers, ledger) and with an operator's settings (rehearsal, row limit, waiting). The
+    exit code is 1 if anything contradicts the claim.
     """
     from ..audit.runs import AUDITED
 
