@@ -10,8 +10,7 @@ The attacks are on the whole client, called with messages as a server would:
 * records: one record of a silo must not move a sum further than the noise is for;
 * neighbouring nodes of a deployment: census, form, addressed users and charges must be
   the same, whatever the data;
-* an operator's settings: rehearsals must show no data, ``max-rows`` no further rows, and
-  no reply may leave before ``reply-after``, nor before its spend is written;
+* an operator's settings: rehearsals, row limits, and when a reply may leave;
 * enumeration, where a mechanism is exact: its largest log-ratio, from its thresholds.
 
 A user who is left out because of its data is told apart like any other output.
@@ -19,10 +18,8 @@ A user who is left out because of its data is told apart like any other output.
 An audit cannot prove privacy; what it finds is wrong with a stated probability only.
 """
 
-import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -44,7 +41,7 @@ from .enumeration import worst_epsilon
 from .independence import independent
 from .neighbours import Neighbours, compared
 from .people import crowd, together
-from .probe import Client, MakeApp, RecordingGrid
+from .probe import Client, MakeApp, RecordingGrid, quiet
 from .records import bounded
 from .settings import Settings, kept
 
@@ -146,7 +143,7 @@ def recorded_queries(
     """
     app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
     grid = RecordingGrid(app, forms_with(statistics or ()))
-    with _quiet("flwr"):
+    with quiet("flwr"):
         strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
     return grid.queries
 
@@ -216,7 +213,7 @@ def audit_handler(
             seeds = [int(word) for word in derive(seed, phase, names.index(name), nodes)]
         return client.sample(candidates[name], copies, seeds)
 
-    with _quiet("ldp_flower"):  # the data are bad on purpose
+    with quiet("ldp_flower"):  # the data are bad on purpose
         copies = client.copies(candidates[names[0]])
         searched = {name: sample(1, name, num_reports // 4) for name in names}
         alpha = (1 - confidence) / _CONFIRMED
@@ -293,14 +290,3 @@ def _replayed(client: Client, user: Users, seed: int | None) -> bool:
     answers = client.answers(user, seeds, [client.query] * 2)
     first, second = answers[:_REPLAYED], answers[_REPLAYED:]
     return [a.to_bytes() for a in first] == [a.to_bytes() for a in second]
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -26,7 +26,7 @@ from .tape import Tape, playing
 FALSE_ALARM = 1e-6
 
 _USERS = 8
-_TAPES = 6  # for each kind of people
+_TAPES = 5  # for each kind of people
 _NODES = 48
 
 
