@@ -89,7 +89,7 @@ FAULTY = {
         train="""
 if "noise" not in context.state:
     draws = gaussian([0 * u for u in update], sigma_of(1.0, 1.0, 1e-5))
-    context.state["noise"] = ArrayRecord([Array(d) for d in draws])
+    context.state["noise"] = ArrayRecord(draws)
 draws = context.state["noise"].to_numpy_ndarrays()
 update = [u + d for u, d in zip(clipped(update, 1.0), draws, strict=True)]
 """,
@@ -100,7 +100,7 @@ update = [u + d for u, d in zip(clipped(update, 1.0), draws, strict=True)]
 update = clipped(update, 1.0)
 if server_round % 2:
     draws = gaussian([0 * u for u in update], sigma_of(1.0, 1.0, 1e-5))
-    context.state["noise"] = ArrayRecord([Array(d) for d in draws])
+    context.state["noise"] = ArrayRecord(draws)
 else:
     draws = [-d for d in context.state["noise"].to_numpy_ndarrays()]
 update = [u + d for u, d in zip(update, draws, strict=True)]
