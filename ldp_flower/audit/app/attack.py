@@ -58,7 +58,7 @@ class Options:
     claim: float | None = None
     delta: float | None = None
     unit: str | None = None
-    seconds: float = 20.0
+    seconds: float = 10.0
 
 
 def audit_app(folder: Path, options: Options) -> AppAudit:
@@ -161,6 +161,7 @@ def _attack(
                 if sources.found
                 else "No function that returns data was found. "
             )
+            + (f"The server ended early: {talk.ended}. " if talk.ended else "")
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
     _judge(node, talk, measured, report)
@@ -190,6 +191,8 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
             )
     whole = measured.get(WHOLE_RUN)
     reached = max((bound.epsilon for bound in measured.values()), default=0.0)
+    if any("without noise" in finding.what for finding in report.found):
+        reached = math.inf
     report.worth.append(
         Worth("the whole run", epsilon, reached, None if math.isnan(exact) else exact, delta)
     )

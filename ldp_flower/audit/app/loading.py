@@ -1,6 +1,7 @@
 """A stranger's Flower app: its two halves, its modules, and how they are put back as imported."""
 
 import importlib
+import os
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -73,10 +74,8 @@ class Stranger:
 
     def owns(self, file: str | None) -> bool:
         """Whether a file of code is the app's own."""
-        if not file:
-            return False
-        parts = Path(file).parts
-        return parts[: len(self.folder.parts)] == self.folder.parts and "site-packages" not in parts
+        own = isinstance(file, str) and file.startswith(f"{self.folder}{os.sep}")
+        return own and "site-packages" not in str(file)
 
     def restore(self) -> None:
         """Put globals of the app's modules back as they were imported, and empty caches."""
