@@ -105,7 +105,7 @@ def audit(
     ] = None,
     seconds: Annotated[
         float, typer.Option(min=1.0, help="How long noise is measured.", rich_help_panel=_APP)
-    ] = 20.0,
+    ] = 10.0,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a page, too.", rich_help_panel=_APP),
@@ -164,6 +164,8 @@ def _audit_app(
             found = audit_app(app, options)
     except (CannotAuditError, ValueError) as error:
         fail(str(error), USAGE)
+    except Exception as error:  # of an app's objects that are like nothing known
+        fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
     # As wide as the terminal: these are tables of words.
     console.print(shown(found), soft_wrap=False)
     if html is not None:

@@ -10,11 +10,13 @@ from flwr.app import Message
 
 from . import exactly, repeats
 from .claims import Claims
+from .compared import Runs
 from .conversation import Conversation, overheard
 from .findings import AppAudit, Finding, Worth
 from .loading import CannotAuditError, RunConfig, Stranger
 from .measured import WHOLE_RUN, Bound, bounds, furthest, moments
 from .node import Node
+from .restart import Asked, after_restarts
 from .sources import Sources
 from .variants import BASE, Variant, variants
 
@@ -56,7 +58,7 @@ class Options:
     claim: float | None = None
     delta: float | None = None
     unit: str | None = None
-    seconds: float = 20.0
+    seconds: float = 10.0
 
 
 def audit_app(folder: Path, options: Options) -> AppAudit:
@@ -79,7 +81,7 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     CannotAuditError
         If the app cannot be attacked: the text says what to give.
     """
-    app = Stranger(folder, options.config or {})
+    app = Stranger(folder, options.config or {}, options.sample)
     num_nodes = options.nodes or app.num_nodes or _NODES
     node_config: dict[str, Any] = {}
     if options.sample is not None:
@@ -98,15 +100,17 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     chosen, seconds = _affordable(whole, talk, options.seconds)
     node = Node(app, chosen, num_nodes, node_config, sources, claims)
     with sources.answered_for(node.look):
-        _attack(node, talk, seconds, report, options)
+        base = _attack(node, talk, seconds, report, options)
+    asked = Asked(app.folder, options.sample, options.config or {}, node_config, num_nodes, chosen)
+    report.findings.extend(after_restarts(asked, node, base))
     return report
 
 
 def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Message], float]:
     """Return the messages that are attacked, and how long answering them takes."""
-    started = time.perf_counter()
+    started = time.process_time()
     whole.look(0)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     if seconds * 200 <= budget or len(talk.messages) <= 2:
         return talk.messages, seconds
     kinds: dict[str, list[Message]] = {}
@@ -120,7 +124,7 @@ def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Me
 
 def _attack(
     node: Node, talk: Conversation, seconds: float, report: AppAudit, options: Options
-) -> None:
+) -> Runs:
     claims, sources = node.claims, node.sources
     tried = variants(claims.unit, sources.others_differ)
     if not sources.found:
@@ -157,10 +161,12 @@ def _attack(
                 if sources.found
                 else "No function that returns data was found. "
             )
+            + (f"The server ended early: {talk.ended}. " if talk.ended else "")
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
     _judge(node, talk, measured, report)
     _tell(node, talk, tried, few, report)
+    return base
 
 
 def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: AppAudit) -> None:
@@ -185,6 +191,8 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
             )
     whole = measured.get(WHOLE_RUN)
     reached = max((bound.epsilon for bound in measured.values()), default=0.0)
+    if any("without noise" in finding.what for finding in report.found):
+        reached = math.inf
     report.worth.append(
         Worth("the whole run", epsilon, reached, None if math.isnan(exact) else exact, delta)
     )

@@ -52,7 +52,7 @@ class LocalNoise:
         )
 
     def true_epsilon(self, answers: int) -> float:
-        """What so many answers truly cost, at its delta."""
+        """Return what so many answers truly cost, at its delta."""
         if not self.noise or not 0 < self.delta < 1:
             return math.inf
         if math.isinf(self.noise):

@@ -1,4 +1,4 @@
-"""Replies of neighbouring nodes compared, piece by piece: what is the same on every run, and differs."""
+"""Replies of neighbours compared, piece by piece: what is the same on every run, and differs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

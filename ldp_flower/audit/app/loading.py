@@ -1,6 +1,7 @@
 """A stranger's Flower app: its two halves, its modules, and how they are put back as imported."""
 
 import importlib
+import os
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -12,11 +13,10 @@ from typing import Any
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from . import stand_in
+from .errors import CannotAuditError
+
 RunConfig = dict[str, bool | float | int | str]
-
-
-class CannotAuditError(ValueError):
-    """An app that cannot be attacked; the text says what to give."""
 
 
 class Stranger:
@@ -28,6 +28,8 @@ class Stranger:
         The app's directory, with its ``pyproject.toml``.
     overrides : dict
         Settings other than the app's own, which are in ``[tool.flwr.app.config]``.
+    sample : Path, optional
+        Rows that ``flwr_datasets`` returns, where it is not installed.
 
     Attributes
     ----------
@@ -44,7 +46,7 @@ class Stranger:
         If there is no app, or it cannot be imported.
     """
 
-    def __init__(self, folder: Path, overrides: RunConfig) -> None:
+    def __init__(self, folder: Path, overrides: RunConfig, sample: Path | None = None) -> None:
         self.folder = folder.expanduser().resolve()
         project = _project(self.folder)
         declared = project["tool"]["flwr"]["app"]
@@ -56,6 +58,8 @@ class Stranger:
         self.run_config |= overrides
         self.num_nodes = _declared_nodes(project)
         sys.path.insert(0, str(self.folder))
+        if sample is not None:
+            stand_in.installed(sample)
         components = declared.get("components", {})
         self.client: ClientApp = self._component(components, "clientapp", ClientApp)
         self.server: ServerApp = self._component(components, "serverapp", ServerApp)
@@ -70,10 +74,8 @@ class Stranger:
 
     def owns(self, file: str | None) -> bool:
         """Whether a file of code is the app's own."""
-        if not file:
-            return False
-        parts = Path(file).parts
-        return parts[: len(self.folder.parts)] == self.folder.parts and "site-packages" not in parts
+        own = isinstance(file, str) and file.startswith(f"{self.folder}{os.sep}")
+        return own and "site-packages" not in str(file)
 
     def restore(self) -> None:
         """Put globals of the app's modules back as they were imported, and empty caches."""
@@ -115,7 +117,7 @@ class Stranger:
                 "installed: install the app's dependencies where the audit runs."
                 + (
                     " For flwr_datasets, --sample FILE puts the rows of a file in its place."
-                    if (error.name or "").split(".")[0] in ("flwr_datasets", "datasets")
+                    if (error.name or "").split(".")[0] in stand_in.NAMES
                     else ""
                 )
             ) from error

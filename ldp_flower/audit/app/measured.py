@@ -14,6 +14,7 @@ from .variants import Variant
 WHOLE_RUN = -1
 _CONFIRMED = 3  # events for each message and the run
 _DENSE = 300  # numbers of a whole run up to which their covariance is estimated
+_LARGE = 1e100  # squares of scores stay finite
 _SCALARS = 20  # numbers of a reply that are also looked at one by one
 
 
@@ -256,7 +257,8 @@ def _samples(
         if which < 0:
             found[name] = Sample(codes, np.zeros((len(codes), 0)))
         else:
-            values = np.nan_to_num(np.array([[scores[which]] for _, scores in runs[part]]))
+            values = np.array([[scores[which]] for _, scores in runs[part]])
+            values = np.clip(np.nan_to_num(values), -_LARGE, _LARGE)
             found[name] = Sample(np.zeros(len(codes), np.uint64), values)
     return found
 

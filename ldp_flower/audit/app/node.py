@@ -59,6 +59,10 @@ class Node:
         with quiet(), self.claims.listening():
             return self._answers(partition)
 
+    def first(self) -> list[Seen]:
+        """Answer all messages on the node's own data, once."""
+        return self.look(0)
+
     def run(self, variant: Variant, among: Callable[[Callable[[], list[Seen]]], Any]) -> Any:
         """Let a function call for runs on data of a variant, one after the other.
 

@@ -1,5 +1,6 @@
 """What an audit of an app found, for a terminal and as a page."""
 
+import math
 from pathlib import Path
 
 from rich import box
@@ -47,7 +48,7 @@ def _row(line: Worth) -> tuple[str, ...]:
     return (
         line.where,
         "none" if line.claimed is None else f"{line.claimed:.4g}",
-        f"{line.measured:.3g}",
+        "no bound" if math.isinf(line.measured) else f"{line.measured:.3g}",
         "" if line.exact is None else f"{line.exact:.4g}",
     )
 

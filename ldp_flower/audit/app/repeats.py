@@ -1,7 +1,7 @@
 """Noise that is the same twice: in two rounds, at the same time, after a restart."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -12,10 +12,11 @@ from flwr.app import ArrayRecord, Message
 from .compared import Runs, stacked
 from .findings import Finding
 from .node import Node
-from .replies import Floats
+from .replies import Floats, Seen
 from .variants import BASE
 
 _SAME = 1e-4  # of the noise's spread
+_LONG = 8  # integers that are not the same by chance
 _FROZEN = 4  # runs with the clock standing still
 
 
@@ -72,8 +73,8 @@ def _sent(message: Message, path: str) -> Floats | None:
 
 def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
     """Yield numbers that vary from run to run, and do not where the clock stands still."""
-    varying = set(_varying(base))
-    if not varying:
+    moving = set(varying(base))
+    if not moving:
         return
 
     def stood_still(answers: Any) -> Runs:
@@ -84,7 +85,7 @@ def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
         return found
 
     frozen = node.run(BASE, stood_still)
-    still = varying - set(_varying(frozen))
+    still = moving - set(varying(frozen))
     told = set()
     for number, path in sorted(still):
         kind = node.messages[number].metadata.message_type
@@ -93,8 +94,8 @@ def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
             continue
         if stacked([run[number] for run in frozen], path) is None:
             continue
-        if rows.shape[1] == 1 and len(np.unique(rows)) * 2 < len(rows):
-            continue  # of few values, which may be the same by chance
+        if few_valued([run[number] for run in base], path):
+            continue
         told.add((kind, path))
         is_one = rows.shape[1] == 1
         yield Finding(
@@ -106,7 +107,19 @@ def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
         )
 
 
-def _varying(runs: Runs) -> Iterator[tuple[int, str]]:
+def few_valued(replies: Sequence[Seen], path: str) -> bool:
+    """Whether a reply's numbers are so few that they may be the same by chance."""
+    rows = stacked(replies, path)
+    if rows is None:
+        return True
+    if np.array_equal(rows, np.round(rows)):
+        return rows.shape[1] < _LONG
+    distinct = len({row.tobytes() for row in rows})
+    return distinct * 4 < len(rows) * 3 and len(np.unique(rows)) < 2 * distinct
+
+
+def varying(runs: Runs) -> Iterator[tuple[int, str]]:
+    """Yield messages and paths whose numbers are not the same on all runs."""
     for number in range(len(runs[0])):
         for path in runs[0][number].numbers:
             rows = stacked([run[number] for run in runs], path)

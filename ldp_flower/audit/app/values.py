@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...guarantee.users import Users
+from .stand_in import Rows
 
 #: From a column or an array with records along its first axis to another one.
 Alter = Callable[[NDArray[Any]], NDArray[Any]]
@@ -163,7 +164,7 @@ def _leaf(leaf: Any, alter: Alter) -> Any:
     if _is_loader(leaf):
         return _loader(leaf, alter)
     if hasattr(leaf, "to_pandas"):
-        return type(leaf).from_pandas(_frame(leaf.to_pandas(), alter))
+        return _of_table(leaf, _frame(leaf.to_pandas(), alter))
     if isinstance(leaf, list):
         return _rows(leaf, alter)
     return _items(leaf, alter)
@@ -239,3 +240,11 @@ def _column(values: list[Any], alter: Alter) -> list[Any]:
     array = np.asarray(values)
     changed = alter(array).astype(array.dtype, copy=False)
     return list(changed) if isinstance(first, np.generic | np.ndarray) else changed.tolist()
+
+
+def _of_table(like: Any, frame: Any) -> Any:
+    """Return rows of ``datasets``, or of what stands in for it, in the form of others."""
+    if isinstance(like, Rows):
+        return Rows.from_pandas(frame, like)
+    made = type(like).from_pandas(frame, preserve_index=False)
+    return made.with_format(**like.format) if getattr(like, "format", None) else made
