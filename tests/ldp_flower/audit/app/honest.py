@@ -82,8 +82,8 @@ def main(grid, context):
 '''
 
 
-def ours(strategy):
-    return App(client=OURS, server=OUR_SERVER.replace("STRATEGY", strategy))
+def ours(strategy, nodes=4):
+    return App(client=OURS, server=OUR_SERVER.replace("STRATEGY", strategy), nodes=nodes)
 
 
 def our_training(mod, data, epsilon, nodes):
@@ -117,7 +117,7 @@ HONEST = {
         4,
     ),
     "our_user_level_mean": ours("UserLevelMean(5, epsilon=2.0, bound=3.0, samples_per_user=4)"),
-    "our_ldp_iht": ours("LdpIht(5, epsilon=4.0, sparsity=2)"),
+    "our_ldp_iht": ours("LdpIht(5, epsilon=4.0, sparsity=2)", nodes=12),
     # ------------------------------------------------------------------- Flower's, calibrated
     "localdp_1_round": calibrated(0.9, 1),
     "localdp_4_rounds": calibrated(2.0, 4, delta=4e-5),
