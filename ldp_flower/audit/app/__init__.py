@@ -7,7 +7,7 @@ is asked. ``exactly`` tells what differs for sure, ``measured`` what noise is wo
 """
 
 from .attack import Options, audit_app
+from .errors import CannotAuditError
 from .findings import AppAudit, Finding, Worth
-from .loading import CannotAuditError
 
 __all__ = ["AppAudit", "CannotAuditError", "Finding", "Options", "Worth", "audit_app"]

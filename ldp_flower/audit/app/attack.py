@@ -12,8 +12,9 @@ from . import exactly, repeats
 from .claims import Claims
 from .compared import Runs
 from .conversation import Conversation, overheard
+from .errors import CannotAuditError
 from .findings import AppAudit, Finding, Worth
-from .loading import CannotAuditError, RunConfig, Stranger
+from .loading import RunConfig, Stranger
 from .measured import WHOLE_RUN, Bound, bounds, furthest, moments
 from .node import Node
 from .restart import Asked, after_restarts
@@ -23,7 +24,7 @@ from .variants import BASE, Variant, variants
 CONFIDENCE = 0.999
 _NODES = 10
 _FEWEST, _MOST = 3, 24  # runs of each data set that are compared
-_LEAST_CONFIRMED, _MOST_CONFIRMED = 40, 6000  # runs of either data set that confirm a bound
+_LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
 _MESSAGES = 8  # of a run that are attacked, where they are slow
 
@@ -111,7 +112,7 @@ def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Me
     started = time.process_time()
     whole.look(0)
     seconds = time.process_time() - started
-    if seconds * 200 <= budget or len(talk.messages) <= 2:
+    if seconds * 200 <= budget or len(talk.messages) <= _MESSAGES // 2:
         return talk.messages, seconds
     kinds: dict[str, list[Message]] = {}
     for message in talk.messages:
@@ -244,6 +245,8 @@ def _tell(node: Node, talk: Conversation, tried: list[Variant], few: int, report
         report.untried.append("single records: no function that returns data was found (--loader)")
     if node.claims.wrappers:
         report.untried.append("what others than the server see: wrappers add noise on the server")
+    if node.claims.own:
+        report.untried.append("what `ldp-flower audit PROTOCOL` tries with this library's clients")
     report.untried.extend(
         [
             "how long a reply takes, and ways out beside replies (files, network, logs)",

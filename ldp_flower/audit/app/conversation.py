@@ -11,7 +11,8 @@ from flwr.app import Context, Message, RecordDict
 
 from ...simulation.grid import InProcessGrid
 from .claims import Claims
-from .loading import CannotAuditError, Stranger, quiet
+from .errors import CannotAuditError
+from .loading import Stranger, quiet
 
 _PATIENCE = 40.0  # seconds that nodes train for real; after that they repeat themselves
 _GIVEN_UP = 240.0  # seconds after which a server that is still waiting is given up

@@ -99,8 +99,8 @@ class Node:
             run_config=dict(self._app.run_config),
         )
         found = []
-        self.sources.begin()
         for message, before in zip(self.messages, self._metadata, strict=True):
+            self.sources.begin()
             self.claims.kind = message.metadata.message_type
             started = now()
             # An app may write into it.

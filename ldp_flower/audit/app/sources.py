@@ -11,7 +11,9 @@ from typing import Any
 
 from flwr.app import Message
 
-from .loading import CannotAuditError, Stranger
+from ...guarantee.users import Users
+from .errors import CannotAuditError
+from .loading import Stranger
 from .values import fingerprint, leaves, size
 from .variants import BASE, Variant
 
@@ -67,9 +69,10 @@ class Sources:
         self.found: list[Source] = []
         self.records = 0
         self._variant = BASE
-        self._call = 0
-        self._recording: list[tuple[str, Any]] | None = None
-        self._others: dict[str, list[Any]] = {}
+        self._counts: dict[str, int] = {}
+        self._recording: list[tuple[str, int, Any]] | None = None
+        self._others: dict[tuple[str, int], Any] = {}
+        self._of_many = False
 
     # ------------------------------------------------------------------ finding
 
@@ -182,47 +185,49 @@ class Sources:
         self._variant = variant
 
     def begin(self) -> None:
-        """Begin a run: the first call of a source comes next."""
-        self._counts: dict[str, int] = {}
+        """Begin a message: the first call of every source comes next."""
+        self._counts = {}
 
     @contextmanager
     def answered_for(self, look: Callable[[int], object]) -> Iterator[None]:
         """Let sources return data of the variant in use, inside this context."""
-        self.begin()
         with ExitStack() as stack:
             for source in self.found:
                 for function in source.functions:
                     original = _copy(function)
                     stack.enter_context(_code_of(function, self._answer(source.label, original)))
-            self._recording = []
-            look(1)
-            for label, value in self._recording:
-                self._others.setdefault(label, []).append(value)
-            self._recording = []
-            look(0)
-            self.records = max((size(value) for _, value in self._recording), default=0)
-            self._recording = None
+            for label, number, value in self._recorded(look, 1):
+                self._others.setdefault((label, number), value)
+            own = self._recorded(look, 0)
+            self.records = max((size(value) for *_, value in own), default=0)
+            self._of_many = any(isinstance(value, Users) and len(value) > 1 for *_, value in own)
             yield
+
+    def _recorded(self, look: Callable[[int], object], node: int) -> list[tuple[str, int, Any]]:
+        self._recording = []
+        look(node)
+        found, self._recording = self._recording, None
+        return found
 
     def _answer(self, label: str, original: FunctionType) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             value = original(*args, **kwargs)
-            if self._recording is not None:
-                self._recording.append((label, value))
-                return value
             number = self._counts.get(label, 0)
             self._counts[label] = number + 1
-            others = self._others.get(label)
-            if self._variant.partition and others:
-                return Variant("a copy", lambda a: a.copy()).of(others[number % len(others)])
+            if self._recording is not None:
+                self._recording.append((label, number, value))
+                return value
+            if self._variant.partition:
+                other = self._others.get((label, number), value)
+                return Variant("a copy", lambda a: a.copy()).of(other)
             return self._variant.of(value)
 
         return call
 
     @property
     def others_differ(self) -> bool:
-        """Whether another node's data are other data."""
-        return bool(self._others)
+        """Whether another node's data are a neighbour: they are not, of many users."""
+        return bool(self._others) and not self._of_many
 
 
 def _takes_no_data(frame: FrameType) -> bool:

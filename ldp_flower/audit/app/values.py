@@ -129,7 +129,7 @@ def _is_rows(value: Any) -> bool:
 def _plain(leaf: Any) -> Any:
     """Return records as something with a length."""
     if isinstance(leaf, Users):
-        return range(leaf.num_users)
+        return range(len(leaf))
     return leaf.dataset if _is_loader(leaf) else leaf
 
 
