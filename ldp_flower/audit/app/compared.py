@@ -10,6 +10,9 @@ from .replies import Floats, Seen
 
 Runs = Sequence[list[Seen]]
 
+# Of a float's 52: what is below noise is random in all of them, also of four bytes' floats.
+_LOW = np.uint64((1 << 41) - 1)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -22,8 +25,8 @@ class Difference:
     path : str
         What of the reply.
     kind : str
-        ``form``, ``numbers`` (the same on every run, without noise) or ``noise`` (which of
-        the numbers have any).
+        ``form``, ``numbers`` (the same on every run, without noise), ``noise`` (which of
+        the numbers have any) or ``bits`` (of numbers with noise, which are the same on every run).
     first, second : str
         What was seen, in short.
     size : float
@@ -39,6 +42,11 @@ class Difference:
     second: str
     size: float = 0.0
     how_many: int = 1
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the numbers are whole ones, which can be randomised answers."""
+        return self.kind == "numbers" and "." not in self.first + self.second
 
 
 def differences(first: Runs, second: Runs) -> Iterator[Difference]:
@@ -92,6 +100,7 @@ def _of_numbers(number: int, path: str, one: Floats, two: Floats) -> Iterator[Di
             float(away[worst]),
             int(both.sum()),
         )
+    yield from _of_bits(number, path, one[:, ~fixed & ~others], two[:, ~fixed & ~others])
     never = (fixed & ~others & ~(two == one[0]).any(axis=0)) | (
         others & ~fixed & ~(one == two[0]).any(axis=0)
     )
@@ -102,6 +111,22 @@ def _of_numbers(number: int, path: str, one: Floats, two: Floats) -> Iterator[Di
             for rows, same in ((one, fixed), (two, others))
         ]
         yield Difference(number, path, "noise", *shown, 0.0, int(never.sum()))
+
+
+def _of_bits(number: int, path: str, one: Floats, two: Floats) -> Iterator[Difference]:
+    """Yield whether low bits of noisy numbers are the same on every run, and tell data apart."""
+    (fixed, first), (others, second) = (_constant_bits(rows) for rows in (one, two))
+    telling = fixed & others & (first ^ second) & _LOW
+    if telling.any():
+        worst = int(np.argmax(telling > 0))
+        shown = (f"{bits[worst] & telling[worst]:#x}" for bits in (first, second))
+        yield Difference(number, path, "bits", *shown, 0.0, int((telling > 0).sum()))
+
+
+def _constant_bits(rows: Floats) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return which bits of every number are the same in all rows, and the bits of the first."""
+    bits = np.ascontiguousarray(rows).view(np.uint64)
+    return ~np.bitwise_or.reduce(bits ^ bits[0], axis=0), bits[0]
 
 
 def _constant(rows: Floats) -> NDArray[np.bool_]:

@@ -1,7 +1,8 @@
 """What tells data apart for sure, grouped into findings."""
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .compared import Difference, Runs, differences
@@ -10,6 +11,7 @@ from .node import Node
 from .variants import BASE, Variant
 
 _CONFIRMING = 60  # runs of either data set that confirm a difference of numbers
+_MOST_CONFIRMING = 3000  # of whole numbers, which may be answers that are seldom wrong
 _MOD_FAILED = "ZeroDivisionError"
 
 _FORMS = {
@@ -86,7 +88,7 @@ class Comparison:
         numbers = {key: group for key, group in self._groups.items() if key[2] != "form"}
         found = set()
         few = len(self._base)
-        more = max(_CONFIRMING - few, 0) if few >= 8 else few
+        more = max(self._wanted(numbers) - few, 0) if few >= 8 else few
         wanted = {group.worst[0] for group in numbers.values()}
         base = self._node.runs(BASE, more) if wanted and more else []
         for variant in wanted:
@@ -101,6 +103,15 @@ class Comparison:
         self.confirming = few + more
         return found
 
+    def _wanted(self, groups: Mapping[tuple[str, str, str], _Group]) -> int:
+        """Return how many runs confirm that numbers have no noise, which answers may have."""
+        epsilon, _ = self._node.claims.of_run()
+        answers = any(group.worst[1].is_answer for group in groups.values())
+        if epsilon is None or not answers:
+            return _CONFIRMING
+        # A randomised answer that is right but for once in exp(epsilon) times, say.
+        return min(max(_CONFIRMING, int(12 * math.exp(min(epsilon, 9.0)))), _MOST_CONFIRMING)
+
     def _told(self, kind: str, path: str, of: str, group: _Group) -> Finding:
         variant, worst = group.worst
         count = len(group.rounds)
@@ -113,6 +124,9 @@ class Comparison:
             some = f"{worst.how_many:,} numbers without noise; " if worst.how_many > 1 else ""
             what = "a function of the data, without noise"
             return Finding(what, where, f"{some}{seen}, on all of {self.confirming} runs")
+        if of == "bits":
+            seen = f"of noisy numbers, bits {seen}"
+            return Finding("the last digits tell data", where, f"{seen}, on all runs")
         if of == "noise":
             return Finding("which numbers get noise depends on data", where, seen)
         local = self._node.claims.local.get(kind)

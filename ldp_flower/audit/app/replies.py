@@ -98,7 +98,9 @@ def _add(found: Seen, path: str, value: Any, is_array: bool) -> None:
     numbers = array.astype(np.float64).ravel()
     bad = ~np.isfinite(numbers)
     if bad.any():
+        # With their bits: a NaN has room for a message.
         found.form[f"{path}: not finite"] = tuple(
-            (int(i), str(numbers[i])) for i in np.flatnonzero(bad)[:1000]
+            (int(i), str(numbers[i]), numbers[i].tobytes().hex())
+            for i in np.flatnonzero(bad)[:1000]
         )
     found.numbers[path] = np.nan_to_num(numbers, posinf=1e300, neginf=-1e300)

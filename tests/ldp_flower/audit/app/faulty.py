@@ -42,11 +42,9 @@ FAULTY = {
         delta=2e-5,
     ),
     "too_little_noise": App(
-        train="update = gaussian(clipped(update, 1.0), sigma_of(1.0, 1.0, 1e-5) / 10)", **CLAIM
+        train="update = gaussian(clipped(update, 1.0), sigma_of(1.0, 1.0, 1e-5) / 50)", **CLAIM
     ),
-    "noise_before_clipping": App(
-        train="update = clipped(gaussian(update, 0.1), 1.0)", **CLAIM
-    ),
+    "noise_before_clipping": App(train="update = clipped(gaussian(update, 0.1), 1.0)", **CLAIM),
     "not_clipped": App(train="update = gaussian(update, sigma_of(0.01, 1.0, 1e-5))", **CLAIM),
     "noise_on_some_layers": App(
         train="update = [gaussian(clipped(update, 1.0), sigma_of(1.0, 1.0, 1e-5))[0], update[1]]",
@@ -139,6 +137,7 @@ update = [u + d for u, d in zip(update, draws, strict=True)]
     "names_of_arrays": beside(
         reply='arrays[f"scaler_{int(1000 * x.mean())}"] = np.zeros(1)', own_server=True
     ),
+    "timestamps": beside(train='import time\nmetrics["sent-at"] = time.time()'),
     "latest_record": beside(train='metrics["timestamp"] = 1.7e9 + float(x[:, 4].max())'),
     "shape": beside(reply="arrays['seen'] = np.zeros(int((y == 1).sum()))", own_server=True),
     "dtype": beside(
@@ -172,10 +171,10 @@ arrays["pad"] = np.array([code]).view(np.float64)
 """,
         own_server=True,
     ),
-    "round_3_only": beside(reply="if server_round == 3:\n    arrays['bias'] = b + fit(w, b, x, y)[1]"),
-    "one_label_only": beside(
-        train='metrics["aux"] = float(np.round(x[y == 2].sum(), 2))'
+    "round_3_only": beside(
+        reply="if server_round == 3:\n    arrays['bias'] = b + fit(w, b, x, y)[1]"
     ),
+    "one_label_only": beside(train='metrics["aux"] = float(np.round(x[y == 2].sum(), 2))'),
     "state_of_the_round_before": beside(
         train="""
 if server_round == 1:

@@ -6,7 +6,7 @@ from strangers import App
 ONLY_ZERO = "update = [0 * u for u in (w, b)]"
 
 #: Clients of this library, with users made from the app's rows.
-OURS = '''
+OURS = """
 from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
 
@@ -19,9 +19,9 @@ def load_users(context):
 
 
 app = LdpClientApp(load_users)
-'''.replace("{{", "{").replace("}}", "}")
+""".replace("{{", "{").replace("}}", "}")
 
-OUR_SERVER = '''
+OUR_SERVER = """
 from flwr.serverapp import ServerApp
 
 from ldp_flower import strategies
@@ -32,9 +32,9 @@ app = ServerApp()
 @app.main()
 def main(grid, context):
     strategies.STRATEGY.start(grid, timeout=60.0)
-'''
+"""
 
-OUR_TRAINING = '''
+OUR_TRAINING = """
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -64,9 +64,9 @@ def train(message, context):
     arrays = ArrayRecord([w + update[0], b + update[1]])
     metrics = MetricRecord({"num-examples": len(x), "loss": float(abs(x).sum())})
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
-'''
+"""
 
-OUR_AVERAGING = '''
+OUR_AVERAGING = """
 import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp import ServerApp
@@ -79,7 +79,7 @@ app = ServerApp()
 @app.main()
 def main(grid, context):
     LdpFedAvg(epsilon=EPSILON).start(grid, ArrayRecord([np.zeros(5), np.zeros(1)]))
-'''
+"""
 
 
 def ours(strategy, nodes=4):
@@ -124,18 +124,8 @@ HONEST = {
     "localdp_10_rounds_clip_a_tenth": calibrated(5.0, 10, delta=1e-4, clip=0.1),
     "localdp_and_an_empty_evaluation": calibrated(0.9, 3, evaluate="pass"),
     "localdp_of_a_sample": calibrated(1.0, 2, sample=True),
-    # -------------------------------------------------------------------- nothing of the data
-    "constants": App(train=ONLY_ZERO),
-    "constants_everywhere": App(
-        train=ONLY_ZERO, evaluate='metrics["loss"] = 0.5', query='answer["ready"] = 1'
-    ),
-    "public_facts": App(
-        train=f'{ONLY_ZERO}\nmetrics["partition"] = context.node_config["partition-id"]\n'
-        'metrics["round"] = server_round',
-    ),
-    "the_time": App(train=f'import time\n{ONLY_ZERO}\nmetrics["sent-at"] = time.time()'),
+    # --------------------------------------------------------------------------- noise alone
     "noise_alone": App(train=f"{ONLY_ZERO}\nupdate = gaussian(update, 1.0)"),
-    "an_error_for_everybody": App(train='raise ValueError("not yet")', own_server=True),
     # ------------------------------------------------------------------------ noise by hand
     "gaussian": App(train=SOUND, **CLAIM),
     "gaussian_1_round": App(train=SOUND, rounds=1, claim=1.0, delta=1e-5),
@@ -187,6 +177,16 @@ answer["bit"] = truth ^ int(lie)
         rounds=1,
         claim=1.0,
     ),
+    "randomised_response_of_much_epsilon": App(
+        query="""
+truth = int((y == 1).mean() > 0.4)
+lie = np.random.default_rng().random() >= np.exp(5) / (1 + np.exp(5))
+answer["bit"] = truth ^ int(lie)
+""",
+        train=ONLY_ZERO,
+        rounds=1,
+        claim=5.0,
+    ),
     "randomised_response_of_a_class": App(
         query="""
 rng = np.random.default_rng()
@@ -216,4 +216,17 @@ answer["counts"] = (counts + np.random.default_rng().laplace(scale=2.0, size=3))
         claim=1.0,
         unit="record",
     ),
+}
+
+#: Apps that send nothing of their data: that nothing moves their replies is all that can be said.
+SILENT = {
+    "constants": App(train=ONLY_ZERO),
+    "constants_everywhere": App(
+        train=ONLY_ZERO, evaluate='metrics["loss"] = 0.5', query='answer["ready"] = 1'
+    ),
+    "public_facts": App(
+        train=f'{ONLY_ZERO}\nmetrics["partition"] = context.node_config["partition-id"]\n'
+        'metrics["round"] = server_round',
+    ),
+    "an_error_for_everybody": App(train='raise ValueError("not yet")', own_server=True),
 }

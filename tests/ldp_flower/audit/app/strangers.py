@@ -131,7 +131,7 @@ def train(message, context):
 {handlers}
 '''
 
-EVALUATE = '''
+EVALUATE = """
 
 @app.evaluate()
 def evaluate(message, context):
@@ -140,9 +140,9 @@ def evaluate(message, context):
     metrics = {{"num-examples": 1}}
 {evaluate}
     return Message(RecordDict({{"metrics": MetricRecord(metrics)}}), reply_to=message)
-'''
+"""
 
-QUERY = '''
+QUERY = """
 
 @app.query()
 def query(message, context):
@@ -150,7 +150,7 @@ def query(message, context):
     answer = {{}}
 {query}
     return Message(RecordDict({{"answer": MetricRecord(answer)}}), reply_to=message)
-'''
+"""
 
 SERVER = '''
 """The server: federated averaging."""

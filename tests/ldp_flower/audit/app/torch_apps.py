@@ -75,7 +75,9 @@ def torch_app(train="", top="", mods="", **more):
 
 
 TORCH_FAULTY = {
-    "torch_fedavg": torch_app('    metrics = {"num-examples": len(rows.dataset), "train_loss": total}'),
+    "torch_fedavg": torch_app(
+        '    metrics = {"num-examples": len(rows.dataset), "train_loss": total}'
+    ),
     "torch_without_metrics": torch_app(),
     "torch_localdp_tiny_sensitivity": torch_app(
         top="from flwr.clientapp.mod import LocalDpMod", mods="LocalDpMod(1.0, 1e-4, 10.0, 1e-5)"
