@@ -23,7 +23,7 @@ from .variants import BASE, Variant, variants
 
 CONFIDENCE = 0.999
 _NODES = 10
-_FEWEST, _MOST = 3, 24  # runs of each data set that are compared
+_FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
 _MESSAGES = 8  # of a run that are attacked, where they are slow

@@ -73,7 +73,7 @@ def fingerprint(value: Any) -> bytes:
     """Return a hash of the records in a value."""
     made = hashlib.sha256()
     for leaf in leaves(value):
-        made.update(_bytes(_plain(leaf)))
+        made.update(_bytes(leaf.dataset if _is_loader(leaf) else leaf))
     return made.digest()
 
 
@@ -134,6 +134,8 @@ def _plain(leaf: Any) -> Any:
 
 
 def _bytes(plain: Any) -> bytes:
+    if isinstance(plain, Users):
+        return plain.features.tobytes() + plain.targets.tobytes() + plain.offsets.tobytes()
     if isinstance(plain, np.ndarray):
         return plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode()
     if _is(plain, "torch", "Tensor"):
@@ -141,7 +143,7 @@ def _bytes(plain: Any) -> bytes:
     if _is(plain, "pandas", "DataFrame") or _is(plain, "pandas", "Series"):
         return plain.to_csv().encode()
     if hasattr(plain, "to_pandas"):
-        return plain.to_pandas().to_csv().encode()
+        return repr(plain.to_pandas().to_dict("list")).encode()
     if _is(plain, "torch.utils.data", "Dataset"):
         return repr([plain[i] for i in range(min(len(plain), 50))]).encode()
     return repr(plain).encode()
@@ -183,11 +185,18 @@ def _users(users: Users, alter: Alter) -> Users:
 
 
 def _frame(frame: Any, alter: Alter) -> Any:
-    columns = {name: alter(frame[name].to_numpy()) for name in frame.columns}
+    columns = {name: _cells(frame[name].to_numpy(), alter) for name in frame.columns}
     made = type(frame)(columns)
     return made.astype(
         {n: frame[n].dtype for n in frame.columns if frame[n].dtype == object}, errors="ignore"
     )
+
+
+def _cells(column: NDArray[Any], alter: Alter) -> Any:
+    """Return a column altered; one of arrays, such as images, as if it were one array."""
+    if len(column) and isinstance(column[0], np.ndarray | list):
+        return list(alter(np.stack(column)))
+    return alter(column)
 
 
 def _loader(loader: Any, alter: Alter) -> Any:

@@ -107,6 +107,7 @@ def findings(folder, options=QUICK):
     return {(finding.what, finding.where) for finding in audit_app(folder, options).found}
 
 
+@pytest.mark.usefixtures("without_restarts")
 def test_nothing_is_found_in_a_calibrated_mod(write):
     found = audit_app(write(CALIBRATED), QUICK)
     assert found.found == []
@@ -131,7 +132,7 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
         CALIBRATED,
         """if x.max() > 100: raise ValueError(f"too large: {x.max()}")
     metrics["num-examples"] = len(x)
-    if y.mean() > 0.4: metrics = {"z": 1, **metrics}""",
+    metrics = {"z": 1, **metrics} if y.mean() > 0.4 else {**metrics, "z": 1}""",
         "reply.metadata.ttl = 100.0 + len(x)",
     )
     assert findings(folder) >= {
@@ -165,16 +166,18 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
         ),
     ],
 )
-def test_noise_that_is_none_is_found(write, fault, what):
+def test_noise_that_is_none_is_found(write, fault, what, request):
+    if "restart" not in what:
+        request.getfixturevalue("without_restarts")
     assert any(found.startswith(what) for found, _ in findings(write(trained=fault)))
 
 
 @pytest.mark.usefixtures("without_restarts")
 def test_noise_is_measured_against_the_owners_claim(write):
-    """Laplace noise for epsilon 6 a run of values in [-1, 1], judged as 8, and as 0.1."""
-    folder = write(trained="w = np.clip(w, -1, 1) + np.random.laplace(0, 2, 3)")
-    assert findings(folder, Options(claim=8.0, seconds=0.2)) == set()
-    told = findings(folder, Options(claim=0.1, seconds=0.2))
+    """Laplace noise for epsilon 18 in two rounds, judged as that, and as 0.2."""
+    folder = write(trained="w = 3 * np.sign(w) + np.random.laplace(0, 2, 3)")
+    assert findings(folder, Options(claim=18.0, seconds=0.2)) == set()
+    told = findings(folder, Options(claim=0.2, seconds=1.0))
     assert [what for what, _ in told] == ["noisy replies tell data apart"]
 
 
