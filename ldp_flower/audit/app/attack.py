@@ -133,6 +133,8 @@ def _attack(
     few = int(options.seconds / 2 / max(seconds * (len(tried) + 1), 1e-9))
     few = min(max(few, _FEWEST), _MOST)
     base = node.runs(BASE, few)
+    report.findings.extend(repeats.with_the_clock(node, base))
+    node.mark(base)
     found = {BASE: moments(base)}
     comparison = exactly.Comparison(node, base)
     for variant in tried:
@@ -142,7 +144,6 @@ def _attack(
             found[variant] = moments(runs)
     report.findings.extend(comparison.findings())
     report.findings.extend(repeats.between_rounds(node, base))
-    report.findings.extend(repeats.with_the_clock(node, base))
     pair = furthest(found)
     measured: dict[int, Bound] = {}
     if pair is not None:
@@ -152,16 +153,17 @@ def _attack(
         how_many = min(
             max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
         )
+        report.findings.extend(
+            repeats.between_entries(node, *(node.runs(variant, few) for variant in pair))
+        )
         measured = bounds(node, pair, how_many, delta, CONFIDENCE)
         report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
+    elif not comparison.any and sources.found:
+        report.untried.append("anything that changes a reply: no change of the data did")
     elif not comparison.any:
         raise CannotAuditError(
             "Nothing that was tried changed any reply: the app's data were not reached. "
-            + (
-                f"Changed was what {', '.join(s.label for s in sources.found)} returns. "
-                if sources.found
-                else "No function that returns data was found. "
-            )
+            "No function that returns data was found. "
             + (f"The server ended early: {talk.ended}. " if talk.ended else "")
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
@@ -177,7 +179,7 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
     exact = 0.0 if claims.local else math.nan
     for kind, local in claims.local.items():
         answers = kinds.get(kind, 0)
-        true = local.true_epsilon(answers)
+        true = local.true_epsilon(answers, claims.delta)
         exact += true
         claimed = local.epsilon if claims.epsilon is None else claims.epsilon
         if true > claimed * (1 + 1e-6):
@@ -186,8 +188,8 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
                     "the claim is too small",
                     f"{kind}, {answers} answer{'s' * (answers > 1)}",
                     f"{local}: {answers} answer{'s' * (answers > 1)} with noise {local.noise:.3g} "
-                    f"times the clip cost epsilon {true:.4g} at delta {local.delta:g}, "
-                    f"{local.true_epsilon(1):.4g} each; claimed {claimed:g}",
+                    f"times the clip cost epsilon {true:.4g} at delta {delta:g}, "
+                    f"{local.true_epsilon(1, claims.delta):.4g} each; claimed {claimed:g}",
                 )
             )
     whole = measured.get(WHOLE_RUN)

@@ -1,7 +1,7 @@
 """Replies of neighbours compared, piece by piece: what is the same on every run, and differs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,8 @@ def differences(first: Runs, second: Runs) -> Iterator[Difference]:
             one, two = stacked(ours, path), stacked(theirs, path)
             # Of another shape, which is part of the form; or not on every run.
             if one is not None and two is not None and one.shape[1] == two.shape[1]:
-                yield from _of_numbers(number, path, one, two)
+                told = list(_of_numbers(number, path, one, two))
+                yield from told or _of_low_bits(number, path, ours, theirs)
 
 
 def stacked(replies: Sequence[Seen], path: str) -> Floats | None:
@@ -69,6 +70,17 @@ def _of_form(number: int, ours: list[Seen], theirs: list[Seen]) -> Iterator[Diff
         two = {repr(reply.form.get(path, missing)) for reply in theirs}
         if not one & two and max(len(one), len(two)) == 1:
             yield Difference(number, path, "form", _short(one), _short(two))
+
+
+def _of_low_bits(
+    number: int, path: str, ours: list[Seen], theirs: list[Seen]
+) -> Iterator[Difference]:
+    first = [reply.low_bits[path] for reply in ours if path in reply.low_bits]
+    second = [reply.low_bits[path] for reply in theirs if path in reply.low_bits]
+    if len(first) == len(ours) and len(second) == len(theirs):
+        for found in _of_numbers(number, path, np.stack(first), np.stack(second)):
+            if found.kind == "numbers":
+                yield replace(found, path=f"{path}: last bits")
 
 
 def _short(values: set[str]) -> str:

@@ -45,6 +45,7 @@ class Node:
         self.messages = list(messages)
         self.sources, self.claims = sources, claims
         self._app, self._num_nodes, self._config = app, num_nodes, node_config
+        self.clocks: set[tuple[str, str]] = set()
         self._grid = InProcessGrid(app.client, 1, app.run_config)
         self._variant: Variant | None = None
         for number, message in enumerate(self.messages):
@@ -76,14 +77,30 @@ class Node:
         with quiet(), self.claims.listening():
             found = among(lambda: self._answers(partition))
         self.sources.use(BASE)
+        self.mark([found])
         return found
+
+    def mark(self, runs: Sequence[list[Seen]]) -> None:
+        """Tell of replies which of their numbers are readings of a clock."""
+        for run in runs:
+            for reply, message in zip(run, self.messages, strict=True):
+                kind = message.metadata.message_type
+                reply.clocks = frozenset(path for of, path in self.clocks if of == kind)
 
     def runs(self, variant: Variant, how_many: int) -> list[list[Seen]]:
         """Return what a server sees of so many runs."""
         found: list[list[Seen]] = self.run(
             variant, lambda answers: [answers() for _ in range(how_many)]
         )
+        self.mark([found])
         return found
+
+    def mark(self, runs: Sequence[list[Seen]]) -> None:
+        """Tell of replies which of their numbers are readings of a clock."""
+        for run in runs:
+            for reply, message in zip(run, self.messages, strict=True):
+                kind = message.metadata.message_type
+                reply.clocks = frozenset(path for of, path in self.clocks if of == kind)
 
     def _answers(self, partition: int) -> list[Seen]:
         """Return what a server sees of a run by a node with an empty memory."""
@@ -111,4 +128,12 @@ class Node:
                 found.append(Seen({"reply": "the process ended", "code": str(error.code)}))
                 continue
             found.append(seen(message, reply, started, now()))
+        self.mark([found])
         return found
+
+    def mark(self, runs: Sequence[list[Seen]]) -> None:
+        """Tell of replies which of their numbers are readings of a clock."""
+        for run in runs:
+            for reply, message in zip(run, self.messages, strict=True):
+                kind = message.metadata.message_type
+                reply.clocks = frozenset(path for of, path in self.clocks if of == kind)
