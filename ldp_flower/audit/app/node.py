@@ -77,30 +77,14 @@ class Node:
         with quiet(), self.claims.listening():
             found = among(lambda: self._answers(partition))
         self.sources.use(BASE)
-        self.mark([found])
         return found
-
-    def mark(self, runs: Sequence[list[Seen]]) -> None:
-        """Tell of replies which of their numbers are readings of a clock."""
-        for run in runs:
-            for reply, message in zip(run, self.messages, strict=True):
-                kind = message.metadata.message_type
-                reply.clocks = frozenset(path for of, path in self.clocks if of == kind)
 
     def runs(self, variant: Variant, how_many: int) -> list[list[Seen]]:
         """Return what a server sees of so many runs."""
         found: list[list[Seen]] = self.run(
             variant, lambda answers: [answers() for _ in range(how_many)]
         )
-        self.mark([found])
         return found
-
-    def mark(self, runs: Sequence[list[Seen]]) -> None:
-        """Tell of replies which of their numbers are readings of a clock."""
-        for run in runs:
-            for reply, message in zip(run, self.messages, strict=True):
-                kind = message.metadata.message_type
-                reply.clocks = frozenset(path for of, path in self.clocks if of == kind)
 
     def _answers(self, partition: int) -> list[Seen]:
         """Return what a server sees of a run by a node with an empty memory."""

@@ -2,12 +2,13 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from ...guarantee.users import Users
@@ -57,6 +58,8 @@ def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
         return {key: altered(part, alter, depth - 1) for key, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(altered(part, alter, depth - 1) for part in value))
+    if isinstance(value, NpzFile) and value.zip is not None:
+        return _Opened({key: altered(part, alter, depth - 1) for key, part in value.items()})
     if isinstance(value, list | tuple):
         return type(value)(altered(part, alter, depth - 1) for part in value)
     if isinstance(value, bool) or value is None:
@@ -78,8 +81,10 @@ def fingerprint(value: Any) -> bytes:
 
 
 def _parts(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return list(value.values())
+    if isinstance(value, NpzFile):  # reads as long as it is open
+        return list(value.values()) if value.zip is not None else []
     if isinstance(value, list | tuple):
         return list(value)
     return list(vars(value).values()) if _has_fields(value) else []
@@ -217,6 +222,23 @@ def _items(dataset: Any, alter: Alter) -> Any:
     if type(dataset).__name__ == "TensorDataset":
         return type(dataset)(*(_leaf(tensor, alter) for tensor in dataset.tensors))
     return _Items(_rows([dataset[i] for i in range(min(len(dataset), _MOST))], alter))
+
+
+class _Opened(dict[str, Any]):
+    """Arrays of an ``.npz`` file, as NumPy's own object has them."""
+
+    @property
+    def files(self) -> list[str]:
+        return list(self)
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 class _Items(list[Any]):
