@@ -23,7 +23,7 @@ from .variants import BASE, Variant, variants
 
 CONFIDENCE = 0.999
 _NODES = 10
-_FEWEST, _MOST = 3, 24  # runs of each data set that are compared
+_FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
 _MESSAGES = 8  # of a run that are attacked, where they are slow
@@ -136,6 +136,8 @@ def _attack(
     base = node.runs(BASE, few)
     # The first look is slower than all others: an app warms up.
     seconds = min(seconds, (time.process_time() - started) / few)
+    report.findings.extend(repeats.with_the_clock(node, base))
+    node.mark(base)
     found = {BASE: moments(base)}
     comparison = exactly.Comparison(node, base)
     for variant in tried:
@@ -145,7 +147,6 @@ def _attack(
             found[variant] = moments(runs)
     report.findings.extend(comparison.findings())
     report.findings.extend(repeats.between_rounds(node, base))
-    report.findings.extend(repeats.with_the_clock(node, base))
     pair = furthest(found)
     measured: dict[int, Bound] = {}
     if pair is not None:
@@ -155,16 +156,17 @@ def _attack(
         how_many = min(
             max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
         )
+        report.findings.extend(
+            repeats.between_entries(node, *(node.runs(variant, few) for variant in pair))
+        )
         measured = bounds(node, pair, how_many, delta, CONFIDENCE)
         report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
+    elif not comparison.any and sources.found:
+        report.untried.append("anything that changes a reply: no change of the data did")
     elif not comparison.any:
         raise CannotAuditError(
             "Nothing that was tried changed any reply: the app's data were not reached. "
-            + (
-                f"Changed was what {', '.join(s.label for s in sources.found)} returns. "
-                if sources.found
-                else "No function that returns data was found. "
-            )
+            "No function that returns data was found. "
             + (f"The server ended early: {talk.ended}. " if talk.ended else "")
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
@@ -180,7 +182,7 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
     exact = 0.0 if claims.local else math.nan
     for kind, local in claims.local.items():
         answers = kinds.get(kind, 0)
-        true = local.true_epsilon(answers)
+        true = local.true_epsilon(answers, claims.delta)
         exact += true
         claimed = local.epsilon if claims.epsilon is None else claims.epsilon
         if true > claimed * (1 + 1e-6):
@@ -189,8 +191,8 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
                     "the claim is too small",
                     f"{kind}, {answers} answer{'s' * (answers > 1)}",
                     f"{local}: {answers} answer{'s' * (answers > 1)} with noise {local.noise:.3g} "
-                    f"times the clip cost epsilon {true:.4g} at delta {local.delta:g}, "
-                    f"{local.true_epsilon(1):.4g} each; claimed {claimed:g}",
+                    f"times the clip cost epsilon {true:.4g} at delta {delta:g}, "
+                    f"{local.true_epsilon(1, claims.delta):.4g} each; claimed {claimed:g}",
                 )
             )
     whole = measured.get(WHOLE_RUN)

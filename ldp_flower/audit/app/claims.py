@@ -51,13 +51,14 @@ class LocalNoise:
             self.sensitivity / self.clip * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
         )
 
-    def true_epsilon(self, answers: int) -> float:
-        """Return what so many answers truly cost, at its delta."""
-        if not self.noise or not 0 < self.delta < 1:
+    def true_epsilon(self, answers: int, delta: float | None = None) -> float:
+        """Return what so many answers truly cost, at a delta or its own."""
+        delta = self.delta if delta is None else delta
+        if not self.noise or not 0 < delta < 1:
             return math.inf
         if math.isinf(self.noise):
             return 0.0
-        return noise_multiplier_epsilon([self.noise] * answers, self.delta)
+        return noise_multiplier_epsilon([self.noise] * answers, delta)
 
     def __str__(self) -> str:
         return (

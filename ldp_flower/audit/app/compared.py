@@ -1,7 +1,7 @@
 """Replies of neighbours compared, piece by piece: what is the same on every run, and differs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 from .replies import Floats, Seen
 
 Runs = Sequence[list[Seen]]
-
-# Of a float's 52: what is below noise is random in all of them, also of four bytes' floats.
-_LOW = np.uint64((1 << 41) - 1)
 
 
 @dataclass(frozen=True)
@@ -25,8 +22,8 @@ class Difference:
     path : str
         What of the reply.
     kind : str
-        ``form``, ``numbers`` (the same on every run, without noise), ``noise`` (which of
-        the numbers have any) or ``bits`` (of numbers with noise, which are the same on every run).
+        ``form``, ``numbers`` (the same on every run, without noise) or ``noise`` (which of
+        the numbers have any).
     first, second : str
         What was seen, in short.
     size : float
@@ -58,7 +55,8 @@ def differences(first: Runs, second: Runs) -> Iterator[Difference]:
             one, two = stacked(ours, path), stacked(theirs, path)
             # Of another shape, which is part of the form; or not on every run.
             if one is not None and two is not None and one.shape[1] == two.shape[1]:
-                yield from _of_numbers(number, path, one, two)
+                told = list(_of_numbers(number, path, one, two))
+                yield from told or _of_low_bits(number, path, ours, theirs)
 
 
 def stacked(replies: Sequence[Seen], path: str) -> Floats | None:
@@ -77,6 +75,17 @@ def _of_form(number: int, ours: list[Seen], theirs: list[Seen]) -> Iterator[Diff
         two = {repr(reply.form.get(path, missing)) for reply in theirs}
         if not one & two and max(len(one), len(two)) == 1:
             yield Difference(number, path, "form", _short(one), _short(two))
+
+
+def _of_low_bits(
+    number: int, path: str, ours: list[Seen], theirs: list[Seen]
+) -> Iterator[Difference]:
+    first = [reply.low_bits[path] for reply in ours if path in reply.low_bits]
+    second = [reply.low_bits[path] for reply in theirs if path in reply.low_bits]
+    if len(first) == len(ours) and len(second) == len(theirs):
+        for found in _of_numbers(number, path, np.stack(first), np.stack(second)):
+            if found.kind == "numbers":
+                yield replace(found, path=f"{path}: last bits")
 
 
 def _short(values: set[str]) -> str:
@@ -100,7 +109,6 @@ def _of_numbers(number: int, path: str, one: Floats, two: Floats) -> Iterator[Di
             float(away[worst]),
             int(both.sum()),
         )
-    yield from _of_bits(number, path, one[:, ~fixed & ~others], two[:, ~fixed & ~others])
     never = (fixed & ~others & ~(two == one[0]).any(axis=0)) | (
         others & ~fixed & ~(one == two[0]).any(axis=0)
     )
@@ -111,22 +119,6 @@ def _of_numbers(number: int, path: str, one: Floats, two: Floats) -> Iterator[Di
             for rows, same in ((one, fixed), (two, others))
         ]
         yield Difference(number, path, "noise", *shown, 0.0, int(never.sum()))
-
-
-def _of_bits(number: int, path: str, one: Floats, two: Floats) -> Iterator[Difference]:
-    """Yield whether low bits of noisy numbers are the same on every run, and tell data apart."""
-    (fixed, first), (others, second) = (_constant_bits(rows) for rows in (one, two))
-    telling = fixed & others & (first ^ second) & _LOW
-    if telling.any():
-        worst = int(np.argmax(telling > 0))
-        shown = (f"{bits[worst] & telling[worst]:#x}" for bits in (first, second))
-        yield Difference(number, path, "bits", *shown, 0.0, int((telling > 0).sum()))
-
-
-def _constant_bits(rows: Floats) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return which bits of every number are the same in all rows, and the bits of the first."""
-    bits = np.ascontiguousarray(rows).view(np.uint64)
-    return ~np.bitwise_or.reduce(bits ^ bits[0], axis=0), bits[0]
 
 
 def _constant(rows: Floats) -> NDArray[np.bool_]:

@@ -14,10 +14,9 @@ _CONFIRMING = 60  # runs of either data set that confirm a difference of numbers
 _MOST_CONFIRMING = 3000  # of whole numbers, which may be answers that are seldom wrong
 _MOD_FAILED = "ZeroDivisionError"
 
+_OF_FAILURE = ("reply", "error text")
 _FORMS = {
     "reply": "whether it answers depends on data",
-    "error code": "whether it answers depends on data",
-    "code": "whether it answers depends on data",
     "error text": "an error's text tells data",
     "records": "names or order of records tell data",
 }
@@ -62,7 +61,12 @@ class Comparison:
         if not variant.valid:
             self._invalid[variant] = runs
             return
-        for difference in differences(self._base, runs):
+        found = list(differences(self._base, runs))
+        failed = {difference.message for difference in found if difference.path == "reply"}
+        for difference in found:
+            # What a failed reply lacks is the same finding.
+            if difference.message in failed and difference.path not in _OF_FAILURE:
+                continue
             kind = self._node.messages[difference.message].metadata.message_type
             if difference.kind != "form" and kind in self._node.claims.own_kinds:
                 continue  # reports of few values: what they tell is measured
@@ -72,12 +76,8 @@ class Comparison:
 
     def findings(self) -> Iterator[Finding]:
         """Yield what was found."""
-        failing = {kind for kind, path, _ in self._groups if path == "reply"}
         confirmed = self._confirmed()
         for (kind, path, of), group in self._groups.items():
-            # What a failed reply lacks is the same finding.
-            if kind in failing and of == "form" and path not in ("reply", "error text"):
-                continue
             if of != "form" and (kind, path, of) not in confirmed:
                 continue
             yield self._told(kind, path, of, group)
@@ -124,9 +124,6 @@ class Comparison:
             some = f"{worst.how_many:,} numbers without noise; " if worst.how_many > 1 else ""
             what = "a function of the data, without noise"
             return Finding(what, where, f"{some}{seen}, on all of {self.confirming} runs")
-        if of == "bits":
-            seen = f"of noisy numbers, bits {seen}"
-            return Finding("the last digits tell data", where, f"{seen}, on all runs")
         if of == "noise":
             return Finding("which numbers get noise depends on data", where, seen)
         local = self._node.claims.local.get(kind)

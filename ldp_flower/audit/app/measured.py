@@ -62,8 +62,8 @@ class _Moments:
 
 
 def vector(reply: Seen) -> Floats:
-    """Return all numbers of a reply, in one dimension."""
-    parts = list(reply.numbers.values())
+    """Return all numbers of a reply but readings of clocks, in one dimension."""
+    parts = [values for path, values in reply.numbers.items() if path not in reply.clocks]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -45,6 +45,7 @@ class Node:
         self.messages = list(messages)
         self.sources, self.claims = sources, claims
         self._app, self._num_nodes, self._config = app, num_nodes, node_config
+        self.clocks: set[tuple[str, str]] = set()
         self._grid = InProcessGrid(app.client, 1, app.run_config)
         self._variant: Variant | None = None
         for number, message in enumerate(self.messages):
@@ -111,4 +112,12 @@ class Node:
                 found.append(Seen({"reply": "the process ended", "code": str(error.code)}))
                 continue
             found.append(seen(message, reply, started, now()))
+        self.mark([found])
         return found
+
+    def mark(self, runs: Sequence[list[Seen]]) -> None:
+        """Tell of replies which of their numbers are readings of a clock."""
+        for run in runs:
+            for reply, message in zip(run, self.messages, strict=True):
+                kind = message.metadata.message_type
+                reply.clocks = frozenset(path for of, path in self.clocks if of == kind)

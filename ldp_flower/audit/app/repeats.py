@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, Message
 
 from .compared import Runs, stacked
 from .findings import Finding
+from .measured import vector
 from .node import Node
 from .replies import Floats, Seen
 from .variants import BASE
@@ -36,6 +37,8 @@ def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
                     continue
                 spread = first.std(axis=0)
                 apart = second - first
+                if (second + first).std(axis=0).sum() < apart.std(axis=0).sum():
+                    apart = second + first  # noise that is taken back
                 tiny = 1e-7 * np.abs(first).max(axis=0)
                 noisy = (spread > tiny) & (spread > 0)
                 same = noisy & (apart.std(axis=0) < _SAME * spread)
@@ -45,11 +48,45 @@ def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
                     yield Finding(
                         "noise is used again",
                         f"{kind}: {path}, messages {one + 1} and {two + 1}",
-                        f"the difference of {int(same.sum()):,} numbers is free of noise: it is "
+                        f"{int(same.sum()):,} numbers together are free of noise: it is "
                         f"{apart.mean(axis=0)[same & moved][0]:.6g} on all of {len(base)} runs, "
                         f"where noise has a spread of {spread[same & moved][0]:.3g}",
                     )
                     break
+
+
+def between_entries(node: Node, first: Runs, second: Runs) -> Iterator[Finding]:
+    """Yield replies whose numbers share their noise, so that differences of them tell data."""
+    told = set()
+    for number, message in enumerate(node.messages):
+        kind = message.metadata.message_type
+        ours, theirs = (stacked_vectors([run[number] for run in runs]) for runs in (first, second))
+        if ours is None or theirs is None or ours.shape[1] != theirs.shape[1] or kind in told:
+            continue
+        spread = np.minimum(ours.std(axis=0), theirs.std(axis=0))
+        noisy = np.flatnonzero(spread > 0)
+        if len(noisy) < 2:
+            continue
+        apart = [rows[:, noisy[1:]] - rows[:, noisy[:1]] for rows in (ours, theirs)]
+        fixed = np.maximum(*(rows.std(axis=0) for rows in apart)) < _SAME * spread[noisy[1:]]
+        moved = np.abs(apart[0].mean(axis=0) - apart[1].mean(axis=0)) > (
+            10 * _SAME * spread[noisy[1:]]
+        )
+        if (fixed & moved).any():
+            told.add(kind)
+            which = int(np.argmax(fixed & moved))
+            yield Finding(
+                "numbers share their noise",
+                f"{kind}: all numbers",
+                f"the difference of two of them is free of noise: {apart[0][0, which]:.6g} "
+                f"became {apart[1][0, which]:.6g} with other data",
+            )
+
+
+def stacked_vectors(replies: Sequence[Seen]) -> Floats | None:
+    """Return all numbers of replies, a row for each; None if they are not as many."""
+    rows = [vector(reply) for reply in replies]
+    return np.stack(rows) if len({len(row) for row in rows}) == 1 else None
 
 
 def _update(node: Node, base: Runs, number: int, path: str) -> Floats | None:
@@ -97,14 +134,23 @@ def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
         if few_valued([run[number] for run in base], path):
             continue
         told.add((kind, path))
-        is_one = rows.shape[1] == 1
+        is_one = rows.shape[1] == 1 and path.split("/")[0] not in _arrays(base[0][number])
+        if is_one:
+            node.clocks.add((kind, path))
         yield Finding(
             "a clock's reading is sent" if is_one else "noise comes from the clock",
             f"{kind}: {path}",
             f"it varies ({rows[0, 0]:.6g}, {rows[1, 0]:.6g}), and does not on {_FROZEN} runs with "
             "the clock standing still"
-            + (": how long work takes depends on data" if is_one else ""),
+            + (": how long work takes may depend on data" if is_one else ""),
+            counts=not is_one,
         )
+
+
+def _arrays(reply: Seen) -> set[str]:
+    """Return names of a reply's records of arrays."""
+    records: Any = reply.form.get("records", ())
+    return {name for name, kind in records if kind == "ArrayRecord"}
 
 
 def few_valued(replies: Sequence[Seen], path: str) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_LOW = {2: 0xF, 4: 0xFF, 8: 0xFFFF}  # by bytes of a float
 _NOW = 1.0  # seconds: a reply was made between the question and this long after its arrival
 
 
@@ -24,16 +25,24 @@ class Seen:
         shapes, texts, codes of errors, metadata, and where numbers are not finite.
     numbers : dict of str to ndarray
         Every array and every metric, by record and key, as floats in one dimension.
+    low_bits : dict of str to ndarray
+        The last bits of those that are floats, which noise has to reach, too.
+    clocks : frozenset of str
+        Those numbers that are readings of a clock, and differ between runs for that reason.
     """
 
     form: dict[str, object] = field(default_factory=dict)
     numbers: dict[str, Floats] = field(default_factory=dict)
+    low_bits: dict[str, Floats] = field(default_factory=dict)
+    clocks: frozenset[str] = frozenset()
 
     @property
     def digest(self) -> bytes:
         """A hash of everything."""
         made = hashlib.sha256(repr(sorted(self.form.items(), key=lambda item: item[0])).encode())
         for name, values in self.numbers.items():
+            if name in self.clocks:
+                continue
             made.update(name.encode() + values.tobytes())
         return made.digest()[:8]
 
@@ -98,9 +107,11 @@ def _add(found: Seen, path: str, value: Any, is_array: bool) -> None:
     numbers = array.astype(np.float64).ravel()
     bad = ~np.isfinite(numbers)
     if bad.any():
-        # With their bits: a NaN has room for a message.
+        # By their bits: a NaN has room for a message.
         found.form[f"{path}: not finite"] = tuple(
-            (int(i), str(numbers[i]), numbers[i].tobytes().hex())
-            for i in np.flatnonzero(bad)[:1000]
+            (int(i), array.ravel()[i].tobytes().hex()) for i in np.flatnonzero(bad)[:1000]
         )
+    if array.dtype.kind == "f":
+        bits = np.ascontiguousarray(array).ravel().view(f"u{array.dtype.itemsize}")
+        found.low_bits[path] = (bits & _LOW[array.dtype.itemsize]).astype(np.float64)
     found.numbers[path] = np.nan_to_num(numbers, posinf=1e300, neginf=-1e300)

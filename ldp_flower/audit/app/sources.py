@@ -37,6 +37,7 @@ class _Call:
 
     values: list[bytes] = field(default_factory=list)
     of_app: bool = True
+    of_users: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,9 @@ class Sources:
                 certain.append(code)
             elif reads:
                 likely.append(code)
-        chosen = certain or likely
+        # Users are who is protected: what they are made of belongs to several of them.
+        of_users = [code for code in certain + likely if first[code].of_users]
+        chosen = of_users or certain or likely
         self.found = [Source(c.co_name, _functions(c)) for c in self._innermost(chosen, look)]
         self.found = [source for source in self.found if source.functions]
 
@@ -145,6 +148,7 @@ class Sources:
             if any(True for _ in leaves(returned)):
                 call = calls.setdefault(frame.f_code, _Call(of_app=of_app))
                 call.values.append(fingerprint(returned))
+                call.of_users |= isinstance(returned, Users)
 
         before = sys.getprofile()
         sys.setprofile(note)

@@ -2,12 +2,13 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from ...guarantee.users import Users
@@ -57,6 +58,8 @@ def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
         return {key: altered(part, alter, depth - 1) for key, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(altered(part, alter, depth - 1) for part in value))
+    if isinstance(value, NpzFile) and value.zip is not None:
+        return _Opened({key: altered(part, alter, depth - 1) for key, part in value.items()})
     if isinstance(value, list | tuple):
         return type(value)(altered(part, alter, depth - 1) for part in value)
     if isinstance(value, bool) or value is None:
@@ -73,13 +76,15 @@ def fingerprint(value: Any) -> bytes:
     """Return a hash of the records in a value."""
     made = hashlib.sha256()
     for leaf in leaves(value):
-        made.update(_bytes(_plain(leaf)))
+        made.update(_bytes(leaf.dataset if _is_loader(leaf) else leaf))
     return made.digest()
 
 
 def _parts(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return list(value.values())
+    if isinstance(value, NpzFile):  # reads as long as it is open
+        return list(value.values()) if value.zip is not None else []
     if isinstance(value, list | tuple):
         return list(value)
     return list(vars(value).values()) if _has_fields(value) else []
@@ -134,6 +139,8 @@ def _plain(leaf: Any) -> Any:
 
 
 def _bytes(plain: Any) -> bytes:
+    if isinstance(plain, Users):
+        return plain.features.tobytes() + plain.targets.tobytes() + plain.offsets.tobytes()
     if isinstance(plain, np.ndarray):
         return plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode()
     if _is(plain, "torch", "Tensor"):
@@ -141,7 +148,7 @@ def _bytes(plain: Any) -> bytes:
     if _is(plain, "pandas", "DataFrame") or _is(plain, "pandas", "Series"):
         return plain.to_csv().encode()
     if hasattr(plain, "to_pandas"):
-        return plain.to_pandas().to_csv().encode()
+        return repr(plain.to_pandas().to_dict("list")).encode()
     if _is(plain, "torch.utils.data", "Dataset"):
         return repr([plain[i] for i in range(min(len(plain), 50))]).encode()
     return repr(plain).encode()
@@ -183,11 +190,18 @@ def _users(users: Users, alter: Alter) -> Users:
 
 
 def _frame(frame: Any, alter: Alter) -> Any:
-    columns = {name: alter(frame[name].to_numpy()) for name in frame.columns}
+    columns = {name: _cells(frame[name].to_numpy(), alter) for name in frame.columns}
     made = type(frame)(columns)
     return made.astype(
         {n: frame[n].dtype for n in frame.columns if frame[n].dtype == object}, errors="ignore"
     )
+
+
+def _cells(column: NDArray[Any], alter: Alter) -> Any:
+    """Return a column altered; one of arrays, such as images, as if it were one array."""
+    if len(column) and isinstance(column[0], np.ndarray | list):
+        return list(alter(np.stack(column)))
+    return alter(column)
 
 
 def _loader(loader: Any, alter: Alter) -> Any:
@@ -208,6 +222,23 @@ def _items(dataset: Any, alter: Alter) -> Any:
     if type(dataset).__name__ == "TensorDataset":
         return type(dataset)(*(_leaf(tensor, alter) for tensor in dataset.tensors))
     return _Items(_rows([dataset[i] for i in range(min(len(dataset), _MOST))], alter))
+
+
+class _Opened(dict[str, Any]):
+    """Arrays of an ``.npz`` file, as NumPy's own object has them."""
+
+    @property
+    def files(self) -> list[str]:
+        return list(self)
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 class _Items(list[Any]):

@@ -100,13 +100,14 @@ def write(tmp_path, monkeypatch):
 @pytest.fixture
 def without_restarts(monkeypatch):
     """Spare the seconds that two processes take to start, where they tell nothing."""
-    monkeypatch.setattr("ldp_flower.audit.app.restart._restarted", lambda asked: None)
+    monkeypatch.setattr("ldp_flower.audit.app.restart._restarted", lambda _: None)
 
 
 def findings(folder, options=QUICK):
     return {(finding.what, finding.where) for finding in audit_app(folder, options).found}
 
 
+@pytest.mark.usefixtures("without_restarts")
 def test_nothing_is_found_in_a_calibrated_mod(write):
     found = audit_app(write(CALIBRATED), QUICK)
     assert found.found == []
@@ -131,7 +132,7 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
         CALIBRATED,
         """if x.max() > 100: raise ValueError(f"too large: {x.max()}")
     metrics["num-examples"] = len(x)
-    if y.mean() > 0.4: metrics = {"z": 1, **metrics}""",
+    metrics = {"z": 1, **metrics} if y.mean() > 0.4 else {**metrics, "z": 1}""",
         "reply.metadata.ttl = 100.0 + len(x)",
     )
     assert findings(folder) >= {
@@ -165,24 +166,26 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
         ),
     ],
 )
-def test_noise_that_is_none_is_found(write, fault, what):
+def test_noise_that_is_none_is_found(write, fault, what, request):
+    if "restart" not in what:
+        request.getfixturevalue("without_restarts")
     assert any(found.startswith(what) for found, _ in findings(write(trained=fault)))
 
 
 @pytest.mark.usefixtures("without_restarts")
 def test_noise_is_measured_against_the_owners_claim(write):
-    """Laplace noise for epsilon 6 a run of values in [-1, 1], judged as 8, and as 0.1."""
-    folder = write(trained="w = np.clip(w, -1, 1) + np.random.laplace(0, 2, 3)")
-    assert findings(folder, Options(claim=8.0, seconds=0.2)) == set()
-    told = findings(folder, Options(claim=0.1, seconds=0.2))
+    """Laplace noise that tells signs apart nearly always, judged as epsilon 72, and as 0.2."""
+    folder = write(trained="w = 3 * np.sign(w) + RNG.laplace(0, 0.5, 3)")
+    assert findings(folder, Options(claim=72.0, seconds=0.2)) == set()
+    told = findings(folder, Options(claim=0.2, seconds=0.2))
     assert [what for what, _ in told] == ["noisy replies tell data apart"]
 
 
 def test_what_cannot_be_tried_says_what_to_give(write, tmp_path):
-    silent = write("", "w, metrics = np.ones(3), {'num-examples': 1}")
-    with pytest.raises(CannotAuditError, match="load_data returns. Name the one that does"):
-        audit_app(silent, QUICK)
-    with pytest.raises(CannotAuditError, match="one of .*client:load_data"):
+    silent = write("", "w = np.ones(3)")
+    found = audit_app(silent, QUICK)
+    assert found.found == [] and any("no change of the data did" in t for t in found.untried)
+    with pytest.raises(CannotAuditError, match=r"one of .*client:load_data"):
         audit_app(silent, Options(loader="nowhere:load"))
     with pytest.raises(CannotAuditError, match="is no Flower app"):
         audit_app(tmp_path, QUICK)

@@ -137,7 +137,6 @@ update = [u + d for u, d in zip(update, draws, strict=True)]
     "names_of_arrays": beside(
         reply='arrays[f"scaler_{int(1000 * x.mean())}"] = np.zeros(1)', own_server=True
     ),
-    "timestamps": beside(train='import time\nmetrics["sent-at"] = time.time()'),
     "latest_record": beside(train='metrics["timestamp"] = 1.7e9 + float(x[:, 4].max())'),
     "shape": beside(reply="arrays['seen'] = np.zeros(int((y == 1).sum()))", own_server=True),
     "dtype": beside(

@@ -125,6 +125,10 @@ HONEST = {
     "localdp_and_an_empty_evaluation": calibrated(0.9, 3, evaluate="pass"),
     "localdp_of_a_sample": calibrated(1.0, 2, sample=True),
     # --------------------------------------------------------------------------- noise alone
+    "the_time": App(
+        train=f'import time\n{SOUND}\nmetrics["sent-at"] = time.time()',
+        **CLAIM,
+    ),
     "noise_alone": App(train=f"{ONLY_ZERO}\nupdate = gaussian(update, 1.0)"),
     # ------------------------------------------------------------------------ noise by hand
     "gaussian": App(train=SOUND, **CLAIM),
