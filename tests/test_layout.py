@@ -192,7 +192,7 @@ MAY_IMPORT = {
     "strategies": of_strategies(*SHARED, *FAMILIES),
     "simulation": BOTH_SIDES | {"clients", "strategies"},
     "estimators": SERVER | {"strategies", "simulation"},
-    "audit": SERVER | {"clients", "strategies", "simulation"},
+    "audit": SERVER | {"accounting", "clients", "strategies", "simulation"},
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},
     "supernode": BOTH_SIDES | {"clients", "schema", "table_file"},
     "cli": SERVER
