@@ -22,7 +22,7 @@ def _users_of_files(flights: str, aircraft: str | None, protocol: str) -> Users:
 def load_users(context: Context) -> Users:
     """Return the node's share in simulation, the operator's files in a deployment."""
     node, run = context.node_config, context.run_config
-    protocol = str(run["protocol"])
+    protocol = str(run.get("protocol", "PrivateRegression"))  # a node that checks itself has no run
     if "partition-id" in node:
         declared = PROTOCOLS[protocol].declared
         users = training_users(int(run["seed"]), int(run["num-users"]), declared)
