@@ -13,9 +13,9 @@ MOST_WORDS = 16_000
 
 
 def prose(text):
-    """Return the text without blocks of code and tables."""
-    blocks = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
-    return re.sub(r"^ *\|.*$", "", blocks.sub("", text), flags=re.MULTILINE)
+    """Return the text without blocks of code, comments and tables."""
+    aside = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.DOTALL | re.MULTILINE)
+    return re.sub(r"^ *\|.*$", "", aside.sub("", text), flags=re.MULTILINE)
 
 
 def test_all_pages_are_read_in_an_hour():
