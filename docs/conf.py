@@ -92,7 +92,7 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname == f"{COPIES}/simulations/README":
         below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"
-    if not source[0].startswith("#") and docname != "index":
+    if inside.name == "table":  # what a study writes has no title
         source[0] = f"# The table of {inside.parent.parent}\n\n{source[0]}"
     source[0] = _with_links((folder / inside).parent, source[0])
 
