@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
+logger = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[1]
 COPIES = "repository"
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)(#[^)\s]*)?(?=\))")
@@ -52,7 +54,7 @@ html_copy_source = False
 
 def _copied() -> Iterator[Path]:
     """Yield the pages that lie outside ``docs``, relative to the repository's root."""
-    yield from (Path("CHANGELOG.md"), Path("CONTRIBUTING.md"))
+    yield from (page.relative_to(ROOT) for page in ROOT.glob("*.md") if page.stem != "README")
     for page in sorted((ROOT / "simulations").rglob("*.md")):
         if "results" not in page.parts:
             yield page.relative_to(ROOT)
@@ -90,7 +92,7 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname == f"{COPIES}/simulations/README":
         below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"
-    if not source[0].startswith("#") and docname != "index":
+    if inside.name == "table":  # what a study writes has no title
         source[0] = f"# The table of {inside.parent.parent}\n\n{source[0]}"
     source[0] = _with_links((folder / inside).parent, source[0])
 
@@ -101,7 +103,8 @@ def _with_links(folder: Path, text: str) -> str:
             return link[0]
         target = (folder / link[1]).resolve()
         if not target.exists():
-            raise ValueError(f"{folder.relative_to(ROOT)}: {link[1]} does not exist.")
+            logger.warning("%s does not exist", target, type="link")
+            return link[0]
         return _on_site(target) + (link[2] or "")
 
     return LINK.sub(turned, text)
