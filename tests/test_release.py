@@ -53,3 +53,10 @@ def test_every_python_that_is_named_is_tested():
     }
     workflow = (ROOT / ".github/workflows/tests.yml").read_text("utf-8")
     assert named == set(re.findall(r'"(3\.\d+)"', workflow)) == {"3.11", "3.12", "3.13"}
+
+
+def test_the_changelog_says_nothing_twice():
+    """As a merge of lines that were moved does."""
+    entries = re.findall(r"^- .*$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert len(entries) > 100
+    assert len(entries) == len(set(entries))
