@@ -37,7 +37,7 @@ def test_authors_licence_and_addresses_agree():
 @pytest.mark.parametrize("name", ["tests", "release"])
 def test_a_workflow_may_do_no_more_than_it_says(name):
     workflow = yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text("utf-8"))
-    assert workflow["permissions"] in ({}, {"contents": "read"})
+    assert workflow["permissions"] == {"contents": "read"}
     may_sign = [
         job for job, what in workflow["jobs"].items() if "id-token" in what.get("permissions", {})
     ]
@@ -53,3 +53,10 @@ def test_every_python_that_is_named_is_tested():
     }
     workflow = (ROOT / ".github/workflows/tests.yml").read_text("utf-8")
     assert named == set(re.findall(r'"(3\.\d+)"', workflow)) == {"3.11", "3.12", "3.13"}
+
+
+def test_the_changelog_says_nothing_twice():
+    """As a merge of lines that were moved does."""
+    entries = re.findall(r"^- .*$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert len(entries) > 100
+    assert len(entries) == len(set(entries))

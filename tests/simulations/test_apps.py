@@ -1,6 +1,7 @@
 """Apps as Flower Hub takes them: each is built, and runs from what was built alone."""
 
 import json
+import os
 import sys
 import tomllib
 import zipfile
@@ -18,6 +19,9 @@ from typer.testing import CliRunner
 
 import ldp_flower
 from ldp_flower import InProcessGrid, Schema
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.supernode.checks import examine
+from ldp_flower.supernode.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 APPS = ("flights", "heavy-hitters", "model-updates", "own-table", "telemetry")
@@ -156,3 +160,20 @@ def test_model_updates(built, modules, tmp_path):
     net = task.make_net()
     task.train(net, read, known, 50, 5.0)
     assert task.accuracy(net, rows, labels) > 0.85  # without privacy, on what it was trained on
+
+
+@pytest.mark.parametrize("name", ["heavy-hitters", "own-table"])
+def test_an_operators_node_finds_nothing_against_the_app(built, modules, tmp_path, name):
+    """As `ldp-flower check` looks at it, which gives it no settings of a run."""
+    task = modules(name, "task")
+    rows = task.invented(30).astype({"person": str})
+    file, ledger = tmp_path / "rows.csv", tmp_path / "ledger.db"
+    rows.to_csv(file, index=False)
+    SqliteLedger.create(ledger)
+    for path in (file, ledger):
+        path.chmod(0o600)
+    node = {"max-epsilon": 4.0, "ledger-path": str(ledger), "data-path": str(file)}
+    app = f"{name.replace('-', '_')}.client_app:app"
+    found = examine(node, Settings(app, None, os.environ["PATH"], None))
+    assert found.problems == []
+    assert any("30 users" in fact for fact in found.facts)

@@ -25,6 +25,6 @@ def invented(num_users: int) -> pd.DataFrame:
 
 
 def seed_of(run: Mapping[str, object]) -> int | None:
-    """Return the seed of a simulation; a deployment has none."""
-    seed = int(str(run["seed"]))
+    """Return the seed of a simulation that is to be repeated; a deployment has none."""
+    seed = int(str(run.get("seed", -1)))
     return None if seed < 0 else seed

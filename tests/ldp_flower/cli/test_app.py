@@ -177,12 +177,12 @@ def line_of(text: str) -> int:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("lacking", ["a package", "data"])
+@pytest.mark.parametrize("lacking", [pytest.param("a package", marks=pytest.mark.long), "data"])
 def test_run_says_first_what_a_client_has_raised(tiny, tmp_path, lacking):
     """A package that is missing ends the run; data that cannot be read do where no node has any."""
     client = tiny / "tiny" / "client_app.py"
-    server = CLIENT_OF_LDP if lacking == "data" else f"import no_such_package\n{CLIENT_APP}"
-    client.write_text(server)
+    without = f"import no_such_package\n{CLIENT_APP}"
+    client.write_text(CLIENT_OF_LDP if lacking == "data" else without)
     (tiny / "tiny" / "server_app.py").write_text(SERVER_OF_LDP)
     done = run(tiny, "--nodes", 2, cwd=tmp_path)
     assert done.returncode == 1
@@ -200,16 +200,14 @@ def test_run_says_first_what_a_client_has_raised(tiny, tmp_path, lacking):
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    ("wrong", "reason"),
+    ("right", "wrong", "reason"),
     [
-        ("tiny.server_app:app", "Unable to load module tiny.nowhere"),
-        ("1.0\n", "The value for key epsilon needs to be of type"),
+        ("tiny.server_app:app", "tiny.nowhere:app", "Unable to load module tiny.nowhere"),
+        pytest.param("1.0\n", "[1.0]\n", "The value for key epsilon needs", marks=pytest.mark.long),
     ],
 )
-def test_run_says_first_what_flower_has_against_the_app(tiny, tmp_path, wrong, reason):
-    project = tiny / "pyproject.toml"
-    other = {"tiny.server_app:app": "tiny.nowhere:app", "1.0\n": "[1.0]\n"}[wrong]
-    project.write_text(PYPROJECT.replace(wrong, other))
+def test_run_says_first_what_flower_has_against_the_app(tiny, tmp_path, right, wrong, reason):
+    (tiny / "pyproject.toml").write_text(PYPROJECT.replace(right, wrong))
     done = run(tiny, cwd=tmp_path)
     assert done.returncode == 1
     first, last = done.stderr.splitlines()
