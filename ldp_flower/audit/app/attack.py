@@ -8,7 +8,8 @@ from typing import Any
 
 from flwr.app import Message
 
-from . import exactly, repeats
+from ...validation import check_fraction, check_positive
+from . import exactly, repeats, stand_in
 from .claims import Claims
 from .compared import Runs
 from .conversation import Conversation, overheard
@@ -50,6 +51,11 @@ class Options:
         ``node`` or ``record``; None: what is attached protects, ``node`` by default.
     seconds : float
         How long noise is measured, about.
+
+    Raises
+    ------
+    ValueError
+        If one is out of its range, or there is no such file.
     """
 
     sample: Path | None = None
@@ -60,6 +66,17 @@ class Options:
     delta: float | None = None
     unit: str | None = None
     seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.claim is not None:
+            check_positive("claim", self.claim)
+        if self.delta is not None and self.delta != 0:
+            check_fraction("delta", self.delta)
+        if self.unit not in (None, "node", "record"):
+            raise ValueError(f"Expected unit in ['node', 'record'], got {self.unit!r}.")
+        check_positive("seconds", self.seconds)
+        if self.sample is not None and not self.sample.is_file():
+            raise ValueError(f"Expected sample to be a file, got {self.sample}.")
 
 
 def audit_app(folder: Path, options: Options) -> AppAudit:
@@ -99,6 +116,12 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
         claims.unit = options.unit
     report = AppAudit(app.folder.name)
     chosen, seconds = _affordable(whole, talk, options.seconds)
+    if options.sample is not None and not ({"data-path"} & whole.asked_for or stand_in.served):
+        raise CannotAuditError(
+            "The app read no sample: it asked neither its operator for data-path "
+            "(context.node_config) nor a package that --sample stands in for, which are "
+            f"{' and '.join(stand_in.NAMES)} where they are not installed."
+        )
     node = Node(app, chosen, num_nodes, node_config, sources, claims)
     with sources.answered_for(node.look):
         base = _attack(node, talk, seconds, report, options)
@@ -133,6 +156,8 @@ def _attack(
     few = int(options.seconds / 2 / max(seconds * (len(tried) + 1), 1e-9))
     few = min(max(few, _FEWEST), _MOST)
     base = node.runs(BASE, few)
+    if all(reply.form["reply"] != "content" for run in base for reply in run):
+        report.failed = str(base[0][0].form.get("error text", base[0][0].form["reply"]))
     report.findings.extend(repeats.with_the_clock(node, base))
     node.mark(base)
     found = {BASE: moments(base)}

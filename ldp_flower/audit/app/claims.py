@@ -87,8 +87,6 @@ class Claims:
         Type of the message that is being answered.
     wrappers : list of str
         Flower's wrappers for a trusted server.
-    clips : set of str
-        Flower's mods that only clip.
     opacus : list of str
         Opacus at work, in words.
     """
@@ -101,7 +99,6 @@ class Claims:
     wrappers: list[str] = field(default_factory=list)
     own_kinds: set[str] = field(default_factory=set)
     kind: str = ""
-    clips: set[str] = field(default_factory=set)
     opacus: list[str] = field(default_factory=list)
 
     @contextmanager
@@ -199,4 +196,4 @@ class Claims:
         told = [f"{local} on {kind}" for kind, local in self.local.items()]
         if self.own:
             told.append(f"{len(self.own)} question(s) of ldp-flower")
-        return [*told, *sorted(self.clips), *self.opacus, *self.wrappers]
+        return [*told, *self.opacus, *self.wrappers]

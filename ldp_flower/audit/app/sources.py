@@ -85,9 +85,7 @@ class Sources:
         CannotAuditError
             If there is no such function.
         """
-        module, colon, name = reference.replace(":", ".", 0).partition(":")
-        if not colon:
-            module, _, name = reference.rpartition(".")
+        module, _, name = reference.partition(":")
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)
