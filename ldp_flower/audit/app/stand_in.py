@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.random import PCG64, Generator
 
 from .errors import CannotAuditError
 
@@ -123,7 +124,7 @@ class Rows:
         """Return two parts of the rows."""
         order = np.arange(len(self))
         if shuffle:
-            np.random.Generator(np.random.PCG64(seed)).shuffle(order)
+            Generator(PCG64(seed)).shuffle(order)
         cut = len(self) - max(1, round(test_size * len(self)))
         parts = {"train": order[:cut], "test": order[cut:]}
         return _Split(
@@ -136,7 +137,7 @@ class Rows:
 
     def shuffle(self, seed: int | None = None, **_: Any) -> "Rows":
         """Return the rows in another order."""
-        return self.select(np.random.Generator(np.random.PCG64(seed)).permutation(len(self)))
+        return self.select(Generator(PCG64(seed)).permutation(len(self)))
 
     def remove_columns(self, names: str | list[str]) -> "Rows":
         """Return the rows without some columns."""
