@@ -156,11 +156,11 @@ def _attack(
     few = int(options.seconds / 2 / max(seconds * (len(tried) + 1), 1e-9))
     few = min(max(few, _FEWEST), _MOST)
     base = node.runs(BASE, few)
-    if all(reply.form["reply"] != "content" for run in base for reply in run):
-        report.failed = str(base[0][0].form.get("error text", base[0][0].form["reply"]))
     report.findings.extend(repeats.with_the_clock(node, base))
     node.mark(base)
     found = {BASE: moments(base)}
+    if all(reply.form["reply"] != "content" for run in base for reply in run):
+        report.failed = str(base[0][0].form.get("error text", base[0][0].form["reply"]))
     comparison = exactly.Comparison(node, base)
     for variant in tried:
         runs = node.runs(variant, few)
