@@ -9,18 +9,19 @@ from typing import Any
 from flwr.app import Message
 
 from ...validation import check_fraction, check_positive
-from . import exactly, repeats, stand_in
+from . import exactly, repeats
 from .claims import Claims
 from .compared import Runs
 from .conversation import Conversation, overheard
+from .data import stand_in
+from .data.sources import Sources
+from .data.variants import BASE, Variant, variants
 from .errors import CannotAuditError
 from .findings import AppAudit, Finding, Worth
 from .loading import RunConfig, Stranger
 from .measured import WHOLE_RUN, Bound, bounds, furthest, moments
 from .node import Node
 from .restart import Asked, after_restarts
-from .sources import Sources
-from .variants import BASE, Variant, variants
 
 CONFIDENCE = 0.999
 _NODES = 10

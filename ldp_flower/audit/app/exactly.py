@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .compared import Difference, Runs, differences
+from .data.variants import BASE, Variant
 from .findings import Finding
 from .node import Node
-from .variants import BASE, Variant
 
 _CONFIRMING = 60  # runs of either data set that confirm a difference of numbers
 _MOD_FAILED = "ZeroDivisionError"

@@ -8,10 +8,10 @@ from flwr.app import Context, Message, RecordDict
 
 from ...simulation.grid import InProcessGrid
 from .claims import Claims
+from .data.sources import Sources
+from .data.variants import BASE, Variant
 from .loading import Stranger, quiet
 from .replies import Seen, seen
-from .sources import Sources
-from .variants import BASE, Variant
 
 
 class _Operators(dict[str, Any]):

@@ -10,11 +10,11 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 
 from .compared import Runs, stacked
+from .data.variants import BASE
 from .findings import Finding
 from .measured import vector
 from .node import Node
 from .replies import Floats, Seen
-from .variants import BASE
 
 _SAME = 1e-4  # of the noise's spread
 _LONG = 8  # integers that are not the same by chance

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from ldp_flower import Users
 from ldp_flower.accounting import noise_multiplier_epsilon
 from ldp_flower.audit.app import CannotAuditError, Options, audit_app
-from ldp_flower.audit.app.stand_in import Rows
-from ldp_flower.audit.app.values import altered, fingerprint
-from ldp_flower.audit.app.variants import variants
+from ldp_flower.audit.app.data.stand_in import Rows
+from ldp_flower.audit.app.data.values import altered, fingerprint
+from ldp_flower.audit.app.data.variants import variants
 from ldp_flower.cli.app import app as command
 
 PROJECT = """

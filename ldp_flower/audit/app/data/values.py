@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from ...guarantee.users import Users
+from ....guarantee.users import Users
 from .stand_in import Rows
 
 #: From a column or an array with records along its first axis to another one.

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.random import PCG64, Generator
 
-from .errors import CannotAuditError
+from ..errors import CannotAuditError
 
 #: Packages in whose place it stands.
 NAMES = ("flwr_datasets", "datasets")
