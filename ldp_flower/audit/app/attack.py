@@ -240,12 +240,12 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
     where = "the whole run"
     if best is not whole:
         where = next(kind for kind, bound in by_kind.items() if bound.epsilon == best.epsilon)
-    claimed = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
+    promise = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
     report.findings.append(
         Finding(
             "noisy replies tell data apart",
             where,
-            f"epsilon is at least {best.epsilon:.3g} at delta {delta:g}, {claimed}; "
+            f"epsilon is at least {best.epsilon:.3g} at delta {delta:g}, {promise}; "
             f"'{best.pair[0]}' and '{best.pair[1]}' by {best.by}",
         )
     )

@@ -135,8 +135,9 @@ class Claims:
 
         with ExitStack() as stack:
             stack.enter_context(replaced(LocalDpMod, __call__=local))
-            own = {"answer_once": answer, "census": counted, "private_randomness": system}
-            stack.enter_context(replaced(Node, **own))
+            stack.enter_context(
+                replaced(Node, answer_once=answer, census=counted, private_randomness=system)
+            )
             for wrapper in _WRAPPERS:
                 stack.enter_context(replaced(wrapper, configure_train=self._wrapped(wrapper)))
             self._hear_opacus(stack)

@@ -159,7 +159,7 @@ def few_valued(replies: Sequence[Seen], path: str) -> bool:
     if rows is None:
         return True
     if np.array_equal(rows, np.round(rows)):
-        return rows.shape[1] < _LONG
+        return bool(rows.shape[1] < _LONG)
     distinct = len({row.tobytes() for row in rows})
     return distinct * 4 < len(rows) * 3 and len(np.unique(rows)) < 2 * distinct
 
