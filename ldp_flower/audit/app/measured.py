@@ -6,7 +6,8 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from ..distinguish import Event, Sample, likeliest_events, log_ratio
+from ..distinguish import Event, Sample, likeliest_events
+from .cuts import Cut, best_cut
 from .data.variants import Variant
 from .node import Node
 from .replies import Floats, Seen
@@ -14,7 +15,6 @@ from .replies import Floats, Seen
 WHOLE_RUN = -1
 _CONFIRMED = 3  # events for each message and the run
 _DENSE = 300  # numbers of a whole run up to which their covariance is estimated
-_CUTS = 401  # of a score
 _LARGE = 1e100  # squares of scores stay finite
 _SCALARS = 20  # numbers of a reply that are also looked at one by one
 
@@ -236,13 +236,13 @@ def _best(
     """Choose events on the first half of the runs, and judge them by the second."""
     half = len(scored[0]) // 2
     width = min(len(scores) for runs in scored for _, scores in runs)
-    searched: list[tuple[float, int, Event | _Cut]] = []
+    searched: list[tuple[float, int, Event | Cut]] = []
     for which in range(-1, width):
         samples = _samples(names, scored, slice(0, half), which)
         if which < 0:
-            events: list[Event | _Cut] = [*likeliest_events(samples, 2, delta, alpha)]
+            events: list[Event | Cut] = [*likeliest_events(samples, 2, delta, alpha)]
         else:
-            events = [_cut(samples, pair, delta, alpha) for pair in permutations(names)]
+            events = [best_cut(samples, pair, delta, alpha) for pair in permutations(names)]
         searched += [(event.bound(samples, delta, alpha), which, event) for event in events]
     searched.sort(key=lambda option: -option[0])
     best = Bound(0.0, names, "")
@@ -252,34 +252,6 @@ def _best(
         if found > best.epsilon:
             best = Bound(found, (event.pair[0], event.pair[1]), _by(which))
     return best
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """Scores on one side of a number, likelier for the first data set of a pair."""
-
-    pair: tuple[str, ...]
-    sign: float
-    at: float
-
-    def bound(self, samples: Mapping[str, Sample], delta: float, alpha: float) -> float:
-        """Return a number that the privacy loss exceeds, but for a probability of ``alpha``."""
-        one, two = (self.sign * samples[name].values[:, 0] > self.at for name in self.pair)
-        counts = (float(one.sum()), len(one), float(two.sum()), len(two))
-        return float(log_ratio(*counts, delta, alpha))
-
-
-def _cut(samples: Mapping[str, Sample], pair: tuple[str, ...], delta: float, alpha: float) -> _Cut:
-    """Return the cut that promises the largest bound."""
-    options = []
-    for sign in (1.0, -1.0):
-        one, two = (np.sort(sign * samples[name].values[:, 0]) for name in pair)
-        cuts = np.unique(np.quantile(np.concatenate([one, two]), np.linspace(0, 1, _CUTS)))
-        hits, others = (len(s) - np.searchsorted(s, cuts, side="right") for s in (one, two))
-        promised = log_ratio(hits, len(one), others, len(two), delta, alpha)
-        best = int(np.argmax(promised))
-        options.append((float(promised[best]), _Cut(pair, sign, float(cuts[best]))))
-    return max(options, key=lambda option: option[0])[1]
 
 
 def _samples(
