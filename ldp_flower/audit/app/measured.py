@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
 from ..distinguish import Event, Sample, likeliest_events
+from .cuts import Cut, best_cut
+from .data.variants import Variant
 from .node import Node
 from .replies import Floats, Seen
-from .variants import Variant
 
 WHOLE_RUN = -1
 _CONFIRMED = 3  # events for each message and the run
@@ -98,10 +99,15 @@ def _noisy(found: _Moments) -> bool:
 def _distance(one: _Moments, two: _Moments, number: int) -> float:
     if one.means[number].shape != two.means[number].shape:
         return 0.0
-    spread = (one.variance(number) + two.variance(number)) / 2
-    noisy = spread > 0
-    apart = (one.means[number] - two.means[number])[noisy] ** 2 / spread[noisy]
-    return float(apart.sum() - 2 * noisy.sum() / max(one.count, 1))
+    first, second = one.variance(number), two.variance(number)
+    noisy = (first > 0) & (second > 0)
+    if not noisy.any():
+        return 0.0
+    first, second = first[noisy], second[noisy]
+    apart = (one.means[number] - two.means[number])[noisy] ** 2 / ((first + second) / 2)
+    # Noise may be as long as data are; over all numbers chance evens out.
+    longer = len(first) * float(np.mean(np.log(first / second))) ** 2 / 2
+    return float(apart.sum()) + longer - 2 * len(first) / max(one.count, 1)
 
 
 def bounds(
@@ -230,11 +236,14 @@ def _best(
     """Choose events on the first half of the runs, and judge them by the second."""
     half = len(scored[0]) // 2
     width = min(len(scores) for runs in scored for _, scores in runs)
-    searched: list[tuple[float, int, Event]] = []
+    searched: list[tuple[float, int, Event | Cut]] = []
     for which in range(-1, width):
         samples = _samples(names, scored, slice(0, half), which)
-        for event in likeliest_events(samples, 2, delta, alpha):
-            searched.append((event.bound(samples, delta, alpha), which, event))
+        if which < 0:
+            events: list[Event | Cut] = [*likeliest_events(samples, 2, delta, alpha)]
+        else:
+            events = [best_cut(samples, pair, delta, alpha) for pair in permutations(names)]
+        searched += [(event.bound(samples, delta, alpha), which, event) for event in events]
     searched.sort(key=lambda option: -option[0])
     best = Bound(0.0, names, "")
     for _, which, event in searched[:_CONFIRMED]:
