@@ -173,6 +173,8 @@ def _audit_app(
         console.print(f"Wrote {html}")
     if found.found:
         fail(verdict(found), FAILED)
+    if found.failed:
+        fail(f"The app answers with errors only, on its own data: {found.failed}", USAGE)
     console.print(verdict(found))
 
 

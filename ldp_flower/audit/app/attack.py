@@ -8,18 +8,20 @@ from typing import Any
 
 from flwr.app import Message
 
+from ...validation import check_fraction, check_positive
 from . import exactly, repeats
 from .claims import Claims
 from .compared import Runs
 from .conversation import Conversation, overheard
+from .data import stand_in
+from .data.sources import Sources
+from .data.variants import BASE, Variant, variants
 from .errors import CannotAuditError
 from .findings import AppAudit, Finding, Worth
 from .loading import RunConfig, Stranger
 from .measured import WHOLE_RUN, Bound, bounds, furthest, moments
 from .node import Node
 from .restart import Asked, after_restarts
-from .sources import Sources
-from .variants import BASE, Variant, variants
 
 CONFIDENCE = 0.999
 _NODES = 10
@@ -50,6 +52,11 @@ class Options:
         ``node`` or ``record``; None: what is attached protects, ``node`` by default.
     seconds : float
         How long noise is measured, about.
+
+    Raises
+    ------
+    ValueError
+        If one is out of its range, or there is no such file.
     """
 
     sample: Path | None = None
@@ -60,6 +67,17 @@ class Options:
     delta: float | None = None
     unit: str | None = None
     seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.claim is not None:
+            check_positive("claim", self.claim)
+        if self.delta is not None and self.delta != 0:
+            check_fraction("delta", self.delta)
+        if self.unit not in (None, "node", "record"):
+            raise ValueError(f"Expected unit in ['node', 'record'], got {self.unit!r}.")
+        check_positive("seconds", self.seconds)
+        if self.sample is not None and not self.sample.is_file():
+            raise ValueError(f"Expected sample to be a file, got {self.sample}.")
 
 
 def audit_app(folder: Path, options: Options) -> AppAudit:
@@ -99,6 +117,12 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
         claims.unit = options.unit
     report = AppAudit(app.folder.name)
     chosen, seconds = _affordable(whole, talk, options.seconds)
+    if options.sample is not None and not ({"data-path"} & whole.asked_for or stand_in.served):
+        raise CannotAuditError(
+            "The app read no sample: it asked neither its operator for data-path "
+            "(context.node_config) nor a package that --sample stands in for, which are "
+            f"{' and '.join(stand_in.NAMES)} where they are not installed."
+        )
     node = Node(app, chosen, num_nodes, node_config, sources, claims)
     with sources.answered_for(node.look):
         base = _attack(node, talk, seconds, report, options)
@@ -139,6 +163,8 @@ def _attack(
     report.findings.extend(repeats.with_the_clock(node, base))
     node.mark(base)
     found = {BASE: moments(base)}
+    if all(reply.form["reply"] != "content" for run in base for reply in run):
+        report.failed = str(base[0][0].form.get("error text", base[0][0].form["reply"]))
     comparison = exactly.Comparison(node, base)
     for variant in tried:
         runs = node.runs(variant, few)
@@ -217,12 +243,12 @@ def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: A
     where = "the whole run"
     if best is not whole:
         where = next(kind for kind, bound in by_kind.items() if bound.epsilon == best.epsilon)
-    claimed = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
+    promise = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
     report.findings.append(
         Finding(
             "noisy replies tell data apart",
             where,
-            f"epsilon is at least {best.epsilon:.3g} at delta {delta:g}, {claimed}; "
+            f"epsilon is at least {best.epsilon:.3g} at delta {delta:g}, {promise}; "
             f"'{best.pair[0]}' and '{best.pair[1]}' by {best.by}",
         )
     )

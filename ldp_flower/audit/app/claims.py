@@ -87,8 +87,6 @@ class Claims:
         Type of the message that is being answered.
     wrappers : list of str
         Flower's wrappers for a trusted server.
-    clips : set of str
-        Flower's mods that only clip.
     opacus : list of str
         Opacus at work, in words.
     """
@@ -101,7 +99,6 @@ class Claims:
     wrappers: list[str] = field(default_factory=list)
     own_kinds: set[str] = field(default_factory=set)
     kind: str = ""
-    clips: set[str] = field(default_factory=set)
     opacus: list[str] = field(default_factory=list)
 
     @contextmanager
@@ -138,8 +135,9 @@ class Claims:
 
         with ExitStack() as stack:
             stack.enter_context(replaced(LocalDpMod, __call__=local))
-            own = {"answer_once": answer, "census": counted, "private_randomness": system}
-            stack.enter_context(replaced(Node, **own))
+            stack.enter_context(
+                replaced(Node, answer_once=answer, census=counted, private_randomness=system)
+            )
             for wrapper in _WRAPPERS:
                 stack.enter_context(replaced(wrapper, configure_train=self._wrapped(wrapper)))
             self._hear_opacus(stack)
@@ -199,4 +197,4 @@ class Claims:
         told = [f"{local} on {kind}" for kind, local in self.local.items()]
         if self.own:
             told.append(f"{len(self.own)} question(s) of ldp-flower")
-        return [*told, *sorted(self.clips), *self.opacus, *self.wrappers]
+        return [*told, *self.opacus, *self.wrappers]

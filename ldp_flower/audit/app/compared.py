@@ -118,7 +118,7 @@ def _of_numbers(number: int, path: str, one: Floats, two: Floats) -> Iterator[Di
             f"{rows[0, worst]:.6g}" + ("" if same[worst] else " and others")
             for rows, same in ((one, fixed), (two, others))
         ]
-        yield Difference(number, path, "noise", *shown, 0.0, int(never.sum()))
+        yield Difference(number, path, "noise", shown[0], shown[1], 0.0, int(never.sum()))
 
 
 def _constant(rows: Floats) -> NDArray[np.bool_]:

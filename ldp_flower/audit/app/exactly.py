@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .compared import Difference, Runs, differences
+from .data.variants import BASE, Variant
 from .findings import Finding
 from .node import Node
-from .variants import BASE, Variant
 
 _CONFIRMING = 60  # runs of either data set that confirm a difference of numbers
 _MOST_CONFIRMING = 3000  # of whole numbers, which may be answers that are seldom wrong

@@ -50,7 +50,7 @@ class Worth:
     delta: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class AppAudit:
     """All that an audit of an app found and tried.
 
@@ -64,6 +64,9 @@ class AppAudit:
         What noise is worth.
     tried, untried : list of str
         What was attacked, and what was not.
+    failed : str
+        What the app answers on the data as they are, if that is nothing but errors: then
+        nothing was tried.
     """
 
     name: str
@@ -71,6 +74,7 @@ class AppAudit:
     worth: list[Worth] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
+    failed: str = ""
 
     @property
     def found(self) -> list[Finding]:

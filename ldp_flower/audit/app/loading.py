@@ -13,7 +13,7 @@ from typing import Any
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from . import stand_in
+from .data import stand_in
 from .errors import CannotAuditError
 
 RunConfig = dict[str, bool | float | int | str]

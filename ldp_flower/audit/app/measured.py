@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from ..distinguish import Event, Sample, likeliest_events
+from .data.variants import Variant
 from .node import Node
 from .replies import Floats, Seen
-from .variants import Variant
 
 WHOLE_RUN = -1
 _CONFIRMED = 3  # events for each message and the run

@@ -8,10 +8,26 @@ from flwr.app import Context, Message, RecordDict
 
 from ...simulation.grid import InProcessGrid
 from .claims import Claims
+from .data.sources import Sources
+from .data.variants import BASE, Variant
 from .loading import Stranger, quiet
 from .replies import Seen, seen
-from .sources import Sources
-from .variants import BASE, Variant
+
+
+class _Operators(dict[str, Any]):
+    """What an operator tells, and which of it was asked for."""
+
+    def __init__(self, told: dict[str, Any], asked: set[str]) -> None:
+        super().__init__(told)
+        self._asked = asked
+
+    def __getitem__(self, key: str) -> Any:
+        self._asked.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._asked.add(key)
+        return super().get(key, default)
 
 
 class Node:
@@ -31,6 +47,11 @@ class Node:
         Where its data come in.
     claims : Claims
         Notices protections at work.
+
+    Attributes
+    ----------
+    asked_for : set of str
+        What of its operator's configuration was asked for.
     """
 
     def __init__(
@@ -45,6 +66,7 @@ class Node:
         self.messages = list(messages)
         self.sources, self.claims = sources, claims
         self._app, self._num_nodes, self._config = app, num_nodes, node_config
+        self.asked_for: set[str] = set()
         self.clocks: set[tuple[str, str]] = set()
         self._grid = InProcessGrid(app.client, 1, app.run_config)
         self._variant: Variant | None = None
@@ -91,11 +113,14 @@ class Node:
         self._grid.contexts[1] = Context(
             run_id=1,
             node_id=1,
-            node_config={
-                "partition-id": partition,
-                "num-partitions": self._num_nodes,
-                **self._config,
-            },
+            node_config=_Operators(
+                {
+                    "partition-id": partition,
+                    "num-partitions": self._num_nodes,
+                    **self._config,
+                },
+                self.asked_for,
+            ),
             state=RecordDict(),
             run_config=dict(self._app.run_config),
         )

@@ -10,11 +10,11 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 
 from .compared import Runs, stacked
+from .data.variants import BASE
 from .findings import Finding
 from .measured import vector
 from .node import Node
 from .replies import Floats, Seen
-from .variants import BASE
 
 _SAME = 1e-4  # of the noise's spread
 _LONG = 8  # integers that are not the same by chance
@@ -159,7 +159,7 @@ def few_valued(replies: Sequence[Seen], path: str) -> bool:
     if rows is None:
         return True
     if np.array_equal(rows, np.round(rows)):
-        return rows.shape[1] < _LONG
+        return bool(rows.shape[1] < _LONG)
     distinct = len({row.tobytes() for row in rows})
     return distinct * 4 < len(rows) * 3 and len(np.unique(rows)) < 2 * distinct
 

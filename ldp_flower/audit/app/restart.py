@@ -18,12 +18,12 @@ from flwr.app import Message
 
 from .claims import Claims
 from .compared import Runs, stacked
+from .data.sources import Sources
 from .findings import Finding
 from .loading import RunConfig, Stranger
 from .node import Node
 from .repeats import few_valued, varying
 from .replies import Seen
-from .sources import Sources
 
 _TIMEOUT = 180.0  # seconds
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from ldp_flower import Users
 from ldp_flower.accounting import noise_multiplier_epsilon
 from ldp_flower.audit.app import CannotAuditError, Options, audit_app
-from ldp_flower.audit.app.stand_in import Rows
-from ldp_flower.audit.app.values import altered, fingerprint
-from ldp_flower.audit.app.variants import variants
+from ldp_flower.audit.app.data.stand_in import Rows
+from ldp_flower.audit.app.data.values import altered, fingerprint
+from ldp_flower.audit.app.data.variants import variants
 from ldp_flower.cli.app import app as command
 
 PROJECT = """
@@ -187,6 +187,12 @@ def test_what_cannot_be_tried_says_what_to_give(write, tmp_path):
     assert found.found == [] and any("no change of the data did" in t for t in found.untried)
     with pytest.raises(CannotAuditError, match=r"one of .*client:load_data"):
         audit_app(silent, Options(loader="nowhere:load"))
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a\n1\n")
+    with pytest.raises(CannotAuditError, match="The app read no sample"):
+        audit_app(silent, Options(sample=rows))
+    with pytest.raises(ValueError, match="Expected unit in"):
+        Options(unit="user")
     with pytest.raises(CannotAuditError, match="is no Flower app"):
         audit_app(tmp_path, QUICK)
 
@@ -198,6 +204,7 @@ def test_the_command_tells_by_its_exit_code(write, tmp_path):
     page = tmp_path / "page.html"
     found = run("--app", write(), "--seconds", 1, "--html", page)
     assert found.exit_code == 1 and "arrays/0" in found.output
+    assert run("--app", write(trained="raise OSError('no file')")).exit_code == 2
     assert "arrays/0" in page.read_text() and "private" not in found.output + page.read_text()
     for wrong in (
         [],

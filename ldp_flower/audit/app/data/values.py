@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from ...guarantee.users import Users
+from ....guarantee.users import Users
 from .stand_in import Rows
 
 #: From a column or an array with records along its first axis to another one.
@@ -144,9 +144,9 @@ def _bytes(plain: Any) -> bytes:
     if isinstance(plain, np.ndarray):
         return plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode()
     if _is(plain, "torch", "Tensor"):
-        return plain.detach().cpu().numpy().tobytes()
+        return bytes(plain.detach().cpu().numpy().tobytes())
     if _is(plain, "pandas", "DataFrame") or _is(plain, "pandas", "Series"):
-        return plain.to_csv().encode()
+        return str(plain.to_csv()).encode()
     if hasattr(plain, "to_pandas"):
         return repr(plain.to_pandas().to_dict("list")).encode()
     if _is(plain, "torch.utils.data", "Dataset"):
@@ -200,7 +200,7 @@ def _frame(frame: Any, alter: Alter) -> Any:
 def _cells(column: NDArray[Any], alter: Alter) -> Any:
     """Return a column altered; one of arrays, such as images, as if it were one array."""
     if len(column) and isinstance(column[0], np.ndarray | list):
-        return list(alter(np.stack(column)))
+        return list(alter(np.stack(list(column))))
     return alter(column)
 
 

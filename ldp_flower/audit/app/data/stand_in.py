@@ -13,11 +13,14 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.random import PCG64, Generator
 
-from .errors import CannotAuditError
+from ..errors import CannotAuditError
 
 #: Packages in whose place it stands.
 NAMES = ("flwr_datasets", "datasets")
+#: Those of them that an app has asked.
+served: set[str] = set()
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -121,7 +124,7 @@ class Rows:
         """Return two parts of the rows."""
         order = np.arange(len(self))
         if shuffle:
-            np.random.Generator(np.random.PCG64(seed)).shuffle(order)
+            Generator(PCG64(seed)).shuffle(order)
         cut = len(self) - max(1, round(test_size * len(self)))
         parts = {"train": order[:cut], "test": order[cut:]}
         return _Split(
@@ -134,7 +137,7 @@ class Rows:
 
     def shuffle(self, seed: int | None = None, **_: Any) -> "Rows":
         """Return the rows in another order."""
-        return self.select(np.random.Generator(np.random.PCG64(seed)).permutation(len(self)))
+        return self.select(Generator(PCG64(seed)).permutation(len(self)))
 
     def remove_columns(self, names: str | list[str]) -> "Rows":
         """Return the rows without some columns."""
@@ -167,11 +170,13 @@ def installed(sample: Path) -> None:
                 self._partitioners = partitioners or {}
 
             def load_partition(self, partition_id: int, split: str | None = None) -> Rows:
+                served.add("flwr_datasets")
                 chosen = self._partitioners.get(split or "train")
                 count = getattr(chosen, "num_partitions", chosen if isinstance(chosen, int) else 1)
                 return Rows(frame.iloc[int(partition_id) :: max(int(count), 1)])
 
             def load_split(self, split: str) -> Rows:
+                served.add("flwr_datasets")
                 return Rows(frame)
 
         class Partitioner:
@@ -195,13 +200,13 @@ def installed(sample: Path) -> None:
         vars(package).update(FederatedDataset=FederatedDataset, partitioner=partitioners)
         sys.modules |= {"flwr_datasets": package, "flwr_datasets.partitioner": partitioners}
     if find_spec("datasets") is None:
+
+        def load_dataset(*_: Any, split: str | None = None, **__: Any) -> Rows | _Split:
+            served.add("datasets")
+            return Rows(frame) if split else _Split(train=Rows(frame), test=Rows(frame))
+
         package = ModuleType("datasets")
-        vars(package).update(
-            Dataset=Rows,
-            load_dataset=lambda *_, split=None, **__: (
-                Rows(frame) if split else _Split(train=Rows(frame), test=Rows(frame))
-            ),
-        )
+        vars(package).update(Dataset=Rows, load_dataset=load_dataset)
         sys.modules["datasets"] = package
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from flwr.app import Message
 
-from ...guarantee.users import Users
-from .errors import CannotAuditError
-from .loading import Stranger
+from ....guarantee.users import Users
+from ..errors import CannotAuditError
+from ..loading import Stranger
 from .values import fingerprint, leaves, size
 from .variants import BASE, Variant
 
@@ -26,7 +26,7 @@ _NOT_DATA = re.compile(
 # Libraries whose functions read data: by module, and names of functions.
 _READERS = re.compile(
     r"^(pandas\.io\..*|pandas\.core\.frame|numpy\.lib.*|flwr_datasets.*|datasets\..*|"
-    r"sklearn\.datasets.*|torchvision\.datasets.*|ldp_flower\.audit\.app\.stand_in)$"
+    r"sklearn\.datasets.*|torchvision\.datasets.*|ldp_flower\.audit\.app\.data\.stand_in)$"
 )
 _READER_NAMES = re.compile(r"^(read_\w+|load\w*|genfromtxt|fetch_\w+|make_\w+)$")
 
@@ -85,9 +85,7 @@ class Sources:
         CannotAuditError
             If there is no such function.
         """
-        module, colon, name = reference.replace(":", ".", 0).partition(":")
-        if not colon:
-            module, _, name = reference.rpartition(".")
+        module, _, name = reference.partition(":")
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)
