@@ -98,10 +98,15 @@ def _noisy(found: _Moments) -> bool:
 def _distance(one: _Moments, two: _Moments, number: int) -> float:
     if one.means[number].shape != two.means[number].shape:
         return 0.0
-    spread = (one.variance(number) + two.variance(number)) / 2
-    noisy = spread > 0
-    apart = (one.means[number] - two.means[number])[noisy] ** 2 / spread[noisy]
-    return float(apart.sum() - 2 * noisy.sum() / max(one.count, 1))
+    first, second = one.variance(number), two.variance(number)
+    noisy = (first > 0) & (second > 0)
+    if not noisy.any():
+        return 0.0
+    first, second = first[noisy], second[noisy]
+    apart = (one.means[number] - two.means[number])[noisy] ** 2 / ((first + second) / 2)
+    # Noise may be as long as data are; over all numbers chance evens out.
+    longer = len(first) * float(np.mean(np.log(first / second))) ** 2 / 2
+    return float(apart.sum()) + longer - 2 * len(first) / max(one.count, 1)
 
 
 def bounds(
