@@ -8,6 +8,7 @@ are those who are addressed and can pay, and the others' reports are the same to
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -156,10 +157,9 @@ def compared(
             _check_addressed(after, plan, found)
             _check_sums(after, plan, found)
             _check_same(before, after, plan, query, found)
-        for everybody in [*candidates, *unlike(candidates[0].num_features)]:
-            users = replace(copied(everybody, plan.size), ids=_ids(0, plan.size))
-            census = DeployedNode(make_app, lambda _, users=users: users, config).ask(None)[1]
-            found.census &= census == before.forms[0]
+        for user in [*candidates, *unlike(candidates[0].num_features)]:
+            node = DeployedNode(make_app, partial(_copies, user, plan.size), config)
+            found.census &= node.ask(None)[1] == before.forms[0]
         failing = [DeployedNode(make_app, fails, config) for fails in (_fails, _fails_differently)]
         for asked in plan.queries:
             one, other_form = (node.ask(asked)[1] for node in failing)
@@ -252,6 +252,10 @@ def _arrays(reply: Message) -> dict[str, NDArray[np.generic]]:
         return dict(Report.from_record_dict(reply.content).arrays)
     except ValueError:  # no form of a report: told by what the server can read, which is nothing
         return {}
+
+
+def _copies(user: Users, size: int, context: Context) -> Users:
+    return replace(copied(user, size), ids=_ids(0, size))
 
 
 def _ids(number: int, size: int) -> NDArray[np.str_]:

@@ -92,7 +92,7 @@ def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism | LaplaceMechan
     askew /= np.linalg.norm(askew, axis=1, keepdims=True)
     ways = np.concatenate([few, -few, askew])
     lengths = mechanism.radius * np.append(0.0, _LENGTHS)
-    return (lengths[:, None, None] * ways).reshape(-1, mechanism.width)
+    return np.asarray((lengths[:, None, None] * ways).reshape(-1, mechanism.width))
 
 
 def _neighbouring(num_features: int) -> Iterator[list[Users]]:

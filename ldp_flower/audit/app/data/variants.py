@@ -64,9 +64,9 @@ def variants(unit: str, others: bool) -> list[Variant]:
         Variant("half of the records", _only_more_than_one(lambda a: a[: (len(a) + 1) // 2])),
         Variant("all records turned over", _mirrored),
         Variant("labels turned over", _if(_is_label, _mirrored)),
-        Variant("all labels the smallest", _if(_is_label, _same(0))),
-        Variant("all labels the largest", _if(_is_label, _same(-1))),
-        Variant("all labels the commonest", _if(_is_label, _same(None))),
+        Variant("all labels the smallest", _if(_is_label, _same(0.0))),
+        Variant("all labels the largest", _if(_is_label, _same(1.0))),
+        Variant("all labels the middle one", _if(_is_label, _same(0.5))),
         Variant("features turned over", _if(lambda a: not _is_label(a), _mirrored)),
         Variant("all records like the last", _alike),
         Variant("all records times 1,000", _scaled),
@@ -135,15 +135,15 @@ def _largest(array: Array) -> Array:
     return np.broadcast_to(np.nanmax(array, axis=0), array.shape).astype(array.dtype)
 
 
-def _same(which: int | None) -> Alter:
-    """Return a change after which all values are the same: one by its rank, or the commonest."""
+def _same(rank: float) -> Alter:
+    """Return a change after which all values are the same, by its rank from 0 to 1."""
 
     def changed(array: Array) -> Array:
         if not len(array):
             return array
         ordered = array if array.dtype.kind in "fiub" else array.astype(str)
-        _, first, counts = np.unique(ordered, return_index=True, return_counts=True)
-        return np.full_like(array, array[first[np.argmax(counts) if which is None else which]])
+        _, first = np.unique(ordered, return_index=True)
+        return np.full_like(array, array[first[round(rank * (len(first) - 1))]])
 
     return changed
 

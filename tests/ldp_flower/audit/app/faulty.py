@@ -122,7 +122,8 @@ update = [u + d for u, d in zip(update, draws, strict=True)]
     ),
     "query": beside(query='answer["histogram"] = np.bincount(y, minlength=3).tolist()'),
     "text_of_an_exception": beside(
-        train='if np.abs(x).max() > 3.2:\n    raise ValueError(f"row {np.abs(x).max(axis=1).argmax()}")'
+        train="far = np.abs(x).max(axis=1)\n"
+        'if far.max() > 3.2:\n    raise ValueError(f"row {far.argmax()}")'
     ),
     "exception_with_the_mean": beside(
         train='if server_round == 2:\n    raise ValueError(f"loss is {loss(w, b, x, y)}")'

@@ -53,7 +53,8 @@ TRAIN
     arrays = ArrayRecord({
         "weight": state["fc.weight"][0].double(), "bias": state["fc.bias"].double()
     })
-    return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics)}), reply_to=message)
+    content = RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics)})
+    return Message(content, reply_to=message)
 '''
 
 NOISE = """
@@ -65,7 +66,6 @@ NOISE = """
     state = {k: before[k] + c + sigma * torch.randn(c.shape) for k, c in change.items()}
 """
 
-#: As strangers.App knows it: an ArrayRecord that PyTorch can read.
 _HANDED = {"claim": 3.0, "delta": 3e-5}
 
 
