@@ -4,8 +4,21 @@ This package holds what clients and strategies agree on. The private half is
 :mod:`ldp_flower.clients`, the untrusted half :mod:`ldp_flower.strategies`.
 """
 
+# ruff: noqa: E402 -- where the halves lie must be known before anything is imported
+
+from pathlib import Path
+
+__version__ = "0.2.0"
+
+# Installed, the two halves lie in this folder; in a checkout they lie beside it. Then they are
+# found there, also where another version is installed, whose halves would not fit.
+_HERE = Path(__file__).parent
+if not (_HERE / "clients").is_dir():
+    __path__ = [str(_HERE), str(_HERE.parent)]
+
 from .guarantee.budget import PrivacyPolicy
 from .guarantee.users import Users
+from .planning import plan
 from .schema import Categories, Numeric, Schema
 from .simulation.generated import GeneratedUsers
 from .simulation.grid import InProcessGrid
@@ -21,5 +34,6 @@ __all__ = [
     "Schema",
     "Users",
     "hash_items",
+    "plan",
     "simulate",
 ]

@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from rich import get_console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from .validation import check_integer
@@ -114,7 +115,11 @@ class Sweep(Generic[T]):
         """Run what the file lacks, and show how far it is."""
         todo = self.missing(tasks, path)
         columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn())
-        with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as progress:
+        columns = (*columns, TimeElapsedColumn(), TimeRemainingColumn())
+        screen = get_console()
+        # A file or a pipe would get one line of it, cut.
+        hidden = not (screen.is_terminal or screen.is_jupyter)
+        with Progress(*columns, console=screen, disable=hidden) as progress:
             bar = progress.add_task("runs", total=len(tasks), completed=len(tasks) - len(todo))
             for task in self.run_all(todo, path, processes):
                 progress.update(bar, advance=1, description=task.label)

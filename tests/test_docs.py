@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
 from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import InProcessGrid, Users, randomizers
@@ -74,6 +76,26 @@ def test_the_private_evaluation_example(capsys):
     assert capsys.readouterr().out.startswith("R2 0.")
     truth = 1 - np.mean((y - x @ model) ** 2) / np.var(y)
     assert abs(found.r2 - truth) < 4 * found.std_error
+
+
+def test_plugging_into_an_existing_app(capsys):
+    page = (DOCS / "existing-app.md").read_text("utf-8")
+    client, server = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (3000, 8))
+    client_app, server_app = ClientApp(), ServerApp()
+
+    def load_rows(context):
+        return x, x[:, 0] * 0.9, np.arange(3000), np.arange(3001)
+
+    exec(client, {"app": client_app, "load_rows": load_rows})
+    exec(server, {"app": server_app})
+    grid = InProcessGrid(client_app, 1)
+    server_app(
+        grid, Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
+    )
+    assert "epsilon = 2 per user" in capsys.readouterr().out
+    assert len((client + server).strip().splitlines()) <= 20
 
 
 def test_the_model_updates_example():

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+import textwrap
 import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -52,6 +53,22 @@ def test_every_package_folder_is_listed_in_pyproject():
             dotted = ".".join(init.parent.relative_to(ROOT).parts)
             found.add(dotted if folder == "ldp_flower" else f"ldp_flower.{dotted}")
     assert listed == found
+
+
+def test_a_checkout_imports_as_the_wheel_does(tmp_path):
+    """From its root, and whole, although another one is installed."""
+    for folder in HALVES.keys() | {"ldp_flower"}:
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    code = """
+        import pickle, ldp_flower.clients.statistics, ldp_flower.strategies.iht
+        from ldp_flower.strategies import LdpIht
+        print(ldp_flower.__file__, ldp_flower.clients.statistics.__file__)
+        print(ldp_flower.strategies.iht.__file__, pickle.loads(pickle.dumps(LdpIht)) is LdpIht)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    *files, same = subprocess.check_output(command, cwd=tmp_path, text=True).split()
+    assert len(files) == 3 and same == "True"
+    assert all(Path(file).is_relative_to(tmp_path) for file in files)
 
 
 @pytest.mark.parametrize(("half", "other"), [("clients", "strategies"), ("strategies", "clients")])
@@ -168,17 +185,18 @@ MAY_IMPORT = {
     "clients": BOTH_SIDES | {"iht"},
     "strategies/numerics": {"validation"},
     "strategies/runtime": SERVER,
-    "strategies/forecasts": SERVER | of_strategies("numerics"),
+    "strategies/forecasts": SERVER | of_strategies("runtime", "numerics"),
     "strategies/subprotocols": SERVER | of_strategies("runtime", "numerics"),
     "strategies/tables": SERVER | of_strategies("runtime", "numerics", "forecasts", "subprotocols"),
     **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},
     "strategies": of_strategies(*SHARED, *FAMILIES),
     "simulation": BOTH_SIDES | {"clients", "strategies"},
     "estimators": SERVER | {"strategies", "simulation"},
-    "audit": SERVER | {"clients", "strategies", "simulation"},
+    "audit": SERVER | {"accounting", "clients", "strategies", "simulation"},
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},
     "supernode": BOTH_SIDES | {"clients", "schema", "table_file"},
-    "cli": SERVER | {"clients", "strategies", "simulation", "audit", "compare", "supernode"},
+    "cli": SERVER
+    | {"ldp_flower", "clients", "strategies", "simulation", "audit", "compare", "supernode"},
     "ldp_flower": {"guarantee", "planning", "schema", "simulation", "values"},
 }
 
@@ -287,6 +305,9 @@ def test_no_folder_is_a_corridor(folder):
 
 APPS = (
     "simulations/flights/flights",
+    "simulations/heavy-hitters/heavy_hitters",
+    "simulations/model-updates/model_updates",
+    "simulations/own-table/own_table",
     "simulations/telemetry/telemetry",
     "simulations/user_level/user_level",
 )

@@ -7,27 +7,12 @@ import numpy as np
 from ldp_flower.guarantee.questions import Standardised
 from ldp_flower.guarantee.users import Users
 
-from ..arithmetic.rows import Floats, mean_over_rows
-
 _CLIP = 3.0  # standardised numbers lie within this distance of 0
 
 
 def standardised(users: Users, question: Standardised) -> Users:
     """Return the users that :class:`Standardised` is about."""
-    if question.within:
-        users = _within(users)
-    return _standardise(users, question.means, question.scales)
-
-
-def _within(users: Users) -> Users:
-    """Return deviations from each user's own means."""
-    ones, user = np.ones(len(users.targets)), np.repeat(np.arange(len(users)), users.num_rows)
-    features = users.features - mean_over_rows(users, ones, users.features)[user]
-    targets = users.targets - mean_over_rows(users, ones, users.targets[:, None])[user, 0]
-    return replace(users, features=features, targets=targets)
-
-
-def _standardise(users: Users, means: Floats, scales: Floats) -> Users:
+    means, scales = question.means, question.scales
     features, targets = users.features.copy(), users.targets
     *moved, target = (means != 0) | (scales != 1)
     for j in np.flatnonzero(moved):

@@ -3,8 +3,9 @@
 ``handler`` attacks a whole client, ``enumeration`` computes the privacy loss of exact
 mechanisms; ``probe`` calls clients, ``distinguish`` tells users apart. With the noise on a
 ``tape``, ``independence`` looks whose noise it is, ``neighbours`` what neighbouring nodes of a
-deployment (``deployed``) show, and ``records`` how far a record moves a silo's sum; the last
-two look at what is ``entering`` a mechanism. ``people`` are those on the nodes.
+deployment (``deployed``) show, ``crowded`` what many users on one do, ``settings`` what operators
+set, and ``records`` how far a record moves a silo's sum. What is ``entering`` a mechanism is
+looked at there and on neighbouring nodes. ``people`` are those on the nodes.
 """
 
 from .enumeration import exact_epsilon, extreme_inputs, worst_epsilon

@@ -10,6 +10,7 @@ The attacks are on the whole client, called with messages as a server would:
 * records: one record of a silo must not move a sum further than the noise is for;
 * neighbouring nodes of a deployment: census, form, addressed users and charges must be
   the same, whatever the data;
+* an operator's settings: rehearsals, row limits, and when a reply may leave;
 * enumeration, where a mechanism is exact: its largest log-ratio, from its thresholds.
 
 A user who is left out because of its data is told apart like any other output.
@@ -17,10 +18,8 @@ A user who is left out because of its data is told apart like any other output.
 An audit cannot prove privacy; what it finds is wrong with a stated probability only.
 """
 
-import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -36,13 +35,15 @@ from ..guarantee.questions import forms_with
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer
+from .crowded import crowded
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
 from .independence import independent
 from .neighbours import Neighbours, compared
 from .people import crowd, together
-from .probe import Client, MakeApp, RecordingGrid
+from .probe import Client, MakeApp, RecordingGrid, quiet
 from .records import bounded
+from .settings import Settings, kept
 
 if TYPE_CHECKING:
     from ..clients.own_statistics import OwnStatistics
@@ -82,10 +83,12 @@ class Audit:
     independent : bool
         Whether every user's noise was its own and the system's, question for question.
     bounded : bool
-        Whether one record moved a silo's sum by no more than the noise is for; of other
-        mechanisms nothing is asked.
+        Whether one record moved a silo's sum, or one value that noise is added to, by no
+        more than the noise is for; of other mechanisms nothing is asked.
     neighbours : Neighbours
         What neighbouring nodes of a deployment had in common.
+    settings : Settings
+        What a node made of its operator's settings.
     """
 
     query: Query
@@ -100,6 +103,7 @@ class Audit:
     independent: bool
     bounded: bool
     neighbours: Neighbours
+    settings: Settings
 
     @property
     def checks(self) -> dict[str, bool]:
@@ -115,6 +119,9 @@ class Audit:
             "reply's form": self.neighbours.uniform,
             "who answers": self.neighbours.addressed,
             "ledger": self.neighbours.charged,
+            "rehearsal": self.settings.rehearsed,
+            "row limit": self.settings.limited,
+            "waiting": self.settings.waited,
         }
 
     @property
@@ -136,7 +143,7 @@ def recorded_queries(
     """
     app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
     grid = RecordingGrid(app, forms_with(statistics or ()))
-    with _quiet("flwr"):
+    with quiet("flwr"):
         strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
     return grid.queries
 
@@ -206,7 +213,7 @@ def audit_handler(
             seeds = [int(word) for word in derive(seed, phase, names.index(name), nodes)]
         return client.sample(candidates[name], copies, seeds)
 
-    with _quiet("ldp_flower"):  # the data are bad on purpose
+    with quiet("ldp_flower"):  # the data are bad on purpose
         copies = client.copies(candidates[names[0]])
         searched = {name: sample(1, name, num_reports // 4) for name in names}
         alpha = (1 - confidence) / _CONFIRMED
@@ -220,6 +227,8 @@ def audit_handler(
         people = list(candidates.values())
         own_noise = independent(client, copies, people[0], tape_seed)
         same = compared(client.query, make_app, copies, people, tape_seed)
+        many = crowded(client, people[0].num_features, tape_seed)
+        settings = kept(client.query, make_app, copies, people, tape_seed)
         within = bounded(client.query, make_app, people[0].num_features)
     best = int(np.argmax(bounds))
     return Audit(
@@ -230,11 +239,12 @@ def audit_handler(
         worst_pair=events[best].pair,
         exact=worst_epsilon(mechanism),
         complete=all(part.complete for part in [*searched.values(), *fresh.values()]),
-        isolated=isolated and same.isolated,
+        isolated=isolated and same.isolated and many.isolated,
         replayed=replayed,
-        independent=own_noise,
+        independent=own_noise and many.independent,
         bounded=within,
         neighbours=same,
+        settings=settings,
     )
 
 
@@ -280,14 +290,3 @@ def _replayed(client: Client, user: Users, seed: int | None) -> bool:
     answers = client.answers(user, seeds, [client.query] * 2)
     first, second = answers[:_REPLAYED], answers[_REPLAYED:]
     return [a.to_bytes() for a in first] == [a.to_bytes() for a in second]
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

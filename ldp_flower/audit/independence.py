@@ -17,7 +17,7 @@ from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, SystemRandom, Words, derive
 from .distinguish import log_ratio
-from .people import copied, crowd, together
+from .people import copied, crowd, nobody, together
 from .probe import Client
 from .replacing import replaced
 from .tape import Tape, playing
@@ -26,7 +26,7 @@ from .tape import Tape, playing
 FALSE_ALARM = 1e-6
 
 _USERS = 8
-_TAPES = 6  # for each kind of people
+_TAPES = 5  # for each kind of people
 _NODES = 48
 
 
@@ -45,9 +45,8 @@ def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
         Decides the tapes.
     """
     users, num_features = min(_USERS, copies), user.num_features
-    nothing = Users(np.full((1, num_features), np.nan), np.full(1, np.nan), np.array([0, 1]))
     # Of no data reports are spread widest, hence depend most on their bytes.
-    same = [copied(nothing, users), copied(user, users)]
+    same = [copied(nobody(num_features), users), copied(user, users)]
     return (
         _distinct_words()
         and all(
@@ -103,7 +102,7 @@ def _asked(
     """Return every question's reports, None if any is missing, and where its draws end."""
     found: list[list[bytes]] = []
     ends: list[int] = []
-    with playing(tape), _one_coin():
+    with playing(tape), one_coin():
         for (answer,) in client.answers_in_turn(people, queries):
             slots, reports = client.single_reports(answer)
             if slots.tolist() != list(range(len(people))):
@@ -138,7 +137,7 @@ def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
     return bool((more <= 0).all() and (less <= 0).all())
 
 
-def _one_coin() -> AbstractContextManager[None]:
+def one_coin() -> AbstractContextManager[None]:
     """Give all users the same public coin: no guarantee rests on coins."""
 
     def coins(keys: NodeKeys, salt: int, step: int, slots: Slots) -> Words:

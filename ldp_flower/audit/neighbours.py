@@ -1,6 +1,6 @@
 """Neighbouring nodes of a deployment: all that a server sees of them but single users' reports.
 
-Two users of a node are replaced by others, up to what no data should look like, and the
+Four users of a node are replaced by others, up to what no data should look like, and the
 same noise is played from a tape. Then every reply has the same form, the users who answer
 are those who are addressed and can pay, and the others' reports are the same to the last bit.
 """
@@ -20,13 +20,12 @@ from ..guarantee.ledger import Entry, SqliteLedger
 from ..guarantee.messages import Query, Report
 from ..guarantee.questions import Question
 from ..guarantee.users import Users
-from .deployed import NODE_ID, DeployedNode, Seen, contents, terms_for
+from .deployed import MEMORY, NODE_ID, DeployedNode, Seen, contents, terms_for
 from .entering import Block, entering
-from .people import crowd, halved, together, unlike
+from .people import copied, crowd, halved, together, unlike
 from .probe import MakeApp
 from .tape import Tape, playing
 
-_MEMORY = Path("/dev/shm")  # a ledger that is thrown away need not wait for the disk
 _SINGLE = 6  # users who are asked for single reports
 _TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
 
@@ -74,7 +73,7 @@ class _Rows(Question):
     stem = "rows"
 
 
-class _Plan:
+class Plan:
     """Who is on the nodes and what they are asked: a few for single reports, many for sums."""
 
     def __init__(self, query: Query, copies: int) -> None:
@@ -84,7 +83,8 @@ class _Plan:
         order = np.argsort(hashes).tolist()
         cut = int(hashes[order[single]])
         self.cohorts = [sorted(order[:single]), sorted(order[single:])]
-        self.changed = [cohort[0] for cohort in self.cohorts]
+        # Who is in the middle changes its place if it is put first, or last, for its data.
+        self.changed = [{cohort[0], cohort[(len(cohort) - 1) // 2]} for cohort in self.cohorts]
         self.poor = [cohort[-1] for cohort in self.cohorts if len(cohort) > 2]
         self.able = [[u for u in cohort if u not in self.poor] for cohort in self.cohorts]
         self.queries: list[Query | None] = [
@@ -110,19 +110,19 @@ def compared(
     copies : int
         How many users are answered for by single reports.
     candidates : sequence of Users
-        Single users, each of whom takes two users' places.
+        Single users, each of whom takes four users' places.
     seed : int
         Decides the tape.
     """
-    plan, found = _Plan(query, copies), Neighbours()
+    plan, found = Plan(query, copies), Neighbours()
     cost = Cost.of(query.randomizer, query.salt)
-    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "ledger.db"
         SqliteLedger.create(path)
         config = terms_for(query.randomizer, path)
 
         def answers(number: int, people: Sequence[Users]) -> _Answers:
-            ids = np.array([f"{number:03d}-{i:04d}" for i in range(plan.size)])
+            ids = _ids(number, plan.size)
             users = replace(together(people), ids=ids)
             node = DeployedNode(make_app, lambda _: users, config)
             poor = Entry(f"spent by {number}", b"before")
@@ -156,6 +156,10 @@ def compared(
             _check_addressed(after, plan, found)
             _check_sums(after, plan, found)
             _check_same(before, after, plan, query, found)
+        for everybody in [*candidates, *unlike(candidates[0].num_features)]:
+            users = replace(copied(everybody, plan.size), ids=_ids(0, plan.size))
+            census = DeployedNode(make_app, lambda _, users=users: users, config).ask(None)[1]
+            found.census &= census == before.forms[0]
         failing = [DeployedNode(make_app, fails, config) for fails in (_fails, _fails_differently)]
         for asked in plan.queries:
             one, other_form = (node.ask(asked)[1] for node in failing)
@@ -164,27 +168,27 @@ def compared(
 
 
 def _neighbouring(
-    ordinary: list[Users], plan: _Plan, candidates: Sequence[Users], has_public: bool
+    ordinary: list[Users], plan: Plan, candidates: Sequence[Users], has_public: bool
 ) -> list[list[Users]]:
     """Return the people of the other nodes; where features are public, these stay."""
     nodes = []
     if has_public:
         for target in _TARGETS:
             people = list(ordinary)
-            for i in plan.changed:
+            for i in set().union(*plan.changed):
                 people[i] = replace(people[i], targets=np.full_like(people[i].targets, target))
             nodes.append(people)
         return nodes
     nodes.append([halved(user) for user in ordinary])
     for other in [*candidates, *unlike(ordinary[0].num_features)]:
         people = list(ordinary)
-        for i in plan.changed:
+        for i in set().union(*plan.changed):
             people[i] = other
         nodes.append(people)
     return nodes
 
 
-def _check_addressed(answers: _Answers, plan: _Plan, found: Neighbours) -> None:
+def _check_addressed(answers: _Answers, plan: Plan, found: Neighbours) -> None:
     for reply, able in zip(answers.replies[1:3], plan.able, strict=True):
         arrays = _arrays(reply)
         if "count" in arrays:
@@ -193,7 +197,7 @@ def _check_addressed(answers: _Answers, plan: _Plan, found: Neighbours) -> None:
             found.addressed &= "slots" in arrays and arrays["slots"].tolist() == able
 
 
-def _check_sums(answers: _Answers, plan: _Plan, found: Neighbours) -> None:
+def _check_sums(answers: _Answers, plan: Plan, found: Neighbours) -> None:
     for reply, asked, able, block in zip(
         answers.replies[1:3], plan.queries[1:3], plan.able, answers.values, strict=False
     ):
@@ -209,7 +213,7 @@ def _check_sums(answers: _Answers, plan: _Plan, found: Neighbours) -> None:
 
 
 def _check_same(
-    before: _Answers, after: _Answers, plan: _Plan, query: Query, found: Neighbours
+    before: _Answers, after: _Answers, plan: Plan, query: Query, found: Neighbours
 ) -> None:
     found.census &= before.forms[0] == after.forms[0]
     found.uniform &= before.forms == after.forms and before.draws == after.draws
@@ -218,7 +222,7 @@ def _check_same(
     for changed, able, block in zip(plan.changed, plan.able, blocks, strict=False):
         (one, about, _), (other, about_other, _) = block
         found.isolated &= about == about_other and one.shape == other.shape
-        rows = np.array(able) != changed
+        rows = ~np.isin(able, list(changed))
         if one.shape == other.shape and len(one) == len(able):
             found.isolated &= one[rows].tobytes() == other[rows].tobytes()
     for changed, first, second in zip(
@@ -226,12 +230,13 @@ def _check_same(
     ):
         ours, theirs = _arrays(first), _arrays(second)
         if "reports" in ours and "reports" in theirs:
-            rows = ours["slots"] != changed
+            rows = ~np.isin(ours["slots"], list(changed))
             same = ours["reports"].shape == theirs["reports"].shape
             found.isolated &= same and _bytes(ours, rows) == _bytes(theirs, rows)
         elif "sum" in ours and "sum" in theirs and np.isfinite(query.randomizer.bound):
             moved = np.abs(np.subtract(ours["sum"], theirs["sum"])).max()
-            found.isolated &= bool(moved <= 2 * query.randomizer.bound * (1 + 1e-6))
+            most = len(changed) * 2 * query.randomizer.bound
+            found.isolated &= bool(moved <= most * (1 + 1e-6))
         if "public" in ours and "public" in theirs:
             found.isolated &= ours["public"].tobytes() == theirs["public"].tobytes()
 
@@ -247,6 +252,10 @@ def _arrays(reply: Message) -> dict[str, NDArray[np.generic]]:
         return dict(Report.from_record_dict(reply.content).arrays)
     except ValueError:  # no form of a report: told by what the server can read, which is nothing
         return {}
+
+
+def _ids(number: int, size: int) -> NDArray[np.str_]:
+    return np.array([f"{number:03d}-{i:04d}" for i in range(size)])
 
 
 def _on_ledger(ledger: SqliteLedger, prefix: str) -> dict[str, tuple[float, float]]:

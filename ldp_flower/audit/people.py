@@ -108,6 +108,11 @@ def crowd(size: int, num_features: int) -> list[Users]:
     ]
 
 
+def nobody(num_features: int) -> Users:
+    """Return a single user of one row in which nothing is known."""
+    return Users(np.full((1, num_features), np.nan), np.full(1, np.nan), np.array([0, 1]))
+
+
 def copied(user: Users, copies: int) -> Users:
     """Return copies of a single user as the users of one node."""
     return replace(user, ids=None).take(np.zeros(copies, np.int64))

@@ -1,6 +1,8 @@
 """Calling a client as a server would, for the audit."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -139,3 +141,15 @@ class RecordingGrid(InProcessGrid):
             if message.metadata.message_type == f"query.{QUERY}"
         ]
         return super().push_messages(messages)
+
+
+@contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Log nothing under this name: the data are bad on purpose."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,4 +1,8 @@
-"""How far one record of a silo moves the sum that is randomised, whatever its other records are."""
+"""How far one record moves the sum that noise is added to, whatever the others are, or one value.
+
+A clip that is right for the largest values may let through others: what noise is added to
+is looked at for values of many lengths and directions, too.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,13 +11,24 @@ import numpy as np
 
 from ..guarantee.messages import Query
 from ..guarantee.users import Users
-from ..randomizers import RecordGaussian, RecordMechanism
+from ..randomizers import (
+    Composed,
+    GaussianMechanism,
+    LaplaceMechanism,
+    Randomizer,
+    RecordGaussian,
+    RecordMechanism,
+    SampledCoordinate,
+)
+from ..randomness import KeyedRandom, derive
 from .entering import Floats, entering
 from .people import crowd, together
 from .probe import Client, MakeApp
 
 _COUNTS = (1, 3, 40)
 _SIZES = (1e-2, 10.0)  # of the other records
+_LENGTHS = np.geomspace(1e-2, 1e4, 25)  # of values, in radii
+_COORDINATES, _ASKEW = 6, 6
 _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e300, np.inf, np.nan)
 
 
@@ -23,9 +38,11 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
     Of the domain that the mechanism's noise is for: the diameter is twice its radius, by
     Euclidean length where all coordinates get noise, by each coordinate elsewhere. Tried
     are silos of few and many records, small and large, one of which is any other, wherever
-    it stands.
+    it stands. Of other mechanisms that add noise, one value may move the sum by the radius.
     """
     mechanism, client = query.randomizer, Client(query, make_app)
+    if not all(_clips(part) for part in _parts(mechanism)):
+        return False
     if not isinstance(mechanism, RecordMechanism):
         return True
     largest = 2 * mechanism.radius * (1 + 1e-9)
@@ -38,6 +55,44 @@ def bounded(query: Query, make_app: MakeApp, num_features: int) -> bool:
         if _diameter(np.array(totals), isinstance(mechanism, RecordGaussian)) > largest:
             return False
     return True
+
+
+def _parts(mechanism: Randomizer) -> Iterator[Randomizer]:
+    """Yield the mechanisms that one consists of."""
+    if isinstance(mechanism, Composed):
+        yield from mechanism.parts
+    else:
+        yield mechanism.part if isinstance(mechanism, SampledCoordinate) else mechanism
+
+
+def _clips(mechanism: Randomizer) -> bool:
+    """Whether what noise is added to is in the domain, for values far and wide."""
+    euclidean = True
+    if isinstance(mechanism, RecordMechanism):
+        values = _far_and_wide(mechanism)
+        moved = np.array([mechanism.total(value[None]) for value in values])
+        euclidean = isinstance(mechanism, RecordGaussian)
+    elif isinstance(mechanism, GaussianMechanism | LaplaceMechanism):
+        values = _far_and_wide(mechanism)
+        coins = np.repeat(derive(0), len(values))  # the same noise for all
+        reports = mechanism.randomize(values, KeyedRandom(coins), coins)
+        moved = mechanism.debias(reports, coins)
+        moved -= moved[0]
+    else:
+        return True
+    sizes = np.linalg.norm(moved, axis=1) if euclidean else np.abs(moved).max(axis=1)
+    rounding = 0.0 if isinstance(mechanism, RecordMechanism) else 1e-6 * mechanism.bound
+    return bool(sizes.max() <= mechanism.radius * (1 + 1e-9) + rounding)
+
+
+def _far_and_wide(mechanism: RecordMechanism | GaussianMechanism | LaplaceMechanism) -> Floats:
+    """Return values of many lengths along some coordinates, and askew; the first is 0."""
+    few = np.eye(mechanism.width)[:_COORDINATES]
+    askew = KeyedRandom(derive(np.arange(_ASKEW))).normals((_ASKEW, mechanism.width))
+    askew /= np.linalg.norm(askew, axis=1, keepdims=True)
+    ways = np.concatenate([few, -few, askew])
+    lengths = mechanism.radius * np.append(0.0, _LENGTHS)
+    return (lengths[:, None, None] * ways).reshape(-1, mechanism.width)
 
 
 def _neighbouring(num_features: int) -> Iterator[list[Users]]:

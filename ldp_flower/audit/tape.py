@@ -31,6 +31,8 @@ class Tape:
         The draws whose bytes are others; by default all.
     draws : list of tuple of int
         The shapes that were drawn so far.
+    behind : int (default: 0)
+        How many users come before the one of a draw's first row.
     """
 
     seed: int
@@ -38,10 +40,11 @@ class Tape:
     from_draw: int = 0
     to_draw: int = 1 << 62
     draws: list[tuple[int, ...]] = field(default_factory=list)
+    behind: int = 0
 
     def words(self, first: int, shape: tuple[int, ...]) -> Words:
         """Return the next words for users ``first`` and behind."""
-        draw, rows = len(self.draws), np.arange(first, first + shape[0])
+        draw, rows = len(self.draws), self.behind + np.arange(first, first + shape[0])
         self.draws.append(shape)
         states = derive(self.seed, 0, draw, rows)
         if self.from_draw <= draw < self.to_draw and len(self.redrawn):

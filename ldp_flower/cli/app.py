@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping
@@ -11,30 +10,48 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from .. import __version__
 from ..randomizers import RandomizedResponse
 from ..validation import check_positive
 from .audit import NamesProtocols, audit
 from .compare import TakesSeveral, compare
-from .console import FAILED, USAGE, console, fail
+from .console import FAILED, USAGE, console, errors, fail
 from .ledger import ledger
+from .plan import plan
 from .processes import TimeIsUp, ended_by_signals
 from .protocols import protocols
 from .run import FlowerError, Scalar, declared_config, override, private_superlink
+from .screen import Screen
 from .supernode import check, supernode
 
 TIMED_OUT, INTERRUPTED = 124, 130
+_NODES = 4
 _SIMULATION_FAILED = "Simulation failed with exception: "  # before what failed, in Flower's words
 _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
 
 app = typer.Typer(
-    help="Local differential privacy protocols for Flower.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(ledger, name="ledger")
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ldp-flower {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the version."),
+    ] = False,
+) -> None:
+    """Local differential privacy protocols for Flower."""
 
 
 @app.command()
@@ -43,7 +60,14 @@ def run(
     users: Annotated[
         int | None, typer.Option(min=1, help="Number of simulated users (num-users).")
     ] = None,
-    nodes: Annotated[int, typer.Option(min=1, help="Number of simulated SuperNodes.")] = 4,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of simulated SuperNodes.",
+            show_default=f"the app's num-nodes, or {_NODES}",
+        ),
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Privacy parameter of each user (epsilon).")
     ] = None,
@@ -76,6 +100,8 @@ def run(
         settings = _settings(declared, given, config or [])
     except ValueError as error:
         fail(str(error), USAGE)
+    asked = declared.get("num-nodes")
+    nodes = nodes or (asked if isinstance(asked, int) and asked > 0 else _NODES)
     own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
     settings |= {key: value for key, value in own.items() if key in declared}
     if os.name == "nt":
@@ -101,7 +127,11 @@ def _run(
     started, before = time.monotonic(), _modified(result)
     console.print(f"Starting Flower for {app_path.name} with {nodes} nodes (takes a while) ...")
     try:
-        with ended_by_signals(timeout), _Screen() as screen, private_superlink(log) as superlink:
+        with (
+            ended_by_signals(timeout),
+            Screen(app_path) as screen,
+            private_superlink(log) as superlink,
+        ):
             with closing(superlink.run(app_path, nodes, settings)) as lines:
                 for line in lines:
                     screen.show(line)
@@ -113,24 +143,30 @@ def _run(
     except KeyboardInterrupt:
         fail(f"Interrupted; Flower has been stopped. The log so far: {log}", INTERRUPTED)
     if not status:
-        fail(f"Flower did not accept {app_path}; it says why above.", FAILED)
+        fail(f"{screen.refusal or 'It says why above.'}\nFlower did not accept {app_path}.", FAILED)
+    why = "\nThen: ".join(_reasons(screen, details.removeprefix(_SIMULATION_FAILED)))
     if status != "finished:completed":
-        reason = f"{details.removeprefix(_SIMULATION_FAILED)}\n" if details else ""
-        fail(
-            f"{reason}The run ended as {status.rpartition(':')[2]}. "
-            f"The log is above and, with Flower's own, in {log}\n"
-            "Correct the app or its settings and run it again.",
-            FAILED,
-        )
+        ended = f"The run ended as {status.rpartition(':')[2]}."
+        fail("\n".join(filter(None, [why, f"{ended} All tracebacks are in {log}"])), FAILED)
     if result is not None and _modified(result) == before:
-        fail(
-            f"The run ended without writing {result}\n"
-            f"The ServerApp may have left early: see above or {log}",
-            FAILED,
-        )
-    log.unlink()
+        left = f"The run ended without writing {result}: the ServerApp may have left early."
+        fail("\n".join(filter(None, [why, left, f"All that it said is in {log}"])), FAILED)
+    if why:
+        errors.print(Text.assemble(("Warning: ", "yellow"), f"{why}\nAll tracebacks are in {log}"))
+    else:
+        log.unlink()
     where = f" Results: {result.parent}" if result is not None else ""
     console.print(f"Finished in {time.monotonic() - started:.0f} s.{where}", style="green")
+
+
+def _reasons(screen: Screen, details: str) -> list[str]:
+    """Return what went wrong, first what came first, and what would mend it if that is known."""
+    told = [str(reason) for reason in screen.reasons]
+    if details and not any(details in each for each in told):
+        told.append(details)
+    if any(reason.what.startswith("ModuleNotFoundError") for reason in screen.reasons):
+        told[0] += "\nInstall it beside ldp-flower: this command installs nothing."
+    return told
 
 
 def _settings(
@@ -159,71 +195,11 @@ def _modified(path: Path | None) -> int | None:
     return path.stat().st_mtime_ns if path is not None and path.exists() else None
 
 
-class _Screen:
-    """Shows a run's log and, on a terminal, that it goes on and for how long.
-
-    Flower's own announcements are left out, and so are its colours and padding, and that a
-    simulation's exception, which has been shown, has an exit code and a page.
-    """
-
-    _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-    _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) : {2,6}")
-    _PADDING = 12  # columns before Flower's messages
-    _ANNOUNCEMENTS = (
-        "Using SuperLink:",
-        "Successfully started run",
-        "Starting logstream",
-        "Starting Flower Simulation",
-        "Since flwr 1.32",
-        "Federation `",
-        "To change federation size",
-        "flwr federation simulation-config",
-        "Successfully installed",
-    )
-    _EXIT, _EXIT_ENDS = "Exit Code: 700", "For more information, visit: <"
-
-    def __init__(self) -> None:
-        self._started = self._exiting = False
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("Starting Flower", total=None)
-
-    def __enter__(self) -> "_Screen":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, line: str) -> None:
-        line = self._COLOUR.sub("", line)
-        level = self._LEVEL.match(line)
-        if level:
-            line = line[self._PADDING :]
-            self._exiting = line.startswith(self._EXIT)
-        if self._exiting:
-            self._exiting = not line.startswith(self._EXIT_ENDS)
-            return
-        if not self._started:
-            if line.strip().startswith(self._ANNOUNCEMENTS):
-                return
-            self._started = True
-            self._progress.update(self._task, description="Running")
-        if level and level[1] not in ("DEBUG", "INFO"):
-            line = f"{level[1].capitalize()}: {line}"
-        console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
-
-
 app.command(cls=TakesSeveral)(compare)
 app.command()(supernode)
 app.command()(check)
 app.command()(protocols)
+app.command()(plan)
 app.command(cls=NamesProtocols)(audit)
 
 if __name__ == "__main__":

@@ -1,13 +1,23 @@
 """The command ``ldp-flower audit``."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from click.core import ParameterSource
+from rich import box
 from rich.table import Table
 from typer.core import TyperCommand
 
 from ..audit import Audit, audit_handler, extremes, recorded_queries
+from .compare import pair
 from .console import FAILED, USAGE, console, fail
+from .run import declared_config, override
+
+_APP = "With --app"
+_OF_APP = ("sample", "loader", "claim", "delta", "unit", "nodes", "config", "seconds", "html")
+_OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
 
 
 class NamesProtocols(TyperCommand):
@@ -22,7 +32,10 @@ class NamesProtocols(TyperCommand):
 
 
 def audit(
-    protocol: str,
+    ctx: typer.Context,
+    protocol: Annotated[
+        str | None, typer.Argument(help="One of this library's, or give --app.")
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
     dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
     reports: Annotated[
@@ -31,14 +44,143 @@ def audit(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the reports.", show_default="the system's")
     ] = None,
+    app: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Attack the Flower app in this directory.", rich_help_panel=_APP
+        ),
+    ] = None,
+    sample: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows (.csv, .parquet, .npz) that the app gets as data-path in node_config, from "
+            "--loader, or from flwr_datasets where that is not installed.",
+            rich_help_panel=_APP,
+        ),
+    ] = None,
+    loader: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="The app's function that returns its data.",
+            show_default="looked for",
+            rich_help_panel=_APP,
+        ),
+    ] = None,
+    claim: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="What is claimed of a whole run.",
+            show_default="by its mods",
+            rich_help_panel=_APP,
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Of the claim.", show_default="its mods'", rich_help_panel=_APP),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose data neighbours differ in: node or record.",
+            show_default="what its mods protect, or node",
+            rich_help_panel=_APP,
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Number of nodes.", show_default="the app's, or 10", rich_help_panel=_APP
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-c",
+            "--config",
+            metavar="KEY=VALUE",
+            help="A setting of the app.",
+            rich_help_panel=_APP,
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="How long noise is measured.", rich_help_panel=_APP)
+    ] = 10.0,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page, too.", rich_help_panel=_APP),
+    ] = None,
 ) -> None:
-    """Try to break the client's promise on every query that PROTOCOL sends.
+    """Try to break the promise of PROTOCOL's client, or of the Flower app in --app DIR.
 
-    Prints the claimed epsilon, the largest that was measured (at 99.9 % confidence), the exact
-    one where outputs can be enumerated, and which checks failed: completeness, isolation, replay,
-    own noise, record bound, and what neighbouring nodes of a deployment show (census, reply's
-    form, who answers, ledger). The exit code is 1 if anything contradicts the claim.
+    PROTOCOL: prints the claimed epsilon, the largest that was measured (at 99.9 % confidence),
+    the exact one where outputs can be enumerated, and which checks failed: completeness, isolation,
+    replay, own noise, record bound, and what neighbouring nodes of a deployment show (census,
+    reply's form, who answers, ledger) and with an operator's settings (rehearsal, row limit,
+    waiting). The exit code is 1 if anything contradicts the claim.
+
+    --app: runs the app's own server, answers its messages on neighbouring data, and prints
+    what of the replies depends on data and what their noise is worth. The exit code is 0 if
+    nothing was found, 1 if something was, 2 if it could not be tried.
     """
+    if (protocol is None) == (app is None):
+        fail("Expected either PROTOCOL or --app DIR.", USAGE)
+    given = [
+        name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    of_other = _OF_APP if app is None else _OF_PROTOCOL
+    if idle := [f"--{name}" for name in given if name in of_other]:
+        what = "PROTOCOL" if app is None else "--app"
+        fail(f"Expected no {', '.join(idle)} with {what}, where it has no effect.", USAGE)
+    if app is not None:
+        _audit_app(app, sample, loader, claim, delta, unit, nodes, config or [], seconds, html)
+        return
+    assert protocol is not None
+    _audit_protocol(protocol, epsilon, dim, reports, seed)
+
+
+def _audit_app(
+    app: Path,
+    sample: Path | None,
+    loader: str | None,
+    claim: float | None,
+    delta: float | None,
+    unit: str | None,
+    nodes: int | None,
+    config: list[str],
+    seconds: float,
+    html: Path | None,
+) -> None:
+    from ..audit.app import CannotAuditError, Options, audit_app
+    from ..audit.app.page import shown, to_html, verdict
+
+    try:
+        declared = declared_config(app.expanduser().resolve())
+        told = {}
+        for key, value in map(pair, config):
+            told[key] = override(declared, key, value)
+        options = Options(sample, loader, told, nodes, claim, delta, unit, seconds)
+        with console.status(f"Attacking {app.name}"):
+            found = audit_app(app, options)
+    except (CannotAuditError, ValueError) as error:
+        fail(str(error), USAGE)
+    except Exception as error:  # of an app's objects that are like nothing known
+        fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
+    # As wide as the terminal: these are tables of words.
+    console.print(shown(found), soft_wrap=False)
+    if html is not None:
+        to_html(found, html)
+        console.print(f"Wrote {html}")
+    if found.found:
+        fail(verdict(found), FAILED)
+    console.print(verdict(found))
+
+
+def _audit_protocol(
+    protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
+) -> None:
     from ..audit.runs import AUDITED
 
     if protocol not in AUDITED:
@@ -57,22 +199,18 @@ def audit(
         fail(str(error), USAGE)
     except RuntimeError as error:
         fail(str(error), FAILED)
-    table = Table()
-    table.add_column("statistic", overflow="fold")
-    table.add_column("mechanism", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("statistic, mechanism, worst pair", overflow="fold")
     for name in ("claimed", "measured", "exact"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worst pair", overflow="fold")
     table.add_column("passed", no_wrap=True)
     for found in audits:
         table.add_row(
-            found.query.statistic,
-            type(found.query.randomizer).__name__,
+            "\n".join(_tried(found)),
             f"{found.claimed:g}",
             f"{found.measured:.3f}",
             "" if found.exact is None else f"{found.exact:.6f}",
-            " / ".join(found.worst_pair),
-            _verdict(found),
+            "yes" if found.passed else "no",
         )
     console.print(table)
     failed = sum(not found.passed for found in audits)
@@ -81,6 +219,11 @@ def audit(
     console.print(f"{len(audits)} queries, nothing found.", style="green")
 
 
-def _verdict(found: Audit) -> str:
+def _tried(found: Audit) -> Iterator[str]:
+    """Yield what was attacked, and what gave way."""
+    yield found.query.statistic
+    yield type(found.query.randomizer).__name__
+    yield " / ".join(found.worst_pair)
     failed = [name for name, passed in found.checks.items() if not passed]
-    return f"no: {', '.join(failed)}" if failed else "yes"
+    if failed:
+        yield f"fails: {', '.join(failed)}"

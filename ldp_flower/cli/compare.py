@@ -166,12 +166,13 @@ def compare(
 def _settings(declared: dict[str, Scalar], texts: list[str]) -> dict[str, Scalar]:
     """Return the app's configuration with what was asked for."""
     settings = dict(declared)
-    for key, value in map(_pair, texts):
+    for key, value in map(pair, texts):
         settings[key] = override(declared, key, value)
     return settings
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """Return the two sides of ``KEY=VALUE``."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise ValueError(f"Expected KEY=VALUE, got {text!r}.")
@@ -193,7 +194,7 @@ def _strategy(texts: list[str]) -> Callable[..., Any]:
     from ..strategies import LdpFedAvg
 
     options: dict[str, Any] = {}
-    for key, value in map(_pair, texts):
+    for key, value in map(pair, texts):
         try:
             options[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

@@ -9,8 +9,11 @@ from rich.text import Text
 #: Exit codes.
 FAILED, USAGE = 1, 2
 
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(highlight=False, soft_wrap=True, stderr=True)
+console = Console(highlight=False)
+errors = Console(highlight=False, stderr=True)
+for each in (console, errors):
+    # On a terminal lines end between words; a file or a pipe gets them whole.
+    each.soft_wrap = not each.is_terminal
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -18,15 +18,18 @@ _MARGIN = 2
 
 def protocols(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print README's table instead.")
+        bool, typer.Option("--markdown", help="Print the table of docs/protocols.md instead.")
+    ] = False,
+    sharp_edges: Annotated[
+        bool, typer.Option("--sharp-edges", help="Print the table of docs/sharp-edges.md instead.")
     ] = False,
 ) -> None:
     """List the protocols: what they guarantee and cost, when to use them and when not."""
     # With them come SciPy and scikit-learn, which other commands need not wait for.
     from ..strategies.catalogue import PROTOCOLS
 
-    if markdown:
-        for line in table():
+    if markdown or sharp_edges:
+        for line in edges() if sharp_edges else table():
             typer.echo(line)
         return
     for name, protocol in PROTOCOLS.items():
@@ -55,7 +58,7 @@ def _protected(protocol: "type[LdpStrategy[Any]]") -> str:
 
 
 def table() -> Iterator[str]:
-    """Yield the lines of the table of README."""
+    """Yield the lines of the table of docs/protocols.md."""
     from ..strategies.catalogue import PROTOCOLS
 
     head = ("protocol", "estimates", "protects", "rounds", "bytes", "use it when; *does not work*")
@@ -64,7 +67,7 @@ def table() -> Iterator[str]:
     for name, protocol in PROTOCOLS.items():
         card = protocol.card
         cells = (
-            f"[`{name}`](docs/{card.page}.md)",
+            f"[`{name}`]({card.page}.md)",
             card.question,
             _protected(protocol),
             card.rounds,
@@ -72,3 +75,13 @@ def table() -> Iterator[str]:
             f"{card.use_when}; *{card.fails_when}*",
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def edges() -> Iterator[str]:
+    """Yield the lines of the table of docs/sharp-edges.md."""
+    from ..strategies.catalogue import PROTOCOLS
+
+    yield "| protocol | does not work |"
+    yield "|---|---|"
+    for name, protocol in PROTOCOLS.items():
+        yield f"| [`{name}`]({protocol.card.page}.md) | {protocol.card.fails_when} |"

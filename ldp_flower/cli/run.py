@@ -137,7 +137,7 @@ class SuperLink:
         command = ["flwr", "run", str(app), "--stream", "--federation-config", federation]
         process = subprocess.Popen(
             [*command, "--run-config", str(overrides)],
-            env=self._environment,
+            env=self._environment | {"COLUMNS": "1000"},  # so that no sentence is cut
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich import box
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from ..presentation import charts
 from ..presentation.markup import table_of
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEAD = ("method", "epsilon", "true epsilon", "trusted", "protects")
+_NAMED = 2  # of them, which tell the rows apart
 _STYLES = {  # colour, marker
     "LdpFedAvg": (charts.GREEN, "o"),
     "LocalDpMod, calibrated": (charts.RED, "s"),
@@ -174,26 +177,29 @@ class Comparison:
         table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
         return "\n".join([table, self.explanation, *(f"\n* {note}" for note in self.notes)]) + "\n"
 
-    def __rich__(self) -> Table:
-        """Return the table for a terminal."""
-        table = Table(
-            caption="\n".join([self.explanation, *self.notes]),
-            caption_justify="left",
-            box=box.SIMPLE_HEAD,
-            show_edge=False,
-            padding=0,
-        )
-        rows = list(self.rows())
-        for number, (name, *column) in enumerate(zip(self.head, *rows, strict=True)):
-            words = " ".join([name, *column]).split()  # lines end between them: fits 80 columns
-            table.add_column(
-                name,
-                justify="left" if number < len(_HEAD) else "right",
-                width=max(map(len, words)),
-            )
-        for row in rows:
-            table.add_row(*row)
-        return table
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Yield the table for a terminal, in parts where one is too wide for it."""
+        columns = list(zip(self.head, *self.rows(), strict=True))
+        # Lines end between words, so that none is cut.
+        widths = [max(map(len, " ".join(column).split())) for column in columns]
+        parts = [[0]]
+        for number in range(1, len(columns)):
+            if sum(widths[i] + 1 for i in [*parts[-1], number]) > options.max_width + 1:
+                parts.append([*range(_NAMED)])  # which row it is
+            parts[-1].append(number)
+        for part in parts:
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+            for i in part:
+                justify: JustifyMethod = "left" if i < len(_HEAD) else "right"
+                table.add_column(columns[i][0], justify=justify, width=widths[i])
+            for cells in zip(*(columns[i][1:] for i in part), strict=True):
+                table.add_row(*cells)
+            yield table
+            yield ""
+        said = "\n".join([self.explanation, *self.notes])
+        yield Text(said, "table.caption", no_wrap=False, overflow="fold")
 
     def figure(self) -> "Figure":
         """Draw the metric against the true epsilon, with standard errors."""

@@ -11,6 +11,8 @@ class Plannable:
 
     #: Which numbers of a :class:`Setting` a plan reads, beside ``num_users``.
     plans_with: ClassVar[frozenset[str]] = frozenset()
+    #: Whether a strategy knows by itself how many features a row has.
+    sized: ClassVar[bool] = True
     #: Why there is no plan, in a whole sentence, where there is none.
     no_plan: ClassVar[str] = ""
 

@@ -30,10 +30,11 @@ class TellingGrid(InProcessGrid):
         self._done, self._messages = 0, len(pushed)
         return super().push_messages(pushed)
 
-    def _handle(self, message: Message) -> Message | None:
+    def handle(self, message: Message) -> Message | None:
+        """Let the addressed node handle a message, and tell how many have."""
         self._tell()
         self._done += 1
-        return super()._handle(message)
+        return super().handle(message)
 
     def _tell(self) -> None:
         now = time.monotonic()

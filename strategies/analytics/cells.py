@@ -158,19 +158,28 @@ class CellShares:
         """Return the variance of one report about a cell that is as frequent as the others."""
         return self._variances(num_users)[len(self.sizes(num_users)) - 1]
 
+    def oracles(self, sizes: Sequence[int]) -> list[FrequencyOracle]:
+        """Return what waves of these sizes answer with: the first with one more cell."""
+        numbers = (self.num_cells + 1, self.num_cells)
+        return [oracle_of(self.epsilon, *each) for each in zip(numbers, sizes, strict=False)]
+
+    def waves(self, num_users: int, fewest: int = 1) -> list[tuple[FrequencyOracle, int]]:
+        """Return what users would answer with, and how many of them."""
+        sizes = self.sizes(num_users, fewest)
+        return list(zip(self.oracles(sizes), sizes, strict=True))
+
     def estimate(
         self, cohorts: Sequence[Cohort], question: TableCell
     ) -> Generator[Ask, Estimate, Shares]:
         """Ask the cohorts, of the sizes of :meth:`sizes`, in which cell they fall."""
-        k = self.num_cells
-        oracle = oracle_of(self.epsilon, k + 1, cohorts[0].size)
+        oracle, *others = self.oracles([cohort.size for cohort in cohorts])
         told = yield Ask(cohorts[0], question, oracle)
         fit = _Fit.of_first(oracle, told)
         users = told.count
         if len(cohorts) > 1:
             found = clipped(fit.solved()[0])
             instead = (found + 1e-9) / (found + 1e-9).sum()
-            oracle, other = oracle_of(self.epsilon, k, cohorts[1].size), oracle
+            oracle, other = others[0], oracle
             if _noise(oracle, found + (1 - found.sum()) * instead) < _noise(other, found):
                 told = yield Ask(cohorts[1], replace(question, instead=instead), oracle)
                 fit = fit.with_second(oracle, told, instead)

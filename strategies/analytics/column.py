@@ -73,6 +73,16 @@ class NumericColumn:
         return self.kind.coded(np.asarray(values, np.float64))
 
 
+def who_tell_the_step(
+    strategy: LdpStrategy[Any], num_users: int
+) -> tuple[FrequencyOracle, int] | None:
+    """Return how many users tell how round their entries are, and by what; None if it is nobody."""
+    oracle = best_frequency_oracle(strategy.epsilon, _STEPS + 2, num_users)
+    size = math.ceil((oracle.variance + 0.25) / _CLEAR**2)
+    size = max(size, strategy.min_reports)
+    return (oracle, size) if size <= _MOST * num_users else None
+
+
 def learn_step(
     strategy: LdpStrategy[Any], column: NumericColumn
 ) -> Generator[Ask, Estimate, float | None]:
@@ -81,11 +91,10 @@ def learn_step(
     Nobody is asked where it would take too many. Rounded entries have ties, and an answer
     beside one of them is wrong by all who share it.
     """
-    oracle = best_frequency_oracle(strategy.epsilon, _STEPS + 2, strategy.num_users)
-    size = math.ceil((oracle.variance + 0.25) / _CLEAR**2)
-    size = max(size, strategy.min_reports)
-    if size > _MOST * strategy.num_users:
+    asked = who_tell_the_step(strategy, strategy.num_users)
+    if asked is None:
         return None
+    oracle, size = asked
     step = coarsest_step(column.span / 5)
     origin, one = (float(column.kind.restore(at)) for at in (0.0, 1.0))
     scale = one - origin

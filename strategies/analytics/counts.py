@@ -8,9 +8,11 @@ import numpy as np
 from flwr.app import ArrayRecord
 
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric, Schema
 
+from ..forecasts.cells import expected_share, number_of_items
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
@@ -139,6 +141,7 @@ class Counts(LdpStrategy[CountsResult]):
        this on their side.
     """
 
+    plans_with = frozenset({"rows_per_user", "num_features"})
     card = Card(
         question="shares of a column's categories, with standard errors",
         guarantee="pure epsilon",
@@ -178,16 +181,31 @@ class Counts(LdpStrategy[CountsResult]):
 
     def protocol(self) -> Protocol:
         """Ask in which category users fall."""
-        self._check_users()
+        if refusal := self._refusal(self.num_users):
+            raise TooFewReports(refusal)
         estimator = self._shares(len(self._categories))
         cohorts = self.cohorts(estimator.sizes(self.num_users, self.min_reports))
         shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
         return counted(self.column, self._categories, shares, shares.users)
 
-    def _check_users(self) -> None:
-        """Raise TooFewReports unless the shares can be of use."""
-        noise = self._shares(len(self._categories)).noise(self.num_users)
-        refuse_few(self, noise, _USEFUL, "a share")
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked; nothing if the shares can be of use."""
+        shares = self._shares(len(self._categories))
+        return too_few(self, num_users, shares.noise(num_users), _USEFUL, "a share")
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for a column of ``num_features`` categories."""
+        kind = Categories([str(i) for i in range(number_of_items(cls, setting))])
+        return cls(Schema({"column": kind}), "column", epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the standard error of a share, the square root of the mean of their squares."""
+        if refusal := self._refusal(setting.num_users):
+            raise WouldRefuse(refusal)
+        number = len(self._categories)
+        waves = self._shares(number).waves(setting.num_users, self.min_reports)
+        return expected_share(waves, number, setting, "a category's share")
 
 
 def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
@@ -255,12 +273,16 @@ def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
     return [str(value) for value in kind.values]
 
 
-def refuse_few(strategy: LdpStrategy[Any], variance: float, useful: float, what: str) -> None:
-    """Raise TooFewReports if users are too few for a standard error that is of use."""
-    if (needed := users_for(variance, useful)) > strategy.num_users:
-        error = (variance / strategy.num_users) ** 0.5
-        raise TooFewReports(
-            f"{type(strategy).__name__} needs about {needed:,} users at epsilon "
-            f"{strategy.epsilon:g}: with {strategy.num_users:,} the standard error of {what} "
-            f"would be {error:.2g}. Nobody has been asked."
-        )
+def too_few(
+    strategy: LdpStrategy[Any], num_users: int, variance: float, useful: float, what: str
+) -> str:
+    """Say that users are too few for a standard error that is of use; nothing if they are not."""
+    if refusal := strategy._too_few(num_users):
+        return refusal
+    if (needed := users_for(variance, useful)) <= num_users:
+        return ""
+    return (
+        f"{type(strategy).__name__} needs about {needed:,} users at epsilon "
+        f"{strategy.epsilon:g}: with {num_users:,} the standard error of {what} "
+        f"would be {(variance / num_users) ** 0.5:.2g}. Nobody has been asked."
+    )

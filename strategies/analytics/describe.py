@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
@@ -59,8 +60,9 @@ class _Spread:
         noise = number_randomizer(self.epsilon, 0.5).variance + 2 * _TYPICAL**4
         return noise / (2 * _TYPICAL) ** 2 / 4
 
-    def _check_users(self) -> None:
+    def _refusal(self, num_users: int) -> str:
         """Take as many as there are: other tasks need more."""
+        return ""
 
     def protocol(self) -> Generator[Ask, Estimate, Told]:
         """Ask for 1 - t^2, less one half."""
@@ -114,6 +116,7 @@ class Describe(LdpStrategy[DescribeResult]):
        this on their side.
     """
 
+    plans_with = frozenset({"rows_per_user", "num_features"})
     card = Card(
         question="count, mean, std, quartiles and shares of a table's columns",
         guarantee="pure epsilon",
@@ -172,16 +175,62 @@ class Describe(LdpStrategy[DescribeResult]):
 
     def protocol(self) -> Protocol:
         """Run all tasks one after the other, each with users of its own."""
-        if not self._fits(self.num_users):
-            raise TooFewReports(
-                f"Describe needs about {self._enough():,} users for {len(self._tasks)} tasks at "
-                f"epsilon {self.epsilon:g}, got {self.num_users:,}. Nobody has been asked."
-            )
+        if refusal := self._refusal(self.num_users):
+            raise TooFewReports(refusal)
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         for task, size in zip(self._tasks, self._sizes(self.num_users), strict=True):
             task.protocol._population = Part(self._population, size)
             found[task.column].append((yield from task.protocol.protocol()))
         return self._result(found)
+
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked; nothing if they would do for all tasks."""
+        if self._fits(num_users) or num_users < self.min_reports:
+            return self._too_few(num_users)
+        return (
+            f"Describe needs about {self._enough(num_users):,} users for {len(self._tasks)} tasks "
+            f"at epsilon {self.epsilon:g}, got {num_users:,}. Nobody has been asked."
+        )
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for ``num_features`` columns of numbers, by default one."""
+        names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
+        return cls(Schema({name: Numeric(0, 1) for name in names}), epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the largest standard error of a mean, or of a share where all have categories."""
+        users = setting.num_users
+        if refusal := self._refusal(users):
+            raise WouldRefuse(refusal)
+        means, others = [], []
+        for task, size in zip(self._tasks, self._sizes(users), strict=True):
+            asked = replace(setting, num_users=size)
+            if isinstance(task.protocol, Means):
+                one = task.protocol._expected(size, users)
+                # By the noise that decides who is asked, so that all tasks gain together.
+                value = math.sqrt(max(task.need / size - _TYPICAL**2 / 4 / users, 0.0))
+                value = min(max(value, one.low), one.high)
+                means.append(replace(one, value=value))
+            elif not isinstance(task.protocol, _Spread):
+                others.append(task.protocol.expect(asked))
+        most = max(means or others, key=lambda each: each.value)
+        spreads = [number_randomizer(self.epsilon, 0.5)] if means else []
+        every = [*means, *others]
+        largest: dict[str, float] = {}
+        for each in others:
+            largest[each.error] = max(each.value, largest.get(each.error, 0.0))
+        return replace(
+            most,
+            rounds=sum(each.rounds for each in every) + len(means),
+            randomizers=tuple({*spreads, *(r for each in every for r in each.randomizers)}),
+            assumes=tuple(dict.fromkeys(line for each in every for line in each.assumes)),
+            notes=tuple(
+                f"The largest {error} is about {largest[error]:.2g}."
+                for error in largest
+                if error != most.error
+            ),
+        )
 
     def _sizes(self, num_users: int) -> list[int]:
         """Return how many users each task gets."""
@@ -195,17 +244,12 @@ class Describe(LdpStrategy[DescribeResult]):
         sizes = self._sizes(num_users)
         if sum(sizes) > num_users:
             return False
-        for task, size in zip(self._tasks, sizes, strict=True):
-            task.protocol._population = Part(self._population, size)
-            try:
-                task.protocol._check_users()
-            except TooFewReports:
-                return False
-        return True
+        tasks = zip(self._tasks, sizes, strict=True)
+        return not any(task.protocol._refusal(size) for task, size in tasks)
 
-    def _enough(self) -> int:
-        """Return about how many users would do."""
-        few, many = self.num_users, 2 * self.num_users
+    def _enough(self, num_users: int) -> int:
+        """Return about how many users would do, more than these."""
+        few, many = num_users, 2 * num_users
         while not self._fits(many) and many < _MOST_USERS:
             few, many = many, 2 * many
         while many - few > 0.05 * many:

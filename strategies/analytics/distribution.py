@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Cell
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import DiscreteSquareWave, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.schema import Schema
+from ldp_flower.schema import Numeric, Schema
 
+from ..forecasts.ranks import expected_function
 from ..numerics.density import Counted, draw_densities
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
-from .column import NumericColumn, learn_step
+from .column import NumericColumn, learn_step, who_tell_the_step
 from .distribution_result import DistributionResult
 
 Floats = NDArray[np.float64]
@@ -82,6 +84,7 @@ class Distribution(LdpStrategy[DistributionResult]):
        this on their side.
     """
 
+    plans_with = frozenset({"rows_per_user"})
     card = Card(
         question="the distribution of a column of numbers, with bands",
         guarantee="pure epsilon",
@@ -107,13 +110,20 @@ class Distribution(LdpStrategy[DistributionResult]):
         schema, users = table_users(max(dim, 2))
         yield cls(schema, "x1", epsilon=epsilon), users
 
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for a column."""
+        return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
+
     def protocol(self) -> Protocol:
         """Ask about cells of the whole scale, then about cells of equal mass."""
-        error = self._checked_error()
+        if refusal := self._refusal(self.num_users):
+            raise TooFewReports(refusal)
+        error = self._error(self.num_users)
         step = yield from learn_step(self, self._column)
         kind = self._column.kind
         scale = ValueScale(kind.low, kind.high)
-        places = np.linspace(0, 1, 1 + (_CELLS if error > _FINE else _MORE_CELLS))
+        places = np.linspace(0, 1, 1 + self._cells(self.num_users))
         enough = self.num_users * (error / _SKETCH) ** 2
         first = round(min(max(enough, _FEWEST * self.num_users), _MOST * self.num_users))
         first = max(first, self.min_reports)
@@ -135,22 +145,37 @@ class Distribution(LdpStrategy[DistributionResult]):
         counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
         return Counted(oracle.law_of_reports(), counts.astype(np.float64))
 
-    def _checked_error(self) -> float:
-        """Return the error of a share below one threshold that all users are asked about.
+    def _error(self, num_users: int) -> float:
+        """Return the error of a share below one threshold that all users are asked about."""
+        return math.sqrt(RandomizedResponse(self.epsilon).variance / 4 / num_users)
 
-        Raises
-        ------
-        TooFewReports
-            If it is too large.
-        """
-        variance = RandomizedResponse(self.epsilon).variance / 4
-        needed = math.ceil(max(variance / _WORTH**2, self.min_reports / _MOST))
-        if self.num_users < needed:
-            raise TooFewReports(
-                f"With {self.num_users} users little of a distribution can be told at epsilon "
-                f"{self.epsilon:g}: about {needed} users are needed."
-            )
-        return math.sqrt(variance / self.num_users)
+    def _cells(self, num_users: int) -> int:
+        """Return into how many cells the scale is cut."""
+        return _CELLS if self._error(num_users) > _FINE else _MORE_CELLS
+
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked; nothing if they tell enough."""
+        needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _MOST))
+        if num_users >= needed or num_users < self.min_reports:
+            return self._too_few(num_users)
+        return (
+            f"With {num_users} users little of a distribution can be told at epsilon "
+            f"{self.epsilon:g}: about {needed} users are needed."
+        )
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the largest error of the distribution function."""
+        users = setting.num_users
+        if refusal := self._refusal(users):
+            raise WouldRefuse(refusal)
+        step = who_tell_the_step(self, users)
+        one = expected_function(self.epsilon, users, setting.rows_per_user)
+        oracle = DiscreteSquareWave(self.epsilon, self._cells(users) + 1)
+        return replace(
+            one,
+            rounds=2 + (step is not None),
+            randomizers=(oracle, *([step[0]] if step else [])),
+        )
 
     def _told(self, edges: Floats, draws: Floats, step: float | None) -> DistributionResult:
         """Return the distribution with its errors."""

@@ -10,10 +10,13 @@ from scipy.stats import binom
 
 from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import check_fraction, check_integer
 
+from ..forecasts.cells import number_of_items
+from ..forecasts.items import chances_to_find, expected_misses, zipf
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
@@ -98,6 +101,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
        this on their side.
     """
 
+    plans_with = frozenset({"num_features"})
     card = Card(
         question="most frequent items and their counts; sparse distributions",
         guarantee="pure epsilon",
@@ -221,15 +225,53 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             f"No item clears the noise: with {users} reports the standard error of a frequency "
             f"is {noise:.2g}, and an item is returned above {cutoff / users:.2g}."
         )
+        return f"{text} {self._to_see(mechanism, users)}"
+
+    def _to_see(self, mechanism: Mechanism, users: int) -> str:
+        """Say what it would take to see a frequent item."""
         candidates = num_candidates(mechanism, self.domain_size, self.max_items)
         question = (_ADVISED, candidates, self.false_alarm)
         needed = users_to_see(mechanism, *question)
         if needed <= users:
-            return f"{text} An item that {_ADVISED:.0%} of them hold would very likely be seen."
+            return f"An item that {_ADVISED:.0%} of them hold would very likely be seen."
         epsilon = epsilon_to_see(mechanism, users, *question)
         instead = "" if epsilon is None else f" or epsilon {epsilon:.2g}"
         digits = 10 ** (math.floor(math.log10(needed)) - 1)
         return (
-            f"{text} To see an item that {_ADVISED:.0%} of them hold, about "
+            f"To see an item that {_ADVISED:.0%} of them hold, about "
             f"{math.ceil(needed / digits) * digits} users{instead} are needed."
         )
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for a domain of ``num_features`` items."""
+        return cls(number_of_items(cls, setting), epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the share of the ten most frequent items that is missed, in the mean.
+
+        Raises
+        ------
+        NoPlan
+            If users report sets of items.
+        WouldRefuse
+            If there are fewer users than reports that are needed.
+        """
+        if self.set_size > 1:
+            raise NoPlan(
+                f"Expected set_size 1 for a plan, got {self.set_size}: which items go together is "
+                "not known."
+            )
+        users = setting.num_users
+        if refusal := self._too_few(users):
+            raise WouldRefuse(refusal)
+        mechanism = self.randomizer(users)
+        chances = chances_to_find(
+            mechanism,
+            users,
+            zipf(self.domain_size),
+            self.domain_size,
+            self.max_items,
+            self.false_alarm,
+        )
+        return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])

@@ -2,13 +2,13 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import LevelRounding, TableCell
-from ldp_flower.randomizers import Estimate
+from ldp_flower.randomizers import Estimate, Randomizer
 
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
@@ -68,15 +68,7 @@ class Levels:
 
     def _worst(self, number: int) -> float:
         """Return the variance wherever a group's users are, all at one place."""
-        oracle = oracle_of(self.epsilon, max(2, self.groups * number), 1)
-        levels = np.linspace(-1.0, 1.0, number)
-        worst = 0.0
-        for place in np.linspace(0.0, 1.0, _PLACES):
-            near = np.maximum(1 - np.abs(levels - place) * (number - 1) / 2, 0.0) / self.groups
-            from_here = levels - place
-            noise = float(from_here @ oracle.covariance(near) @ from_here)
-            worst = max(worst, noise * self.groups**2)
-        return worst
+        return _worst(self.epsilon, self.groups, number)
 
     def pilot(self, num_users: int, fewest: int) -> int:
         """Return how many users tell how uncertain the rounding is; 0 where it is no matter."""
@@ -84,13 +76,18 @@ class Levels:
             return 0
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
+    @property
+    def rounding(self) -> Randomizer:
+        """What users answer with who tell how uncertain the rounding is."""
+        return number_randomizer(self.epsilon, 0.5)
+
     def uncertainty(self, cohort: Cohort, question: TableCell) -> Generator[Ask, Estimate, "Told"]:
         """Ask how uncertain the rounding is: 1 in the middle between levels, minus 1 / 2.
 
         The mean over all users, those without an answer as if theirs were 0.
         """
         given = {each.name: getattr(question, each.name) for each in fields(question)}
-        answer = yield Ask(cohort, LevelRounding(**given), number_randomizer(self.epsilon, 0.5))
+        answer = yield Ask(cohort, LevelRounding(**given), self.rounding)
         return Told(float(answer.mean[0]), float(answer.std_error[0]))
 
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
@@ -126,6 +123,19 @@ class Levels:
             share,
             share_error,
         )
+
+
+@lru_cache(maxsize=1024)
+def _worst(epsilon: float, groups: int, number: int) -> float:
+    oracle = oracle_of(epsilon, max(2, groups * number), 1)
+    levels = np.linspace(-1.0, 1.0, number)
+    worst = 0.0
+    for place in np.linspace(0.0, 1.0, _PLACES):
+        near = np.maximum(1 - np.abs(levels - place) * (number - 1) / 2, 0.0) / groups
+        from_here = levels - place
+        noise = float(from_here @ oracle.covariance(near) @ from_here)
+        worst = max(worst, noise * groups**2)
+    return worst
 
 
 @dataclass(frozen=True)

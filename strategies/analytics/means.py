@@ -1,21 +1,23 @@
 """Means: of columns of numbers, in their units, also by groups; one report of each user."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
 
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime.base import LdpStrategy, Protocol
+from ..forecasts.cells import expected_mean
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
 from .cells import cell_question
-from .counts import categories_of, check_schema, refuse_few
+from .counts import categories_of, check_schema, too_few
 from .levels import GroupMeans, Levels
 
 if TYPE_CHECKING:
@@ -164,6 +166,7 @@ class Means(LdpStrategy[MeansResult]):
        this on their side.
     """
 
+    plans_with = frozenset({"num_features"})
     card = Card(
         question="means of columns in their units, of groups too",
         guarantee="pure epsilon",
@@ -211,11 +214,10 @@ class Means(LdpStrategy[MeansResult]):
 
     def protocol(self) -> Protocol:
         """Ask column by column for levels, after how uncertain the rounding to them is."""
-        self._check_users()
-        levels, columns = self._levels, len(self._names)
-        users = self.num_users // columns
-        pilot = levels.pilot(users, self.min_reports)
-        waves = levels.shares.sizes(users - pilot, self.min_reports)
+        if refusal := self._refusal(self.num_users):
+            raise TooFewReports(refusal)
+        levels = self._levels
+        pilot, waves = self._sizes(self.num_users)
         found = []
         for name in self._names:
             told, first = None, self.cohorts([pilot]) if pilot else []
@@ -228,10 +230,41 @@ class Means(LdpStrategy[MeansResult]):
             found.append(levels.means(shares, told, self.num_users))
         return self._result(found)
 
-    def _check_users(self) -> None:
-        """Raise TooFewReports unless the means can be of use."""
+    def _sizes(self, num_users: int) -> tuple[int, list[int]]:
+        """Return how many tell of a column how uncertain the rounding is, and its levels."""
+        users = num_users // len(self._names)
+        pilot = self._levels.pilot(users, self.min_reports)
+        return pilot, self._levels.shares.sizes(max(users - pilot, 0), self.min_reports)
+
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked; nothing if the means can be of use."""
         variance = len(self._names) * self._levels.variance
-        refuse_few(self, variance, _USEFUL, "a number in [-1, 1]")
+        refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
+        _, waves = self._sizes(num_users)
+        if not refusal and min(waves) < self.min_reports:
+            return self._too_small(waves, num_users)
+        return refusal
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for ``num_features`` columns of numbers, by default one."""
+        names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
+        return cls(Schema({name: Numeric(0, 1) for name in names}), names, epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the standard error of a mean, in widths of its column's bounds."""
+        if refusal := self._refusal(setting.num_users):
+            raise WouldRefuse(refusal)
+        return self._expected(setting.num_users, setting.num_users)
+
+    def _expected(self, asked: int, num_users: int) -> Expectation:
+        """Return what is expected where only some of the users are asked."""
+        levels = self._levels
+        pilot, sizes = self._sizes(asked)
+        waves = list(zip(levels.shares.oracles(sizes), sizes, strict=True))
+        others = [levels.rounding] if pilot else []
+        one = expected_mean(waves, len(self._groups), levels.number, num_users, others)
+        return replace(one, rounds=one.rounds * len(self._names))
 
     def _result(self, found: Sequence[GroupMeans]) -> MeansResult:
         """Return the means in units, of those groups only that are surely not empty."""

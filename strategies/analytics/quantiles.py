@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import SharesBelow
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
-from ldp_flower.schema import Schema
+from ldp_flower.schema import Numeric, Schema
 
+from ..forecasts.ranks import expected_quantiles
 from ..numerics.crossing import Crossing, believed, pooled
 from ..numerics.round_numbers import roundest
 from ..numerics.value_scale import ValueScale
@@ -20,7 +22,7 @@ from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
-from .column import NumericColumn, learn_step
+from .column import NumericColumn, learn_step, who_tell_the_step
 from .quantiles_result import QuantilesResult
 
 Floats = NDArray[np.float64]
@@ -29,6 +31,10 @@ _ROUNDS, _GROWTH = 8, 1.6  # of the search; each one has so many times the users
 _FIRST = 8  # thresholds of the first round
 _SPREAD = np.array([0.2, 0.5, 0.8])  # where, in what is believed, later thresholds are
 _MOST_LEVELS = 99
+_PLANNED = (0.25, 0.5, 0.75)
+_ASTRIDE = (
+    "Errors may be three times as large where 0 lies between the bounds, and entries around it."
+)
 _ROUNDED = 0.4  # standard errors that an answer is moved to a round number
 _JUMP = 4.0  # times the expected noise that a step of the distribution looks like
 _TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
@@ -87,6 +93,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
        this on their side.
     """
 
+    plans_with = frozenset({"rows_per_user"})
     card = Card(
         question="a few quantiles of a column of numbers, in its units",
         guarantee="pure epsilon",
@@ -116,12 +123,13 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     def protocol(self) -> Protocol:
         """Search all quantiles at once."""
-        self._check_users()
+        if refusal := self._refusal(self.num_users):
+            raise TooFewReports(refusal)
         step = yield from learn_step(self, self._column)
         scale = ValueScale(self._column.kind.low, self._column.kind.high)
         found = _Measurements()
         beliefs: list[Crossing] = []
-        for cohort in self.cohorts(self._sizes()):
+        for cohort in self.cohorts(self._sizes(self.num_unasked)):
             places = np.concatenate(
                 [each.quantile(_SPREAD) for each in beliefs]
                 or [np.linspace(0, 1, _FIRST + 2)[1:-1]]
@@ -141,36 +149,60 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             beliefs = [found.about(level) for level in self.levels]
         return self._told(found, beliefs, scale, step)
 
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for the quartiles of a column."""
+        return cls(Schema({"column": Numeric(0, 1)}), "column", _PLANNED, epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the errors of the quantiles in rank, their root mean square."""
+        if refusal := self._refusal(setting.num_users):
+            raise WouldRefuse(refusal)
+        step = who_tell_the_step(self, setting.num_users)
+        users = setting.num_users - (step[1] if step else 0)
+        sizes = self._sizes(users)
+        part = RandomizedResponse(self.epsilon)
+        thresholds = max(_FIRST, len(_SPREAD) * len(self.levels) if len(sizes) > 1 else 0)
+        one = expected_quantiles(self.epsilon, self.levels, users, setting.rows_per_user)
+        low, high = self._column.kind.low, self._column.kind.high
+        return replace(
+            one,
+            rounds=len(sizes) + (step is not None),
+            randomizers=(SampledCoordinate(part, thresholds), *([step[0]] if step else [])),
+            notes=(_ASTRIDE,) if low < 0 < high else (),
+        )
+
     def _noise(self) -> float:
         """Return the variance of what a user tells of a share."""
         return RandomizedResponse(self.epsilon).variance / 4 - 0.25
 
-    def _check_users(self) -> None:
-        """Raise TooFewReports unless each quantile can be told from both bounds."""
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
         each = [
             _TELLS**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
             for level in self.levels
         ]
         needed = math.ceil(len(self.levels) * max(each))
-        if self.num_users < needed:
-            raise TooFewReports(
-                f"With {self.num_users} users {len(self.levels)} quantiles cannot be told from the "
-                f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "
-                "and less extreme levels."
-            )
+        if num_users >= needed or num_users < self.min_reports:
+            return self._too_few(num_users)
+        return (
+            f"With {num_users} users {len(self.levels)} quantiles cannot be told from the "
+            f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "
+            "and less extreme levels."
+        )
 
-    def _sizes(self) -> list[int]:
+    def _sizes(self, users: int) -> list[int]:
         """Return how many users each round asks."""
         rounds = _ROUNDS
         while rounds > 1:
             shares = _GROWTH ** np.arange(rounds)
-            ends = np.floor(np.cumsum(shares / shares.sum()) * self.num_unasked).astype(int)
-            ends[-1] = self.num_unasked
+            ends = np.floor(np.cumsum(shares / shares.sum()) * users).astype(int)
+            ends[-1] = users
             sizes: list[int] = np.diff(ends, prepend=0).tolist()
             if min(sizes) >= self.min_reports:
                 return sizes
             rounds -= 1
-        return [self.num_unasked]
+        return [users]
 
     def _told(
         self, found: "_Measurements", beliefs: list[Crossing], scale: ValueScale, step: float | None

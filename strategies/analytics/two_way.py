@@ -9,15 +9,17 @@ from flwr.app import ArrayRecord
 from scipy.stats import chi2
 
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation import charts
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Categories, Schema
 
-from ..runtime.base import LdpStrategy, Protocol
+from ..forecasts.cells import expected_share, number_of_items
+from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
 from .cells import MOST_CELLS, CellShares, Shares, cell_question
-from .counts import categories_of, check_schema, counted, refuse_few
+from .counts import categories_of, check_schema, counted, too_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,6 +173,7 @@ class TwoWay(LdpStrategy[TwoWayResult]):
        this on their side.
     """
 
+    plans_with = frozenset({"rows_per_user", "num_features"})
     card = Card(
         question="contingency table of two columns, with a test of independence",
         guarantee="pure epsilon",
@@ -213,7 +216,8 @@ class TwoWay(LdpStrategy[TwoWayResult]):
 
     def protocol(self) -> Protocol:
         """Ask in which cell users fall."""
-        refuse_few(self, self._shares.noise(self.num_users), _USEFUL, "a share")
+        if refusal := self._refusal(self.num_users):
+            raise TooFewReports(refusal)
         cohorts = self.cohorts(self._shares.sizes(self.num_users, self.min_reports))
         question = cell_question(self.schema, [self.row, self.column])
         found = yield from self._shares.estimate(cohorts, question)
@@ -235,6 +239,23 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             answering=told.answering,
             notes=told.notes,
         )
+
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked; nothing if the shares can be of use."""
+        return too_few(self, num_users, self._shares.noise(num_users), _USEFUL, "a share")
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for two columns of ``num_features`` categories each."""
+        kind = Categories([str(i) for i in range(number_of_items(cls, setting))])
+        return cls(Schema({"row": kind, "column": kind}), "row", "column", epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the standard error of a cell's share, the root of the mean of their squares."""
+        if refusal := self._refusal(setting.num_users):
+            raise WouldRefuse(refusal)
+        waves = self._shares.waves(setting.num_users, self.min_reports)
+        return expected_share(waves, self._shares.num_cells, setting, "a cell's share")
 
 
 def _covariance(found: Shares) -> Floats:

@@ -2,14 +2,17 @@
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Mean
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import check_integer, check_optional
 
+from ..forecasts.sparse_means import LENGTH, SUPPORT, distance
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.fista import fista
 from ..runtime.base import Protocol
@@ -22,6 +25,7 @@ from .projected_collection import ProjectedCollection
 
 Floats = NDArray[np.float64]
 
+_SPREAD = 0.3  # of distances, in eight runs of ten
 _SUGGESTED = 512  # dimensions to project to
 
 
@@ -83,6 +87,8 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         page="collect-once",
     )
 
+    plans_with = frozenset({"num_features"})
+
     l1_bound: float | None = None
 
     def __post_init__(self) -> None:
@@ -95,6 +101,35 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
                 f"Expected at most {MAX_REPORT} numbers in a report, got {self.dim} features: "
                 f"project them with projected_dim <= {MAX_REPORT}, for example {_SUGGESTED}."
             )
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the strategy for so many features."""
+        if setting.num_features is None:
+            raise ValueError("Expected num_features for ConstrainedMean, got None.")
+        return cls(setting.num_features, epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the distance to a mean of half the bound's length in eight features."""
+        if self.method == "paper" or self.projected_dim is not None:
+            raise NoPlan("Only means that are not projected, by method 'auto', have a plan.")
+        mechanism = self.randomizer(self.dim)
+        noise = math.sqrt(mechanism.variance / setting.num_users)
+        found = distance(noise, self.dim)
+        threshold = noise * math.sqrt(2 * math.log(max(self.dim, 2)))
+        return Expectation(
+            error="distance of the mean, in feature_bound",
+            value=found,
+            low=found * (1 - _SPREAD),
+            high=found * (1 + _SPREAD),
+            rounds=1,
+            randomizers=(mechanism,),
+            assumes=(
+                f"The mean has length {LENGTH} of feature_bound, in {min(self.dim, SUPPORT)} equal "
+                "coordinates; the others are 0.",
+            ),
+            notes=(f"Coordinates below {threshold:.2g} of feature_bound are taken for noise.",),
+        )
 
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

@@ -2,13 +2,20 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from ldp_flower.guarantee.questions import Record, SecondMoments
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.isotropic_users import IsotropicUsers
+from ..forecasts.linear_users import DISTANCE, relative_distance
+from ..forecasts.planned import features_of
+from ..forecasts.trials import trials
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.fista import fista
 from ..runtime.base import Protocol
@@ -19,6 +26,9 @@ from ..runtime.result import LinearResult
 from .base import MAX_REPORT, check_report
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 from .projected_collection import ProjectedCollection
+
+_SHARE = 0.8  # of the l1 ball's radius, that coefficients of a plan have
+_TRIALS = 25
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -77,6 +87,8 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
         page="collect-once",
     )
 
+    plans_with = frozenset({"num_features"})
+
     target_bound: float = 1.0
     l1_bound: float = 1.0
 
@@ -88,6 +100,27 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             check_report(self.dim, self.projected_dim, [2])
         elif self.projected_dim is not None:
             check_integer("projected_dim", self.projected_dim, 1, min(self.dim, MAX_REPORT - 1))
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the strategy for so many features."""
+        return cls(features_of(setting, cls), epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the distance to four equal coefficients, of features that vary alike."""
+        if self.method == "paper" or self.projected_dim is not None:
+            raise NoPlan("Only regressions that are not projected, by method 'auto', have a plan.")
+        check_enough(self, setting.num_users)
+        unit = self.target_bound / self.feature_bound
+        people = IsotropicUsers(self.dim, _SHARE * self.l1_bound / unit)
+        found = trials(
+            self,
+            setting.num_users,
+            people.answering,
+            lambda result: relative_distance(result.coef, unit * people.truth),
+            number=_TRIALS,
+        )
+        return found.expectation(DISTANCE, assumes=(people.told,))
 
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

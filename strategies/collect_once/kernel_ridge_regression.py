@@ -84,6 +84,10 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         "20,000 users has an error of .66 of its variance with .4, of .12 with .2",
         page="collect-once",
     )
+    no_plan = (
+        "What noise costs depends on how rough the function is and on the length scale that "
+        "is taken, which no public number tells: simulate it with functions like yours."
+    )
 
     num_features: int = 16
     length_scale: float = 1.0

@@ -95,6 +95,10 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         "has the accuracy of a constant at epsilon 2",
         page="collect-once",
     )
+    no_plan = (
+        "Its loss is a polynomial in products of several features, whose noise depends on how "
+        "features vary together: simulate it on made-up records of the same size."
+    )
 
     radius: float = 4.0
     link: str | Sequence[float] = "logistic"

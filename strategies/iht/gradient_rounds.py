@@ -1,7 +1,7 @@
 """Linear regression by private gradient steps: what LdpIht does with several records per user."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ldp_flower.guarantee.questions import Curvature, Gradient, GradientNorm, RootCurvature
-from ldp_flower.randomizers import Estimate
+from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..numerics.denoising import keep_above, with_least_risk
@@ -21,7 +21,6 @@ from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..subprotocols.norm import estimate_norm, norm_askers
 from ..subprotocols.squared_errors import number_randomizer
-from ..tables.standardisation import Mechanism
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +64,7 @@ class GradientRounds:
     strategy: LdpStrategy[Any]
     epsilon: float
     dim: int
-    mechanism: Mechanism
+    mechanism: Callable[[int, float], Randomizer]
     sparsity: int | None = None
     radius: float | None = None
     gradient_bound: float | None = None

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.linear_model import Lasso
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
+from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import (
     Composed,
     Estimate,
@@ -31,6 +33,10 @@ from ldp_flower.validation import (
 )
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.label_regression import expected_of_labels, scales_told, single
+from ..forecasts.linear_users import equal_coefficients, quality_of
+from ..forecasts.planned import features_of
 from ..numerics.attenuation import clipped_square, kept
 from ..numerics.denoising import keep_above
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
@@ -50,6 +56,7 @@ _UNITS = {"user": "user (labels only)", "label": "label"}
 _SCALE_SHARE = 0.1  # by default
 _CERTAIN = 0.95  # probability below which an estimated scale is called a guess
 _PRECISE = 0.1  # relative error of a scale that is better than an estimated one
+_PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
 _FARTHEST = 4.0  # how many times too small or large an estimated one may be to be corrected
 
 
@@ -134,6 +141,8 @@ class LabelLdpIht(SparseStrategy):
         page="label-ldp-iht",
     )
 
+    plans_with = frozenset({"num_features", "quality"})
+
     delta: float = 0.0
     mechanism: str | None = None
     solver: str = "iht"
@@ -195,6 +204,43 @@ class LabelLdpIht(SparseStrategy):
         for options in variants:
             yield cls(dim, sparsity=1, epsilon=epsilon, **options), normal_users(dim, 2)
 
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the default mechanism and solver for eight coefficients."""
+        dim = features_of(setting, cls)
+        return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what least squares on the largest coefficients make of noisy labels."""
+        check_enough(self, setting.num_users)
+        askers, bounds = 0, [(self.label_bound or 1.0, 1.0)]
+        if self.label_bound is None:
+            askers = round(self._scale_share * setting.num_users)
+            question = partial(
+                estimate_label_scale, epsilon=self.epsilon, labels_per_user=self.labels_per_user
+            )
+            over = self._bound_over_scale()
+            scales = scales_told(question, askers, self.labels_per_user)
+            # Whose error is undone if the reports' own spread tells it.
+            corrected = self._tells_scale(setting.num_users - askers)
+            bounds = [(over * s, kept(over if not corrected else over * s)) for s in scales]
+        return expected_of_labels(
+            self.randomizer,
+            (setting.num_users - askers) * self.labels_per_user,
+            equal_coefficients(self.dim, self.sparsity, math.sqrt(quality_of(setting))),
+            self.sparsity,
+            bounds,
+            1 if self.label_bound else 2,
+        )
+
+    def _tells_scale(self, num_users: int) -> bool:
+        """Whether the spread of so many users' reports tells a scale, see :meth:`_scale_of`."""
+        bound = self._bound_over_scale()
+        one = single(self.randomizer(bound))
+        square = clipped_square(bound) + one.variance / bound**2
+        error = math.sqrt(2 / (num_users * self.labels_per_user)) * square
+        return _has_known_noise(one) and error < _PRECISE * abs(_slope(bound))
+
     def protocol(self) -> Protocol:
         """Estimate the scale unless there is a bound, collect the labels, solve."""
         notes: list[str] = []
@@ -246,12 +292,8 @@ class LabelLdpIht(SparseStrategy):
         The spread is that of clipped normal labels plus the mechanism's, which is known
         unless it makes up for the former, as that of bits does.
         """
-        one = randomizer.parts[0] if isinstance(randomizer, Composed) else randomizer
-        if isinstance(one, HybridMechanism):
-            known = math.isclose(one.variance_at(0.0), one.variance_at(1.0))
-        else:
-            known = isinstance(one, GaussianMechanism)
-        if not known or not len(y):
+        one = single(randomizer)
+        if not _has_known_noise(one) or not len(y):
             return estimated
         square = (float(np.mean(y**2)) - one.variance) / bound**2
         error = float(np.std(y**2)) / math.sqrt(len(y)) / bound**2
@@ -259,8 +301,7 @@ class LabelLdpIht(SparseStrategy):
         if not low < square < high:
             return estimated
         ratio = brentq(lambda r: clipped_square(r) - square, 1 / _FARTHEST, _FARTHEST)
-        slope = (clipped_square(1.01 * ratio) - clipped_square(ratio)) / 0.01
-        return bound / ratio if error < _PRECISE * abs(slope) else estimated
+        return bound / ratio if error < _PRECISE * abs(_slope(ratio)) else estimated
 
     def _bound_over_scale(self) -> float:
         """Return where to clip, in scales: the less noise, the more labels are left as they are.
@@ -291,6 +332,18 @@ class LabelLdpIht(SparseStrategy):
         if not coef.any():
             notes.append("No coefficient clears the noise: zero is returned.")
         return LinearResult(coef=coef, std_error=errors, notes=notes)
+
+
+def _has_known_noise(one: Randomizer) -> bool:
+    """Whether the variance of a label's mechanism is the same for all labels."""
+    if isinstance(one, HybridMechanism):
+        return math.isclose(one.variance_at(0.0), one.variance_at(1.0))
+    return isinstance(one, GaussianMechanism)
+
+
+def _slope(bound: float) -> float:
+    """Return how much the mean square of clipped labels changes with the logarithm of the bound."""
+    return (clipped_square(1.01 * bound) - clipped_square(bound)) / 0.01
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:

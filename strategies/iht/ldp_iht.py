@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
-from ldp_flower.schema import Schema
 from ldp_flower.validation import (
     check_choice,
     check_integer,
@@ -20,23 +20,35 @@ from ldp_flower.validation import (
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..runtime.audit_users import normals, table_users, users_of
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..forecasts.dry_run import check_enough
+from ..forecasts.linear_users import (
+    DISTANCE,
+    LinearUsers,
+    equal_coefficients,
+    noise_of,
+    quality_of,
+    relative_distance,
+)
+from ..forecasts.planned import features_of, rows_of
+from ..forecasts.trials import trials
+from ..runtime.audit_users import normals, users_of
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
-from ..tables.fit import check_table, fit_table
 from .gradient_rounds import GradientRounds
 
 _MAX_STEPS = 6
 _NOISE_SCALE = 0.04  # by default
 _MORE_FOR_CLASSES = 5  # times the users that numbers take
 _CLASSES = 0.6  # bound on the residuals of classes, after the first step
+_PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 _STANDS_OUT = 4.0  # standard deviations of the noise
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpIht(LdpStrategy[LinearResult]):
+class LdpIht(FeatureStrategy[LinearResult]):
     """Linear regression, sparse if wanted, from one randomised gradient per user.
 
     Users are cut into disjoint cohorts. Every step sends the current estimate to
@@ -46,26 +58,17 @@ class LdpIht(LdpStrategy[LinearResult]):
     several, a user reports the mean over its records through :class:`Codebook`, see
     :class:`~.gradient_rounds.GradientRounds`; a sparsity is then optional.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~..runtime.features.FeatureStrategy`.
 
     Parameters
     ----------
-    dim : int or Schema
-        Number of features; or the schema of the users' tables. With a schema, centres and
-        scales that it does not declare are estimated, and a fit that is not better than the mean
-        is not returned, see :func:`~..tables.fit.fit_table`; ``coef`` is for
-        ``schema.features``, the intercept first.
     sparsity : int, optional
         Number of coefficients that may differ from zero. By default all may, which takes
-        several records per user or a schema.
+        several records per user.
     samples_per_user : int (default: 1)
         Typical number of records of a user, a public guess; a user may hold any
-        number. Without a schema features are expected (and clipped) in [-1, 1] if it is 1,
-        else to be roughly centred and of unit scale.
-    effects : {"all", "within"} (default: "all")
-        With a schema: ``"within"`` has users subtract the means of their own rows, so that
-        slopes are those inside users. The intercept is then 0, and predictions are
-        deviations from a user's own mean.
+        number. Features are expected (and clipped) in [-1, 1] if it is 1, else to be roughly
+        centred and of unit scale.
     radius : float, optional
         Bound on the Euclidean norm of the coefficients, by default 1 with a sparsity and
         none without.
@@ -82,11 +85,14 @@ class LdpIht(LdpStrategy[LinearResult]):
     link : {"identity", "logistic", "cosine"} (default: "identity")
         How targets depend on ``u = <x, coef>``: as ``u`` plus noise, as 0 or 1 with
         probability 1 / (1 + exp(-u)) of the latter, or as ``2 u + cos(u)`` plus noise.
-        Others than the first are for one record per user, without a schema. For tables with
-        classes there is :class:`~ldp_flower.strategies.PrivateClassification`.
+        Others than the first are for one record per user.
 
     Notes
     -----
+    For tables of which only bounds and categories are known there are
+    :class:`~ldp_flower.strategies.PrivateRegression` and
+    :class:`~ldp_flower.strategies.PrivateClassification`.
+
     Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential
     Privacy Model", ICML 2019, Algorithm 1. Changes: the gradient is truncated at
     the new iterate (line 6 is misprinted); cohorts are disjoint and cover everyone
@@ -102,7 +108,7 @@ class LdpIht(LdpStrategy[LinearResult]):
     in most cases, so that a direction in which features vary much does not make it diverge.
     With a sparsity, curvature beyond 8 is not told apart from 8. Noise along such a direction
     still costs: with 30 columns two standard deviations off centre and 2,000 users at
-    epsilon 4 an R2 of -0.7 was seen. Declare or estimate centres.
+    epsilon 4 an R2 of -0.7 was seen.
 
     Guarantee
     ---------
@@ -116,20 +122,20 @@ class LdpIht(LdpStrategy[LinearResult]):
     """
 
     card = Card(
-        question="sparse linear or logistic regression; linear on real tables",
+        question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="up to 6; up to 10 with several records per user, 19 with a schema",
+        rounds="up to 6; up to 10 with several records per user",
         report="1-2",
-        use_when="users have one record or several, or tables of which only bounds are known",
+        use_when="users have one record or several, of features of about unit scale",
         fails_when="with fewer than 4 s log(d) d V users, V = 16.7, 4.7, 1.3, 0.42 at epsilon 0.5, "
         "1, 2, 4 (s of d features)",
         page="ldp-iht",
     )
 
-    dim: int | Schema = field(kw_only=False)
+    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
+
     sparsity: int | None = None
     samples_per_user: int = 1
-    effects: str = "all"
     radius: float | None = None
     noise_scale: float | None = None
     feature_variance: float | None = None
@@ -138,11 +144,10 @@ class LdpIht(LdpStrategy[LinearResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._dim, self.schema = check_table(self.dim, self.effects)
         check_integer("samples_per_user", self.samples_per_user, 1)
-        self._one_record_each = self.schema is None and self.samples_per_user == 1
+        self._one_record_each = self.samples_per_user == 1
         if self.sparsity is not None:
-            check_integer("sparsity", self.sparsity, 1, self._dim)
+            check_integer("sparsity", self.sparsity, 1, self.dim)
         elif self._one_record_each:
             raise ValueError(
                 "Expected a sparsity with one record per user (samples_per_user=1), got None."
@@ -151,21 +156,20 @@ class LdpIht(LdpStrategy[LinearResult]):
         check_choice("link", self.link, LINKS)
         if self.link != "identity" and not self._one_record_each:
             raise ValueError(
-                f"Expected samples_per_user = 1 and no schema with the link {self.link}, "
-                f"got {self.samples_per_user} and {'no' if self.schema is None else 'a'} schema."
+                f"Expected samples_per_user = 1 with the link {self.link}, "
+                f"got {self.samples_per_user}."
             )
         if not self._one_record_each:
-            mode = "with several records per user or a schema"
-            check_unused(self, mode, "noise_scale", "feature_variance")
+            check_unused(self, "with several records per user", "noise_scale", "feature_variance")
         else:
             check_unused(self, "with one record per user", "gradient_bound")
         if LINKS[self.link].largest_score < math.inf:
             check_unused(self, f"with link={self.link!r}", "noise_scale")
         # What the variant for one record per user works with, where all are always given.
-        self._sparsity, self._radius = self.sparsity or self._dim, self.radius or 1.0
+        self._sparsity, self._radius = self.sparsity or self.dim, self.radius or 1.0
         self._noise_scale = self.noise_scale or _NOISE_SCALE
         self._feature_variance = self.feature_variance or 1.0
-        self.randomizer(self._dim)  # refuses a bad epsilon now
+        self.randomizer(self.dim)  # refuses a bad epsilon now
 
     def randomizer(self, dim: int, bound: float = 1.0) -> Randomizer:
         """Return the mechanism for vectors of ``dim`` coordinates within ``bound``."""
@@ -173,21 +177,52 @@ class LdpIht(LdpStrategy[LinearResult]):
             return SubsetHypercube(self.epsilon, dim, bound)
         return ball_codebook(self.epsilon, dim, bound)
 
-    @property
-    def _num_features(self) -> int:
-        return self._dim
-
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield one record per user, with all links, and several; and tables."""
+        """Yield one record per user, with all links, and several."""
         for rows in (1, 5):
             users = users_of(np.sign(normals(3000 * rows, dim)), rows)
             for link in LINKS if rows == 1 else ("identity",):
                 strategy = cls(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows, link=link)
                 yield strategy, users
-        schema, users = table_users(dim)
-        for effects in ("all", "within"):
-            yield cls(schema, epsilon=epsilon, samples_per_user=5, effects=effects), users
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for four coefficients of length 1."""
+        dim, rows = features_of(setting, cls), round(setting.rows_per_user)
+        return cls(
+            dim,
+            epsilon=epsilon,
+            sparsity=min(_PLANNED_SPARSITY, dim),
+            samples_per_user=rows,
+            noise_scale=noise_of(quality_of(setting), 1.0) if rows == 1 else None,
+        )
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of users who obey one linear model."""
+        check_enough(self, setting.num_users)
+        if self.link != "identity":
+            raise NoPlan("Only link='identity' of LdpIht has a plan.")
+        truth = equal_coefficients(self.dim, self._sparsity, self._radius)
+        if self._one_record_each and setting.quality is None:
+            noise = self._noise_scale
+        else:
+            noise = noise_of(quality_of(setting), self._radius)
+        rows = rows_of(setting, self.samples_per_user)
+        found = trials(
+            self,
+            setting.num_users,
+            lambda rng: LinearUsers(truth, noise, rng, rows, self._feature_variance),
+            lambda result: relative_distance(result.coef, truth),
+        )
+        return found.expectation(
+            DISTANCE,
+            assumes=(
+                f"{self._sparsity} coefficients of one size and of length {self._radius:g} in all, "
+                f"independent features of mean 0 and mean square {self._feature_variance:g}, "
+                f"targets that differ by {noise:.2g} (standard deviation) given the features.",
+            ),
+        )
 
     def protocol(self) -> Protocol:
         """Run the variant for one record or for several records per user."""
@@ -196,25 +231,13 @@ class LdpIht(LdpStrategy[LinearResult]):
         rounds = GradientRounds(
             self,
             self.epsilon,
-            self._dim,
+            self.dim,
             self.randomizer,
             self.sparsity,
             1.0 if self.radius is None and self.sparsity is not None else self.radius,
             self.gradient_bound,
         )
-        if self.schema is None:
-            return (yield from rounds.protocol())
-        return (
-            yield from fit_table(
-                self,
-                self.schema,
-                rounds.protocol,
-                self.randomizer,
-                epsilon=self.epsilon,
-                samples_per_user=self.samples_per_user,
-                effects=self.effects,
-            )
-        )
+        return (yield from rounds.protocol())
 
     # ------------------------------------------------------------ one record per user
 
@@ -222,17 +245,17 @@ class LdpIht(LdpStrategy[LinearResult]):
         if self.link == "logistic":
             self._check_classes()
         sizes, refit, step_size = self._plan()
-        theta, variance = np.zeros(self._dim), np.zeros(self._dim)
+        theta, variance = np.zeros(self.dim), np.zeros(self.dim)
         error = self._radius
         cohorts = self.cohorts(sizes)
         for cohort in cohorts:
             last = refit and cohort is cohorts[-1]
-            wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self._dim)
+            wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self.dim)
             bound = self._residual_bound(error, bool(theta.any()))
             randomizer = self.randomizer(len(wanted), bound)
             question = Gradient(
                 theta,
-                None if len(wanted) == self._dim else wanted,
+                None if len(wanted) == self.dim else wanted,
                 feature_bound=1.0,
                 residual_bound=bound,
                 link=self.link,
@@ -254,13 +277,11 @@ class LdpIht(LdpStrategy[LinearResult]):
 
     def _check_classes(self) -> None:
         """Refuse classes from too few users, before anybody is asked: they would give noise."""
-        rule = (
-            4 * self._sparsity * math.log(max(self._dim, 2)) * self.randomizer(self._dim).variance
-        )
+        rule = 4 * self._sparsity * math.log(max(self.dim, 2)) * self.randomizer(self.dim).variance
         needed = math.ceil(_MORE_FOR_CLASSES * rule)
         if self.num_users < needed:
             raise TooFewReports(
-                f"{self.num_users:,} users are too few for {self._sparsity} of {self._dim} "
+                f"{self.num_users:,} users are too few for {self._sparsity} of {self.dim} "
                 f"features with link='logistic' at epsilon {self.epsilon:g}: a class says less "
                 f"than a number, and the result would be noise. At least {needed:,} users are "
                 "needed. PrivateClassification(schema, epsilon=...) takes fewer."
@@ -288,7 +309,7 @@ class LdpIht(LdpStrategy[LinearResult]):
 
     def _error(self, noise: float) -> float:
         """A-priori error of a thresholded step whose gradient has this noise per coordinate."""
-        largest = math.sqrt(2 * self._sparsity * math.log(max(self._dim, 2)))
+        largest = math.sqrt(2 * self._sparsity * math.log(max(self.dim, 2)))
         return largest * noise / self._curvature
 
     def _plan(self) -> tuple[list[int], bool, float]:
@@ -299,7 +320,7 @@ class LdpIht(LdpStrategy[LinearResult]):
         noise is ``dim / sparsity`` times smaller.
         """
         users = self.num_users
-        variance = self.randomizer(self._dim, self._residual_bound(self._radius)).variance
+        variance = self.randomizer(self.dim, self._residual_bound(self._radius)).variance
 
         def informative(steps: int) -> bool:
             return self._error(math.sqrt(variance * steps / users)) <= 0.7 * self._radius

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import (
     check_choice,
@@ -19,6 +20,17 @@ from ldp_flower.validation import (
 )
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.linear_users import (
+    DISTANCE,
+    LinearUsers,
+    equal_coefficients,
+    noise_of,
+    quality_of,
+    relative_distance,
+)
+from ..forecasts.planned import features_of
+from ..forecasts.trials import trials
 from ..numerics.attenuation import kept
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol
@@ -30,6 +42,7 @@ from ..runtime.result import LinearResult
 Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
+_PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,6 +104,8 @@ class NonInteractiveIht(SparseStrategy):
         page="ldp-iht",
     )
 
+    plans_with = frozenset({"num_features", "quality"})
+
     delta: float = 0.0
     method: str = "auto"
     covariance: ArrayLike | None = None
@@ -135,6 +150,37 @@ class NonInteractiveIht(SparseStrategy):
         for method, delta in (("auto", 0.0), ("paper", 1e-3)):
             strategy = cls(dim, sparsity=1, epsilon=epsilon, method=method, delta=delta)
             yield strategy, normal_users(dim, 1)
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the default method for four coefficients of length 1, and features of size 1."""
+        dim = features_of(setting, cls)
+        scale = 1 / math.sqrt(quality_of(setting))
+        sparsity = min(_PLANNED_SPARSITY, dim)
+        return cls(dim, epsilon=epsilon, sparsity=sparsity, target_scale=scale)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of users who obey one linear model."""
+        check_enough(self, setting.num_users)
+        variance = float(self._covariance[0, 0])
+        if not np.allclose(self._covariance, variance * np.eye(self.dim)):
+            raise NoPlan("NonInteractiveIht has a plan for features of one size and uncorrelated.")
+        truth = equal_coefficients(self.dim, self.sparsity, self.radius)
+        noise = noise_of(quality_of(setting), self.radius * math.sqrt(variance))
+        found = trials(
+            self,
+            setting.num_users,
+            lambda rng: LinearUsers(truth, noise, rng, 1, variance),
+            lambda result: relative_distance(result.coef, truth),
+        )
+        return found.expectation(
+            DISTANCE,
+            assumes=(
+                f"{self.sparsity} coefficients of one size and of length {self.radius:g} in all, "
+                f"independent features of mean 0 and mean square {variance:g}, targets that "
+                f"differ by {noise:.2g} (standard deviation) given the features.",
+            ),
+        )
 
     def protocol(self) -> Protocol:
         """Ask everybody for the gradient at zero, solve, threshold."""

@@ -40,7 +40,7 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
         ``answers_per_user / num_rounds``, so that all are asked. Rounds ask different nodes:
         with a smaller share some are never asked, and spend nothing.
     min_train_nodes : int, optional
-        Fewest nodes that a round asks; a plan of smaller cohorts is refused.
+        Fewest nodes that a round asks; a schedule of smaller cohorts is refused.
     min_available_nodes : int, optional
         Fewest nodes to wait for before the census.
     train_metrics_aggr_fn : callable, optional
@@ -118,12 +118,12 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
             )
         return num_rounds or self.answers_per_user * cohorts
 
-    def _num_asked(self, num_rounds: int) -> int:
+    def _num_asked(self, num_users: int, num_rounds: int) -> int:
         """Return how many users are asked at all."""
         if self.fraction_train is None:
-            return self.num_users
+            return num_users
         cohorts = -(-num_rounds // self.answers_per_user)
-        return cohorts * max(1, math.floor(self.fraction_train * self.num_users + 1e-9))
+        return cohorts * max(1, math.floor(self.fraction_train * num_users + 1e-9))
 
     def _check_cohorts(self, sizes: Sequence[int]) -> None:
         """Raise TooFewReports if a cohort is smaller than FedAvg's argument allows."""

@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower.guarantee.parameters import with_parameters
 from ldp_flower.guarantee.training import RIDER
+from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
@@ -19,12 +20,13 @@ from ..numerics.walk import Walk
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from .expected import expected
 from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
+from .schedule import LONGEST_STEP, WARN_ABOVE, Reporting, Schedule, users_wanted
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
 from .trained import Trained, check_trainable
-from .update_plan import LONGEST_STEP, REFUSE_ABOVE, WARN_ABOVE, Plan, Reporting
 
 logger = logging.getLogger("flwr")
 
@@ -132,6 +134,9 @@ class LdpFedAvg(FedAvgArguments):
         page="model-updates",
     )
 
+    plans_with = frozenset({"num_features"})
+    sized = False
+
     model: Literal["linear", "net"] = "linear"
     clip: float | None = None
     num_codewords: int | None = None
@@ -225,27 +230,17 @@ class LdpFedAvg(FedAvgArguments):
         theta = trained.start
         reporting = self._reporting(len(theta))
         question = replace(reporting.question, trained=trained.among)
-        net = self.model == "net"
-        plan = Plan.of(
-            reporting,
-            self._num_asked(self._num_rounds),
-            self.answers_per_user,
-            net,
-            self._num_rounds,
-            self.path_length,
-            self.learning_rate,
-            net if self.decay is None else self.decay,
-        )
-        notes = self._judged(plan, reporting)
-        self._check_cohorts(plan.sizes)
+        schedule = self._schedule(reporting, self.num_users, self._num_rounds)
+        notes = self._judged(schedule, reporting)
+        self._check_cohorts(schedule.sizes)
         moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
         fitted = self.path_length is None and self.learning_rate is None and moved is None
-        planned = [1.0] * len(plan.steps) if moved else plan.steps
+        planned = [1.0] * len(schedule.steps) if moved else schedule.steps
         walk = Walk(theta, planned, LONGEST_STEP / reporting.radius, fitted)
-        signal = Signal(len(theta), len(plan.steps))
-        cohorts = self.cohorts(plan.sizes)
+        signal = Signal(len(theta), len(schedule.steps))
+        cohorts = self.cohorts(schedule.sizes)
         direction = np.zeros_like(theta)
-        for number in range(1, len(plan.steps) + 1):
+        for number in range(1, len(schedule.steps) + 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
             answer = yield Ask(
                 cohort,
@@ -272,18 +267,18 @@ class LdpFedAvg(FedAvgArguments):
             estimate = walk.estimate
             if self.sparsity and self.threshold == "each":
                 walk.position = keep_largest(walk.position, self.sparsity)
-            if self.sparsity and (self.threshold == "each" or number == len(plan.steps)):
+            if self.sparsity and (self.threshold == "each" or number == len(schedule.steps)):
                 estimate = keep_largest(estimate, self.sparsity)
             self._model = with_parameters(initial, estimate, trained.names)
         return FedAvgResult(
             model=self._model,
-            noise_to_signal=plan.noise_to_signal,
+            noise_to_signal=schedule.noise_to_signal,
             path_length=math.nan if moved else sum(walk.steps) * reporting.radius,
             noise=math.nan if moved else walk.noise,
             notes=[
                 *trained.notes,
                 *notes,
-                *self._seen(signal, sum(plan.sizes[number:]) if ended else 0),
+                *self._seen(signal, sum(schedule.sizes[number:]) if ended else 0),
             ],
         )
 
@@ -292,22 +287,43 @@ class LdpFedAvg(FedAvgArguments):
         config = ConfigRecord({**self._train_config, "server-round": number})
         return RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
 
-    def _judged(self, plan: Plan, reporting: Reporting) -> list[str]:
-        """Log the rule of thumb, warn or refuse; return notes for the result."""
-        ratio = plan.noise_to_signal
-        wanted = math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / self.answers_per_user)
-        text = (
-            f"noise to signal q = sqrt(d c / n) = {ratio:.2g} for d = {reporting.dim} parameters, "
-            f"c = {reporting.noise:.3g} and {sum(plan.sizes)} users"
+    def _schedule(self, reporting: Reporting, num_users: int, num_rounds: int) -> Schedule:
+        net = self.model == "net"
+        return Schedule.of(
+            reporting,
+            self._num_asked(num_users, num_rounds),
+            self.answers_per_user,
+            net,
+            num_rounds,
+            self.path_length,
+            self.learning_rate,
+            net if self.decay is None else self.decay,
         )
-        if ratio > REFUSE_ABOVE and not self.force:
-            raise TooFewReports(
-                f"{text}: the noise would drown the model (q > {REFUSE_ABOVE:g}). About {wanted} "
-                "users, a larger epsilon or fewer parameters are needed; force=True tries anyway."
-            )
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the strategy with its defaults."""
+        return cls(epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return q, of a model with ``num_features`` parameters and rounds by rule."""
+        if setting.num_features is None:
+            raise ValueError("Expected num_features, the model's parameters, got None.")
+        reporting = self._reporting(setting.num_features)
+        schedule = self._schedule(reporting, setting.num_users, self._rounds(0))
+        if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:
+            raise WouldRefuse(why)
+        return expected(schedule, reporting)
+
+    def _judged(self, schedule: Schedule, reporting: Reporting) -> list[str]:
+        """Log the rule of thumb, warn or refuse; return notes for the result."""
+        if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:
+            raise TooFewReports(why)
+        text = schedule.told(reporting)
         logger.info("%s", text)
-        if ratio <= WARN_ABOVE:
+        if schedule.noise_to_signal <= WARN_ABOVE:
             return []
+        wanted = users_wanted(reporting, self.answers_per_user)
         note = f"{text}: above {WARN_ABOVE}, expect a poor model; {wanted} users would be enough."
         logger.warning("%s", note)
         return [note]

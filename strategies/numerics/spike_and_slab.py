@@ -97,7 +97,8 @@ class Vote:
             return np.asarray(counts[:, None] * np.log(chance) + missed * np.log1p(-chance))
 
         each = np.stack([log_binomial(multiplier) for multiplier in _MULTIPLIERS])
-        return np.asarray(logsumexp(each, axis=0) - math.log(len(_MULTIPLIERS)))
+        most = each.max(axis=0)  # all are finite: scipy's sum, which asks, takes five times as long
+        return np.asarray(most + np.log(np.mean(np.exp(each - most), axis=0)))
 
 
 @dataclass

@@ -8,6 +8,7 @@ needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 
 import logging
 import secrets
+import textwrap
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -50,6 +51,7 @@ _FACTS = (
     *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
 )
 
+_SHOWN = 90  # characters of a parameter in the log
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
@@ -180,6 +182,23 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             raise TooFewReports(self._too_small(sizes, self.num_users))
         return self._population.cut(sizes)
 
+    def check_census(self) -> None:
+        """Refuse fewer users than one step needs.
+
+        Raises
+        ------
+        TooFewReports
+            If there are.
+        """
+        if refusal := self._too_few(self.num_users):
+            raise TooFewReports(refusal)
+
+    def _too_few(self, num_users: int) -> str:
+        """Say that so many users are not enough for a step; nothing if they are."""
+        if num_users >= self.min_reports:
+            return ""
+        return f"{num_users} users are fewer than the {self.min_reports} that a step needs."
+
     def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
         """Say that so many users do not give cohorts of these sizes."""
         return (
@@ -235,7 +254,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         """Log the protocol's parameters."""
         logger.info("Starting %s:", type(self).__name__)
         for name, value in self._parameters().items():
-            logger.info("\t├── %s = %s", name, value)
+            shown = textwrap.shorten(str(value), _SHOWN, placeholder=" ...")
+            logger.info("\t├── %s = %s", name, shown)
 
     # ------------------------------------------------------------------------- the run
 
@@ -404,10 +424,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
-        if self.num_users < self.min_reports:
-            raise TooFewReports(
-                f"{self.num_users} users are fewer than the {self.min_reports} that a step needs."
-            )
+        self.check_census()
         self._running = self.protocol()
         self._advance(None)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer
 
 from .base import LdpStrategy
@@ -27,6 +28,12 @@ class FeatureStrategy(LdpStrategy[R]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.dim, Schema):
+            raise ValueError(
+                "Expected an integer dim >= 1, got a Schema. Models of a table are "
+                "PrivateRegression(schema, ...) and PrivateClassification(schema, ...), its means "
+                "Means(schema, ...)."
+            )
         check_integer("dim", self.dim, 1)
 
     @property

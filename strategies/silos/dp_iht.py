@@ -95,6 +95,10 @@ class DpIht(SiloRegression):
         fails_when="with few records: 200 with 54 features at epsilon 0.5 give noise",
         page="silos",
     )
+    no_plan = (
+        "What noise does to fifty steps depends on how features vary together, which no public "
+        "number tells: simulate it on made-up records of the same size."
+    )
     _audited: ClassVar = {"residual_bound": 1.0}
 
     num_steps: int = 50

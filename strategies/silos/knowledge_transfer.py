@@ -99,6 +99,10 @@ class KnowledgeTransfer(SparseStrategy):
         fails_when="with fewer than some 1,000 silos at epsilon 2 (300 at 4) and 1,000 features",
         page="knowledge-transfer",
     )
+    no_plan = (
+        "The student is as good as the silos' own models let it be, and how good these are "
+        "no public number tells: simulate it with silos of made-up records."
+    )
 
     protects = "silo"
 

@@ -74,6 +74,10 @@ class PeelingDpIht(ShrinkingClip):
         "error is .24, that of `DpIht` .21",
         page="silos",
     )
+    no_plan = (
+        "What its choices of coefficients cost depends on how far apart features' scores are, "
+        "which no public number tells: simulate it on made-up records of the same size."
+    )
     _audited: ClassVar = {"target_scale": 1.0}
 
     num_steps: int = 5

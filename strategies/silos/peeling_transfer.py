@@ -62,6 +62,10 @@ class PeelingTransfer(PeelingDpIht):
         "choices do not average out, and 20 such silos leave .11",
         page="knowledge-transfer",
     )
+    no_plan = (
+        "The student is as good as the silos' own models let it be, and how good these "
+        "are no public number tells: simulate it with silos of made-up records."
+    )
 
     def protocol(self) -> Protocol:
         """Train one teacher a silo, then the student."""

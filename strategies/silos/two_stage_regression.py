@@ -81,6 +81,10 @@ class TwoStageRegression(ShrinkingClip):
         "800 records a relative error of .34 instead of .20",
         page="knowledge-transfer",
     )
+    no_plan = (
+        "What its choices of coefficients cost depends on how far apart features' "
+        "scores are, which no public number tells: simulate it on made-up records of the same size."
+    )
     _audited: ClassVar = {"target_scale": 1.0}
 
     num_steps: int = 3

@@ -11,21 +11,28 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_optional
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.linear_users import equal_coefficients, relative_distance
+from ..forecasts.mean_users import MeanUsers
+from ..forecasts.planned import features_of
+from ..forecasts.trials import trials
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection
-from .base import SparseWaves
+from .base import TRIALS, SparseWaves
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean
+_PLANNED_SPARSITY, _PLANNED = 8, 2.0  # coordinates of a plan, and their size, likewise
 _MOST_AT_ONCE = 48  # coordinates that need no vote
 
 
@@ -83,6 +90,8 @@ class SparseMean(SparseWaves):
         page="sparse-mean",
     )
 
+    plans_with = frozenset({"num_features"})
+
     scale: float | None = None
 
     def __post_init__(self) -> None:
@@ -93,6 +102,33 @@ class SparseMean(SparseWaves):
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield a run that estimates the scale, lets users vote, and ends with two waves."""
         yield cls(dim, epsilon=epsilon, num_waves=2), normal_users(dim, 2)
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol."""
+        return cls(features_of(setting, cls), epsilon=epsilon)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of a mean that stands out of users' spread."""
+        check_enough(self, setting.num_users)
+        sparsity = min(_PLANNED_SPARSITY, self.dim)
+        # One user's standard deviation per coordinate, in units of the length of a mean row.
+        each = (self.scale or 1.0) / math.sqrt(self.dim + sparsity * _PLANNED**2)
+        truth = equal_coefficients(self.dim, sparsity, _PLANNED * each * math.sqrt(sparsity))
+        found = trials(
+            self,
+            setting.num_users,
+            lambda rng: MeanUsers(truth, each * math.sqrt(self.dim), rng),
+            lambda result: relative_distance(result.coef, truth),
+            TRIALS,
+        )
+        return found.expectation(
+            "distance of the mean from the truth, over its length",
+            assumes=(
+                f"{sparsity} coordinates of one size differ from zero, each {_PLANNED:g} standard "
+                "deviations of a user's mean, which are alike for all coordinates.",
+            ),
+        )
 
     @property
     def _rows(self) -> int:

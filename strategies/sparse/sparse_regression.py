@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -16,8 +16,8 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
 )
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate
-from ldp_flower.schema import Schema
 from ldp_flower.validation import (
     check_choice,
     check_integer,
@@ -25,17 +25,18 @@ from ldp_flower.validation import (
     check_unused,
 )
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.linear_users import expected_of_linear, quality_of
+from ..forecasts.planned import features_of, rows_of
 from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
 from ..numerics.spike_and_slab import Posterior
-from ..runtime.audit_users import normal_users, table_users
-from ..runtime.base import Protocol
+from ..runtime.audit_users import normal_users
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection, typical_score
-from ..tables.fit import check_table, fit_table
-from .base import SparseWaves
+from .base import TRIALS, SparseWaves
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,6 +44,7 @@ Integers = NDArray[np.int64]
 _LINKS = ("identity", "logistic")
 _FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
 _WORTH_SHOWING = 0.2  # coefficient, in units of the targets' scale
+_PLANNED_SPARSITY = 8  # coefficients of a plan
 _RIDGE = 1.0  # of the local regressions, in units of a feature's mean square
 _GUESSED_SCALE = 0.1  # relative error of a declared scale
 
@@ -63,22 +65,15 @@ class SparseRegression(SparseWaves):
 
     Parameters
     ----------
-    dim : int or Schema
-        Number of features, expected roughly centred and of unit scale; or the schema of the
-        users' tables. With a schema, centres and scales that it does not declare are estimated,
-        and a fit that is not better than the mean is not returned, see
-        :func:`~..tables.fit.fit_table`; ``coef`` is for ``schema.features``, the
-        intercept first.
+    dim : int
+        Number of features, expected roughly centred and of unit scale. For tables of which
+        only bounds are known there is :class:`~ldp_flower.strategies.PrivateRegression`.
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
-    effects : {"all", "within"} (default: "all")
-        With a schema: ``"within"`` has users subtract the means of their own rows, so that
-        slopes are those inside users. The intercept is then 0, and predictions are
-        deviations from a user's own mean.
     link : str (default: "identity")
         ``"identity"``: linear regression. ``"logistic"``: targets are classes, 0 and 1 (or
-        -1 and 1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user,
-        and no schema: for tables with classes there is
+        -1 and 1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user;
+        for tables with classes there is
         :class:`~ldp_flower.strategies.PrivateClassification`.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
@@ -118,9 +113,9 @@ class SparseRegression(SparseWaves):
     """
 
     card = Card(
-        question="sparse linear or logistic regression; linear on real tables",
+        question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="8; 7 with a declared scale or few features; up to 17 with a schema",
+        rounds="8; 7 with a declared scale or few features",
         report="1; votes some bytes",
         use_when="users have many records each; sparsity and sizes need not be known",
         fails_when="at epsilon 1 with 400 users, who show nothing; with few records a user: at 50 "
@@ -128,22 +123,17 @@ class SparseRegression(SparseWaves):
         page="sparse-regression",
     )
 
-    dim: int | Schema = field(kw_only=False)  # type: ignore[assignment]
+    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
+
     samples_per_user: int
-    effects: str = "all"
     link: str = "identity"
     target_scale: float | None = None
     selector: str = "lasso"
-    schema: Schema | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._dim, self.schema = check_table(self.dim, self.effects)
-        self.dim = self._dim
         super().__post_init__()
         check_integer("samples_per_user", self.samples_per_user, 1)
         check_choice("link", self.link, _LINKS)
-        if self.link != "identity" and self.schema is not None:
-            raise ValueError(f"Expected link='identity' with a schema, got {self.link!r}.")
         check_choice("selector", self.selector, SELECTORS)
         check_optional(self, "target_scale")
         if self.link == "logistic":
@@ -159,34 +149,31 @@ class SparseRegression(SparseWaves):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield both links, with a scale that is estimated, a vote and two waves; and tables."""
+        """Yield both links, with a scale that is estimated, a vote and two waves."""
         for link, rows in zip(_LINKS, (2, _FEWEST_OF_CLASSES), strict=True):
             users = normal_users(dim, rows)
             if link == "logistic":
                 users = replace(users, targets=np.sign(users.targets))
             strategy = cls(dim, epsilon=epsilon, samples_per_user=rows, link=link, num_waves=2)
             yield strategy, users
-        schema, users = table_users(dim)
-        for effects in ("all", "within"):
-            strategy = cls(
-                schema, epsilon=epsilon, samples_per_user=5, effects=effects, num_waves=2
-            )
-            yield strategy, users
 
-    def protocol(self) -> Protocol:
-        """Learn the scale, vote, refine the posterior; for tables see :func:`fit_table`."""
-        if self.schema is None:
-            return (yield from super().protocol())
-        return (
-            yield from fit_table(
-                self,
-                self.schema,
-                super().protocol,
-                self.randomizer,
-                epsilon=self.epsilon,
-                samples_per_user=self.samples_per_user,
-                effects=self.effects,
-            )
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol for a linear model."""
+        rows = round(setting.rows_per_user)
+        return cls(features_of(setting, cls), epsilon=epsilon, samples_per_user=rows)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of users who obey one linear model."""
+        check_enough(self, setting.num_users)
+        if self._logistic:
+            raise NoPlan("Only link='identity' of SparseRegression has a plan.")
+        sparsity = min(_PLANNED_SPARSITY, self.dim)
+        rows = rows_of(setting, self.samples_per_user)
+        scale = self.target_scale or 1.0
+        quality = quality_of(setting)
+        return expected_of_linear(
+            self, setting.num_users, sparsity, rows, scale, quality, number=TRIALS
         )
 
     @property
@@ -203,7 +190,7 @@ class SparseRegression(SparseWaves):
 
     @property
     def _few(self) -> bool:
-        return 3 * self._dim <= self.samples_per_user
+        return 3 * self.dim <= self.samples_per_user
 
     def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
         if self._logistic:
@@ -244,7 +231,7 @@ class SparseRegression(SparseWaves):
                 + needed_for_selection(
                     f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance",
                     self.epsilon,
-                    self._dim,
+                    self.dim,
                     math.sqrt(self.samples_per_user) * _WORTH_SHOWING,
                     self.num_users,
                 )

@@ -7,6 +7,7 @@ labels, whose squares spread over several octaves (:func:`estimate_label_scale`)
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -147,16 +148,22 @@ def estimate_target_scale(
 def _posterior(
     counts: Floats, num_reports: int, own: float, other: float, samples_per_user: int
 ) -> TargetScale:
+    logs, in_bin = _shares_of_bins(samples_per_user)
+    chance = other + (own - other) * in_bin
+    log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
+    weights = np.exp(log_weights - log_weights.max())
+    return _believed(logs, weights / weights.sum())
+
+
+@lru_cache
+def _shares_of_bins(samples_per_user: int) -> tuple[Floats, Floats]:
+    """Return logarithms of scales, and the share of users that each bin has at each of them."""
     low = math.log(_SMALLEST)
     edges = low + np.arange(_NUM_BINS + 1) / _PER_OCTAVE * math.log(2)
     logs = np.linspace(edges[0], edges[-1], 50 * _NUM_BINS + 1)
     spread = math.sqrt(1 / (2 * samples_per_user) + USERS_SPREAD**2)
     inner = ndtr((edges[1:-1] - logs[:, None]) / spread)
-    in_bin = np.diff(inner, prepend=0.0, append=1.0, axis=1)
-    chance = other + (own - other) * in_bin
-    log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
-    weights = np.exp(log_weights - log_weights.max())
-    return _believed(logs, weights / weights.sum())
+    return logs, np.diff(inner, prepend=0.0, append=1.0, axis=1)
 
 
 def estimate_label_scale(
@@ -176,14 +183,21 @@ def estimate_label_scale(
     answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _OCTAVES), oracle)
     own, other = float(oracle.own), float(oracle.other)
     chosen = answer.mean * (own - other) + other
+    logs, in_octave = _shares_of_octaves(labels_per_user)
+    chance = other + (own - other) * in_octave
+    told = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
+    log_weights = answer.count * told.sum(axis=1)
+    return _believed(logs, np.exp(log_weights - log_weights.max()))
+
+
+@lru_cache
+def _shares_of_octaves(labels_per_user: int) -> tuple[Floats, Floats]:
+    """Return logarithms of scales, and the share of users that each octave has at each of them."""
     logs = math.log(_SMALLEST) + np.linspace(0, _OCTAVES * math.log(2), _POINTS)
     inner = _SMALLEST * 2.0 ** np.arange(1, _OCTAVES)
     squares = (inner / np.exp(logs)[:, None]) ** 2
     below = gammainc(labels_per_user / 2, labels_per_user / 2 * squares)
-    chance = other + (own - other) * np.diff(below, prepend=0.0, append=1.0, axis=1)
-    told = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
-    log_weights = answer.count * told.sum(axis=1)
-    return _believed(logs, np.exp(log_weights - log_weights.max()))
+    return logs, np.diff(below, prepend=0.0, append=1.0, axis=1)
 
 
 def _believed(logs: Floats, weights: Floats) -> TargetScale:

@@ -1,4 +1,4 @@
-"""What PrivateEvaluation and the gate ask of a user: one number about its squared errors."""
+"""What PrivateEvaluation asks of a user: one number about its squared errors."""
 
 import math
 from collections.abc import Generator

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Generator
+from functools import lru_cache
 
 import numpy as np
 
@@ -41,6 +42,7 @@ def typical_score(samples_per_user: int) -> float:
     return math.sqrt(samples_per_user) * _TYPICAL
 
 
+@lru_cache
 def best_vote(epsilon: float, dim: int, score: float) -> SubsetSelection:
     """Return the set vote that tells features with these local scores from the others best."""
     oracles = [SubsetSelection(epsilon, dim, k) for k in _SET_SIZES if k <= max(1, dim // 8)]

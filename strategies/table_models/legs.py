@@ -13,9 +13,8 @@ from ldp_flower.schema import Schema
 
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
-from ..runtime.result import LinearResult
 from ..subprotocols.norm import enough_for_norm
-from ..tables.standardisation import Standardisation, estimate_standardisation, through
+from ..tables.standardisation import estimate_standardisation, through
 from .judges import MOMENTS, SIZES, ask_line, ask_sizes, judges
 from .ridge_walk import ridge_walk, row_length
 
@@ -77,24 +76,11 @@ def two_legs(
         dim,
         rows_per_user,
         row_length=length,
-        start=_standardised(first.coef, columns),
+        start=columns.moved(first.coef),
     )
     second = yield from through(walk, columns)
-    direction = _restored(second.coef, columns) - first.coef
+    direction = columns.restored(second.coef) - first.coef
     scales = yield from ask_sizes(sizers, epsilon, first.coef, direction)
     told = yield from ask_line(line, epsilon, first.coef, direction, scales)
     move = float(np.clip(told.best_move(_USUAL, _SPREAD), 0.0, 1.0))
     return np.asarray(first.coef + move * direction)
-
-
-def _standardised(coef: Floats, columns: Standardisation) -> Floats:
-    """Return the same model of columns brought to mean 0 and scale 1."""
-    slopes = coef * columns.scales[:-1] / columns.scales[-1]
-    slopes[0] = (coef[0] + coef @ columns.means[:-1] - columns.means[-1]) / columns.scales[-1]
-    return np.asarray(slopes)
-
-
-def _restored(coef: Floats, columns: Standardisation) -> Floats:
-    fit = LinearResult(coef=coef, std_error=np.zeros_like(coef))
-    found: Floats = columns.restored(fit).coef
-    return found

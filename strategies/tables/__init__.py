@@ -1,1 +1,1 @@
-"""Regression on real tables: what comes before a fit and after it."""
+"""What models of tables share: columns brought to one scale, and how good a model is."""

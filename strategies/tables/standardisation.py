@@ -17,12 +17,10 @@ from ..numerics.denoising import shrink
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
 from ..subprotocols.norm import estimate_norm, norm_askers
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-AnyResult = TypeVar("AnyResult", bound=LinearResult)
 T = TypeVar("T")
 #: From a number of coordinates and a radius to the mechanism for vectors in that ball.
 Mechanism = Callable[[int, float], Randomizer]
@@ -36,41 +34,32 @@ class Standardisation:
     ----------
     means, scales : ndarray of float64, shape (num_features + 1,)
         For each feature of a schema and, last, the target; 0 and 1 where nothing is moved.
-    within : bool
-        Whether users subtract the means of their own rows first.
     """
 
     means: Floats
     scales: Floats
-    within: bool = False
 
     @classmethod
-    def none(cls, num_features: int, within: bool = False) -> Self:
+    def none(cls, num_features: int) -> Self:
         """Return the one that leaves all columns as they are."""
         size = num_features + 1
-        return cls(np.zeros(size), np.ones(size), within)
+        return cls(np.zeros(size), np.ones(size))
 
     def applied(self, ask: Ask) -> Ask:
         """Return the same question about standardised columns."""
-        question = Standardised(ask.question, self.means, self.scales, self.within)
-        return replace(ask, question=question)
+        return replace(ask, question=Standardised(ask.question, self.means, self.scales))
 
-    def restored(self, fit: AnyResult) -> AnyResult:
-        """Return a fit of standardised columns in units of the schema's features.
+    def moved(self, coef: Floats) -> Floats:
+        """Return the model of standardised columns that predicts what one of the features does."""
+        slopes = coef * self.scales[:-1] / self.scales[-1]
+        slopes[0] = (coef[0] + coef @ self.means[:-1] - self.means[-1]) / self.scales[-1]
+        return np.asarray(slopes)
 
-        The first feature is the intercept. Where all features are at these means, whatever the
-        true ones are, the fit predicts its first coefficient, of which ``std_error`` has the
-        error: so none of the means adds one, and slopes add theirs times the way from there.
-        """
-        means, scales, target_scale = self.means[:-1], self.scales[:-1], self.scales[-1]
-        units = target_scale / scales
-        coef, std_error = units * fit.coef, units * fit.std_error
-        if self.within:
-            coef[0] = std_error[0] = 0.0
-            return replace(fit, coef=coef, std_error=std_error)
-        std_error[0] = math.sqrt(std_error[0] ** 2 + std_error**2 @ means**2)
-        coef[0] += self.means[-1] - coef @ means
-        return replace(fit, coef=coef, std_error=std_error)
+    def restored(self, coef: Floats) -> Floats:
+        """Return the model of the features; the first of these is the intercept."""
+        slopes = self.scales[-1] / self.scales[:-1] * coef
+        slopes[0] += self.means[-1] - slopes @ self.means[:-1]
+        return np.asarray(slopes)
 
 
 def through(
@@ -103,7 +92,6 @@ def estimate_standardisation(
     epsilon: float,
     schema: Schema,
     mechanism: Mechanism,
-    within: bool = False,
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask small cohorts for what a schema does not declare.
 
@@ -122,11 +110,9 @@ def estimate_standardisation(
         Tells what is declared.
     mechanism : callable
         From a number of coordinates and a radius to the mechanism for vectors.
-    within : bool (default: False)
-        Whether users subtract the means of their own rows, so that centres are known.
     """
-    estimated = Standardisation.none(schema.num_features, within)
-    centres = np.flatnonzero(~(schema.centred | within))
+    estimated = Standardisation.none(schema.num_features)
+    centres = np.flatnonzero(~schema.centred)
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
     farthest = np.where(schema.scaled, np.inf, _FARTHEST)

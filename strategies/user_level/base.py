@@ -12,10 +12,14 @@ from scipy.special import chdtri, ndtri
 
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
 from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
+from ..forecasts.dry_run import check_enough
+from ..forecasts.linear_users import expected_of_linear, quality_of
+from ..forecasts.planned import features_of, rows_of
 from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol
@@ -35,6 +39,7 @@ _CANDIDATES = 1.5  # times the sparsity, that may be kept for the estimation
 _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
 _BEYOND = 0.2  # share of the users whose vectors are shortened
 _STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
+_PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
 _CERTAIN = 3.0  # standard deviations of the weakest count above those of the rest
 
 
@@ -62,6 +67,8 @@ class SelectedRegression(SparseStrategy):
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
     """
+
+    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
 
     samples_per_user: int
     method: str = "auto"
@@ -104,6 +111,24 @@ class SelectedRegression(SparseStrategy):
                 dim, epsilon=epsilon, samples_per_user=5, sparsity=2, method=method, **options
             )
             yield strategy, normal_users(dim, 5)
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the default method for eight coefficients."""
+        dim, rows = features_of(setting, cls), round(setting.rows_per_user)
+        sparsity = min(_PLANNED_SPARSITY, dim)
+        return cls(dim, epsilon=epsilon, samples_per_user=rows, sparsity=sparsity)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of users who obey one linear model."""
+        check_enough(self, setting.num_users)
+        if self.method == "paper":
+            raise NoPlan(f"Only method='auto' of {type(self).__name__} has a plan.")
+        rows = rows_of(setting, self.samples_per_user)
+        scale = self.target_scale or 1.0
+        return expected_of_linear(
+            self, setting.num_users, self.sparsity, rows, scale, quality_of(setting)
+        )
 
     def protocol(self) -> Protocol:
         """Estimate the scale, let half of the users vote, let the others estimate."""

@@ -12,6 +12,7 @@ from scipy.special import chdtri, digamma
 
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.guarantee.users import Users
+from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import (
     check_choice,
@@ -21,6 +22,9 @@ from ldp_flower.validation import (
     check_unused,
 )
 
+from ..forecasts.dry_run import check_enough, dry_run
+from ..forecasts.mean_users import MeanUsers
+from ..forecasts.planned import features_of, noise_length, rows_of
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports
@@ -44,7 +48,9 @@ _GUESSED = (
     "who are alike; if they differ more, the mean is drawn to the first cohort's. Declare spread."
 )
 _UNCERTAIN = (
-    "The users' spread could not be told, so that no cohort was re-centred. Declare spread."
+    "The users' spread could not be told for certain: the likeliest was taken, or that of users "
+    "who are alike if this is larger; if they differ more, the mean is drawn to the first "
+    "cohort's. Declare spread."
 )
 
 
@@ -130,6 +136,8 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         page="user-level-mean",
     )
 
+    plans_with = frozenset({"num_features", "rows_per_user"})
+
     samples_per_user: int | None = None
     bound: float
     method: str = "auto"
@@ -164,6 +172,38 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         for method in _METHODS:
             strategy = cls(dim, epsilon=epsilon, bound=4.0, spread=0.2, method=method)
             yield strategy, normal_users(dim, 5)
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the default method for a mean within a ball of radius 1."""
+        rows = round(setting.rows_per_user)
+        return cls(features_of(setting, cls), epsilon=epsilon, samples_per_user=rows, bound=1.0)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return what the protocol makes of exact answers, but for their standard errors."""
+        check_enough(self, setting.num_users)
+        if self.method == "paper":
+            raise NoPlan("Only method='auto' of UserLevelMean has a plan.")
+        spread = self.spread or self.bound / math.sqrt(rows_of(setting, self._samples_per_user))
+        truth = np.full(self.dim, self.bound / 2 / math.sqrt(self.dim))
+        run = dry_run(self, setting.num_users, MeanUsers(truth, spread, np.random.default_rng(0)))
+        # Its standard errors are known in advance, and its error is normal.
+        variance = float(np.mean(run.result.std_error**2)) / self.bound**2
+        low, value, high = noise_length(variance, self.dim)
+        return Expectation(
+            error="distance of the mean from the truth, over the bound",
+            value=value,
+            low=low,
+            high=high,
+            rounds=len(run.asks),
+            randomizers=run.randomizers,
+            assumes=(
+                f"A mean of half the bound's length, and users' means that lie {spread:.2g} from "
+                "it (root mean square): as far as the means of rows within the bound do at most, "
+                "if users are alike and no spread is declared.",
+            ),
+            notes=tuple(run.result.notes),
+        )
 
     def protocol(self) -> Protocol:
         """Run the chosen method."""
@@ -224,15 +264,22 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             cohorts = scale_cohorts(self, self.epsilon)
         except TooFewReports:
             notes.append(_GUESSED)
-            return self.bound / math.sqrt(self._samples_per_user)
+            return self._alike
         mean, variance, _ = self._combined(waves, 0.0)
         question = partial(DistanceBin, shrink(mean, variance))
         scale = yield from estimate_target_scale(cohorts, self.epsilon, self.dim, question)
-        if not scale.is_certain:
-            notes.append(_UNCERTAIN)
-            return self.bound
         # One standard error too much is cheaper than too little, which clips. What is estimated
         # is the mean logarithm, for few features far below that of the root mean square.
         log_mean_square = 2 * (math.log(scale.value) + math.sqrt(scale.variance))
         square = math.exp(log_mean_square - digamma(self.dim / 2)) * self.dim / 2
-        return math.sqrt(max(square - self.dim * variance, _LEAST_SPREAD * square))
+        spread = math.sqrt(max(square - self.dim * variance, _LEAST_SPREAD * square))
+        if scale.is_certain:
+            return spread
+        # More users than those who are too few to be asked must not make the answer worse.
+        notes.append(_UNCERTAIN)
+        return min(max(spread, self._alike), self.bound)
+
+    @property
+    def _alike(self) -> float:
+        """The users' spread if they are alike, at most, for records within the bound."""
+        return self.bound / math.sqrt(self._samples_per_user)

@@ -22,6 +22,7 @@ from ldp_flower.guarantee.questions import (
     AboutFeatures,
     ClassShare,
     ClassStep,
+    ColumnMeans,
     CorrelatedFeatures,
     Curvature,
     FrequentItems,
@@ -263,7 +264,7 @@ def test_which_statistics_are_about_features_alone():
     """Each of the others moves with the targets, or is asked in regressions only."""
     alone = {name for name, form in FORMS.items() if issubclass(form.kinds[-1], AboutFeatures)}
     assert not Rotated(Mean(np.zeros(2)), np.ones(2), np.zeros(2)).about_targets
-    assert Standardised(Gradient(np.zeros(2)), np.zeros(3), np.ones(3)).about_targets
+    assert Standardised(ColumnMeans(np.zeros(3)), np.zeros(3), np.ones(3)).about_targets
     assert alone == {
         *("mean", "weighted_mean", "outstanding_features", "distance_scale", "frequent_items"),
         "drawn_items",

@@ -59,7 +59,6 @@ NUMBERS = {
     "sparsity": 2.0,
     "radius": 5.0,
     "synthetic_seed": 3.0,
-    "within": 1.0,
     "num_classes": 3.0,
     "share": 0.4,
     "weighted": 1.0,

@@ -4,15 +4,19 @@ Seeds are fixed, and what the audit does here finds nothing in a right client bu
 1,000,000 audits, nor does it depend on luck whether it finds these.
 """
 
+import contextlib
 import dataclasses
 import itertools
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from flwr.app import Error
 
-from ldp_flower.audit import extreme_users
+from ldp_flower.audit import extreme_users, settings
+from ldp_flower.audit.crowded import crowded
 from ldp_flower.audit.handler import ldp_client_app
 from ldp_flower.audit.independence import independent
 from ldp_flower.audit.neighbours import compared
@@ -20,10 +24,12 @@ from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
 from ldp_flower.clients import Refusal, app, node, reply, respond, silos
 from ldp_flower.clients import compute as values_module
+from ldp_flower.clients.compute import CHUNK, UsersNode
 from ldp_flower.clients.statistics import PUBLIC
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
-from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.ledger import Entry, SqliteLedger
+from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import Curvature, Gradient, Labels
 from ldp_flower.randomizers import (
@@ -35,6 +41,7 @@ from ldp_flower.randomizers import (
     SubsetHypercube,
 )
 from ldp_flower.randomizers.base import Randomizer
+from ldp_flower.randomizers.real_valued import gaussian
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, derive
 
 DIM = 3
@@ -56,7 +63,7 @@ PEELED = query(RecordPeeling(2.0, DIM, 1.0, 1e-3, 1, sparsity=1))
 HONEST = [GRADIENT, CODES, SUMS, LABELS, SILOS, PEELED]
 
 
-CHECKS = ("independent", "bounded", "neighbours")
+CHECKS = ("independent", "bounded", "neighbours", "crowded", "settings")
 
 
 def findings(question, *checks):
@@ -69,6 +76,10 @@ def findings(question, *checks):
             found[check] = independent(client, copies, people[0], 1)
         elif check == "bounded":
             found[check] = bounded(question, ldp_client_app, DIM)
+        elif check == "crowded":
+            found |= vars(crowded(client, DIM, 1))
+        elif check == "settings":
+            found |= vars(settings.kept(question, ldp_client_app, copies, people, 1))
         else:
             found |= vars(compared(question, ldp_client_app, copies, people, 1))
     return {name for name, right in found.items() if not right}
@@ -118,6 +129,17 @@ def last_differs_by_first(words):
     words = words.copy()
     words[-1] ^= words[0] >> np.uint64(1)
     return words
+
+
+def first_and_last_of_a_thousand(words):
+    words = words.copy()
+    if len(words) == CHUNK:
+        words[-1:] = words[:1]
+    return words
+
+
+def every_64th(words):
+    return np.tile(words[:64], (-(-len(words) // 64), *[1] * (words.ndim - 1)))[: len(words)]
 
 
 def plant_source(monkeypatch, change):
@@ -190,6 +212,24 @@ def plant_same_words(monkeypatch):
     monkeypatch.setattr(SystemRandom, "words", words)
 
 
+def plant_noise_of_another_thousand(monkeypatch):
+    """Whoever is taken last gets the noise of those who are taken before, on the same node."""
+    kept, honest = {}, node.Node.private_randomness
+
+    def words_of(self, step, slots):
+        def change(words):
+            if len(words) == CHUNK:
+                kept[words.shape[1:]] = words
+                return words
+            return kept[words.shape[1:]][: len(words)] if words.shape[1:] in kept else words
+
+        if len(slots) < CHUNK and slots[0] < CHUNK:  # another node
+            kept.clear()
+        return Changed(change, honest(self, step, slots))
+
+    monkeypatch.setattr(node.Node, "private_randomness", words_of)
+
+
 NOISE = {
     "two users share noise": (lambda m: plant_source(m, shared_by_two), "independent"),
     "neighbours share noise": (lambda m: plant_source(m, shared_by_neighbours), "independent"),
@@ -244,6 +284,27 @@ def plant_order_by_rows(monkeypatch):
         return Report({name: array[order] for name, array in report.arrays.items()})
 
     rewritten(monkeypatch, rewrite)
+
+
+def plant_no_rows_first(monkeypatch):
+    def rewrite(report, users):
+        if "slots" not in report.arrays:
+            return report
+        order = np.argsort(users.num_rows > 0, kind="stable")
+        return Report({name: array[order] for name, array in report.arrays.items()})
+
+    rewritten(monkeypatch, rewrite)
+
+
+def plant_no_rows_first_of_thousands(monkeypatch):
+    honest = respond._of_users
+
+    def of_users(on, question, slots):
+        if len(slots) > CHUNK:
+            slots = slots[np.argsort(on.users.take(slots).num_rows > 0, kind="stable")]
+        return honest(on, question, slots)
+
+    monkeypatch.setattr(respond, "_of_users", of_users)
 
 
 def plant_no_rows_no_report(monkeypatch):
@@ -308,12 +369,33 @@ def plant_public_targets(monkeypatch):
     monkeypatch.setitem(PUBLIC, Labels, public)
 
 
-def plant_census(monkeypatch):
+def with_rows(found):
+    return int((found.users.num_rows > 0).sum())
+
+
+def none_if_nobody_has_rows(found):
+    return len(found.users) if found.users.num_rows.any() else 0
+
+
+def one_less_if_all_is_nan(found):
+    return len(found.users) - bool(np.isnan(found.users.targets).all())
+
+
+def one_less_if_some_are_cut(found):
+    most = found.terms.policy.max_rows
+    return len(found.users) - bool(most and (found.users.num_rows > most).any())
+
+
+def one_less_in_a_rehearsal(found):
+    return len(found.users) - bool(found.terms.rehearsal and (found.users.num_rows == 0).any())
+
+
+def plant_census(monkeypatch, count=with_rows):
     honest = app._Client._open
 
     def opened(self, received, context):
         found = honest(self, received, context)
-        counted = {**found.census(), "users": int((found.users.num_rows > 0).sum())}
+        counted = {**found.census(), "users": count(found)}
         return SimpleNamespace(census=lambda: counted, users=found.users)
 
     class Told(app._Client):
@@ -511,6 +593,13 @@ def plant_last_digits_of_a_sum(monkeypatch):
 
 
 FAULTS = {
+    "no rows, first": (plant_no_rows_first, GRADIENT, "addressed"),
+    "census of nobody": (
+        lambda m: plant_census(m, none_if_nobody_has_rows),
+        GRADIENT,
+        "census",
+    ),
+    "census of NaN": (lambda m: plant_census(m, one_less_if_all_is_nan), GRADIENT, "census"),
     "last digits of a sum": (plant_last_digits_of_a_sum, SUMS, "isolated"),
     "order of slots": (plant_order_by_rows, GRADIENT, "addressed"),
     "no rows, no report": (plant_no_rows_no_report, GRADIENT, "addressed"),
@@ -555,6 +644,162 @@ def test_what_shows_whom_a_node_holds_is_found(fault, monkeypatch):
     assert check in findings(question, "neighbours")
 
 
+# -------------------------------------------------------------------------- nodes of thousands
+
+
+CROWDED = {
+    "the noise of another thousand": (plant_noise_of_another_thousand, "independent"),
+    "the first and the last of a thousand": (
+        lambda m: plant_source(m, first_and_last_of_a_thousand),
+        "independent",
+    ),
+    "the noise of the user 64 before": (lambda m: plant_source(m, every_64th), "independent"),
+    "no rows, first, of thousands": (plant_no_rows_first_of_thousands, "isolated"),
+}
+
+
+@pytest.mark.parametrize("fault", CROWDED)
+@pytest.mark.parametrize("question", [GRADIENT, CODES, SUMS], ids=["hypercube", "codebook", "sums"])
+def test_what_shows_on_nodes_of_thousands_is_found(fault, question, monkeypatch):
+    plant, check = CROWDED[fault]
+    plant(monkeypatch)
+    assert check in findings(question, "crowded")
+
+
+# ---------------------------------------------------------------------- the operator's settings
+
+
+def plant_rehearsal_of_data(monkeypatch):
+    monkeypatch.setattr(node.Node, "shown", lambda self, values: values)
+
+
+def plant_rehearsal_of_public_data(monkeypatch):
+    honest = respond._of_users
+
+    def of_users(on, question, slots):
+        report = honest(on, question, slots)
+        shown = respond.public_of(on.take, slots, question, on.users.num_features)
+        return Report({**report.arrays, "public": shown})
+
+    monkeypatch.setattr(respond, "_of_users", of_users)
+
+
+def plant_rehearsal_that_costs(monkeypatch):
+    honest = SqliteLedger.affordable
+
+    def affordable(self, accounts, cost, policy):
+        able = honest(self, accounts, cost, policy)
+        self.commit(Entry("rehearsed", b""), np.asarray(accounts)[able], cost, policy)
+        return able
+
+    monkeypatch.setattr(SqliteLedger, "affordable", affordable)
+
+
+def plant_all_rows(monkeypatch):
+    monkeypatch.setattr(UsersNode, "take", lambda self, slots: self.users.take(slots))
+
+
+def plant_number_of_all_rows(monkeypatch):
+    """Rows are few, but their number is not: means are of more."""
+    honest = respond.values_of
+
+    def values_of(take, slots, question, *rest):
+        users = take.__self__.users.take(slots)
+        return honest(take, slots, question, *rest) / np.maximum(users.num_rows, 1)[:, None]
+
+    monkeypatch.setattr(respond, "values_of", values_of)
+
+
+def plant_committed_behind(monkeypatch):
+    """Another thread writes the spend, while the reply leaves."""
+    monkeypatch.setattr(settings, "_LOCKED", 2.0)
+    honest = SqliteLedger.commit
+
+    def commit(self, *given):
+        def later():
+            with contextlib.suppress(LedgerError):
+                honest(self, *given)
+
+        threading.Thread(target=later).start()
+        return True
+
+    monkeypatch.setattr(SqliteLedger, "commit", commit)
+
+
+def plant_no_patience(monkeypatch):
+    """A ledger that somebody else writes to is not waited for."""
+    monkeypatch.setattr(settings, "_LOCKED", 2.0)
+    honest = SqliteLedger.commit
+
+    def commit(self, *given):
+        self._file._timeout = 0.0
+        try:
+            return honest(self, *given)
+        except LedgerError:
+            return True
+
+    monkeypatch.setattr(SqliteLedger, "commit", commit)
+
+
+def plant_hasty_errors(monkeypatch):
+    honest, wait, last = reply._answered, reply._wait, []
+
+    def answered(received, answer):
+        last.append(honest(received, answer))
+        return last[-1]
+
+    def waited(*given):
+        if not isinstance(last[-1], Error):
+            wait(*given)
+
+    monkeypatch.setattr(reply, "_answered", answered)
+    monkeypatch.setattr(reply, "_wait", waited)
+
+
+def plant_old_date(monkeypatch):
+    """A reply leaves late, but says when it was made."""
+    honest = app.reply_with
+
+    def reply_with(*given):
+        made = time.time()
+        told = honest(*given)
+        told.metadata.created_at = made
+        return told
+
+    monkeypatch.setattr(app, "reply_with", reply_with)
+
+
+SETTINGS = {
+    "rehearsal of data": (plant_rehearsal_of_data, GRADIENT, "rehearsed"),
+    "rehearsal of a silo's data": (plant_rehearsal_of_data, SILOS, "rehearsed"),
+    "rehearsal of public data": (plant_rehearsal_of_public_data, LABELS, "rehearsed"),
+    "rehearsal's census": (
+        lambda m: plant_census(m, one_less_in_a_rehearsal),
+        GRADIENT,
+        "rehearsed",
+    ),
+    "rehearsal that costs": (plant_rehearsal_that_costs, GRADIENT, "rehearsed"),
+    "all rows": (plant_all_rows, GRADIENT, "limited"),
+    "all rows' number": (plant_number_of_all_rows, GRADIENT, "limited"),
+    "census of who is cut": (
+        lambda m: plant_census(m, one_less_if_some_are_cut),
+        GRADIENT,
+        "limited",
+    ),
+    "committed behind the reply": (plant_committed_behind, GRADIENT, "waited"),
+    "a busy ledger": (plant_no_patience, GRADIENT, "waited"),
+    "hasty errors": (plant_hasty_errors, GRADIENT, "waited"),
+    "date of a reply": (plant_old_date, GRADIENT, "waited"),
+}
+
+
+@pytest.mark.parametrize("fault", SETTINGS)
+def test_what_breaks_an_operators_settings_is_found(fault, monkeypatch):
+    plant, question, check = SETTINGS[fault]
+    plant(monkeypatch)
+    assert check in findings(question, "settings")
+
+
 # --------------------------------------------------------------------------------- the silos
 
 
@@ -583,7 +828,32 @@ def plant_values_scaled(monkeypatch, question):
     monkeypatch.setattr(silos, "values_of", values_of)
 
 
+def between(lengths):
+    """Records of some lengths are let through at half as much again."""
+    return np.where((lengths > 5) & (lengths < 50), 1.5, 1.0)[:, None]
+
+
+def plant_clip_of_values(monkeypatch):
+    """Values of some lengths are clipped at half as much again."""
+    honest = gaussian.directions
+
+    def directions(values):
+        unit, length = honest(values)
+        return unit * between(length), length
+
+    monkeypatch.setattr(gaussian, "directions", directions)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 2.0])
+def test_a_clip_that_depends_on_a_users_value_is_found(epsilon, monkeypatch):
+    question = query(GaussianMechanism(epsilon, 2, delta=1e-3), Labels(2, 1.0))
+    assert not findings(question, "bounded")
+    plant_clip_of_values(monkeypatch)
+    assert findings(question, "bounded")
+
+
 SILO_FAULTS = {
+    "clip by the record": lambda m, q: plant_clip(m, q, between),
     "clip by the largest": lambda m, q: plant_clip(m, q, lambda s: min(2.0, 1 + s.max() / 1e6)),
     "clip by the mean": lambda m, q: plant_clip(m, q, lambda s: min(1.5, 1 + s.mean() / 1e3)),
     "clip by the number": lambda m, q: plant_clip(m, q, lambda s: 1.5 if len(s) > 30 else 1.0),

@@ -226,21 +226,11 @@ MOVED = {  # the second and the last feature are left as they are, of the others
 CASES |= {
     f"standardised_{case}": (CASES[case][0] | MOVED, CASES[case][1])
     for case in (
-        "gradient",
-        "gradient on a support",
-        "gradient_norm",
-        "curvature",
         "root_curvature",
-        "residual_coefficients",
-        "residual_coefficients and scale",
         "ridge_step",
         "class_step",
         "mean_score",
         "ranking",
-        "target_scale",
-        "correlated_features",
-        "pursued_features",
-        "squared_errors",
     )
 }
 SIZES = {"centre": 0.8, "log_range": 0.5}
@@ -258,16 +248,6 @@ CASES |= {
         {"centre": np.linspace(-1, 1, 8), **SOME, **MOVED},
         SIZES,
     ),
-}
-CASES |= {
-    f"{case} within": (CASES[case][0], CASES[case][1] | {"within": 1.0})
-    for case in (
-        "standardised_gradient",
-        "standardised_curvature",
-        "standardised_residual_coefficients",
-        "standardised_squared_errors",
-        "standardised_column_log_sizes",
-    )
 }
 TEACHER = {"sparsity": 2.0, "radius": 1.0}
 each = pytest.mark.parametrize("case", CASES)
@@ -481,12 +461,10 @@ def naive_rotation(case, x, y):
 def naive_standardised(case, x, y):
     """Move column after column; what is asked of all columns has the target as the last one."""
     columns = np.column_stack([x, y])
-    if case.endswith(" within") and len(x):
-        columns = columns - columns.mean(axis=0)
     for j in set(range(DIM + 1)) - {1, 6}:
         moved = (columns[:, j] - MOVED["means"][j]) / MOVED["scales"][j]
         columns[:, j] = np.minimum(np.maximum(moved, -3), 3)
-    case = case.removeprefix("standardised_").removesuffix(" within")
+    case = case.removeprefix("standardised_")
     if case.startswith(("class_s", "ranking")):  # moved targets are no places of classes
         columns[:, -1] = 0
     if not case.startswith("column_"):
@@ -706,10 +684,15 @@ def test_changing_one_user_leaves_every_other_row_bitwise_unchanged(case, rows, 
         ("squared_errors", {"theta": THETA}, {}, 1),
         ("squared_errors", CASES["squared_errors"][0] | {"offset": np.zeros(2)}, {}, 1),
         ("squared_errors", CASES["squared_errors"][0], {}, 2),
-        ("standardised_gradient", {"theta": THETA}, {}, DIM),
-        ("standardised_gradient", {"theta": THETA, **MOVED, "means": THETA}, {}, DIM),
-        ("standardised_gradient", {"theta": THETA} | MOVED, {"within": -1.0}, DIM),
-        ("gradient", {"theta": THETA}, {"within": 1.0}, DIM),
+        ("standardised_ridge_step", *CASES["ridge_step"], DIM),
+        (
+            "standardised_ridge_step",
+            {**CASES["standardised_ridge_step"][0], "means": THETA},
+            CASES["ridge_step"][1],
+            DIM,
+        ),
+        ("class_step", CASES["class_step"][0], CASES["class_step"][1] | {"weighted": -1.0}, DIM),
+        ("gradient", {"theta": THETA}, {"weighted": 1.0}, DIM),
         ("standardised_column_log_sizes", {"coordinates": np.array([8])} | MOVED, SIZES, 1),
         ("standardised_column_log_sizes", MOVED, SIZES, DIM),
         ("standardised_column_means", {"centre": THETA} | MOVED, {}, DIM + 1),

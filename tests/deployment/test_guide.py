@@ -56,7 +56,10 @@ def test_three_authenticated_nodes_answer_the_simulations_app(rows, tmp_path):
                 pinned=None if rehearsal else ["--app", "flights.client_app:app"],
             )
         status, log = federation.run(
-            APP, f'evaluate=false num-nodes=3 epsilon={EPSILON} output-dir="{tmp_path}"'
+            APP,
+            # The protocol of few rounds, each of which takes seconds here.
+            f'evaluate=false num-nodes=3 epsilon={EPSILON} protocol="LDP-IHT" '
+            f'output-dir="{tmp_path}"',
         )
     finally:
         federation.stop()

@@ -85,7 +85,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import ServerApp
 
 from ldp_flower import Schema
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import LdpIht, PrivateRegression
 
 app = ServerApp()
 
@@ -104,7 +104,7 @@ def main(grid, context):
     answers = {"train": raw(grid)}
     try:
         schema = Schema.from_dict(json.loads(context.run_config["schema"]))
-        LdpIht(schema, epsilon=8.0).start(grid, num_nodes=3, timeout=60)
+        PrivateRegression(schema, epsilon=8.0).start(grid, num_nodes=3, timeout=60)
     except ValueError as error:
         answers["schema"] = str(error)
     strategy = LdpIht(9, sparsity=2, epsilon=8.0, min_reports=5)

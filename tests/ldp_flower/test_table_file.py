@@ -11,7 +11,7 @@ from flwr.app import Context, RecordDict
 from ldp_flower import Categories, Numeric, Schema
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.simulation.grid import InProcessGrid
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import LdpIht, PrivateRegression
 
 SCHEMA = Schema(
     {"age": Numeric(0, 100), "job": Categories(["a", "1"])}, target="wage", bounds=Numeric(0, 10)
@@ -167,7 +167,7 @@ def test_another_schema_is_found_before_anybody_pays(table, difference):
     with pytest.raises(
         ValueError, match=f"of 2 with another one the first is node 1, where {difference}\\. "
     ):
-        LdpIht(SCHEMA, epsilon=4.0, min_reports=2).start(grid, timeout=60, num_nodes=2)
+        PrivateRegression(SCHEMA, epsilon=4.0, min_reports=2).start(grid, timeout=60, num_nodes=2)
     assert all(not context.state for context in grid.contexts.values())
 
 

@@ -17,13 +17,17 @@ PUBLISHED = sorted((ROOT / "simulations").rglob("published/runs.csv"))
 WITHOUT_RUNS = {
     "architecture.png",  # of names
     "benchmarks.png",
+    "budget.png",  # of words
     "collect-once-real.png",
     "collect-once.png",
     "compare-app.png",  # of docs/figures/compare-app.csv
+    "one-user.png",  # of words
     "telemetry.png",  # of the flights, in a run of seconds
+    "epsilon.png",  # of formulas
     "fitted-steps.png",  # of docs/figures/fitted-steps.csv
     "flights.png",
     "knowledge-transfer.png",
+    "units.png",  # of words
     "user-level-error.png",
     "user-level-selection.png",
     "variance.png",  # of formulas

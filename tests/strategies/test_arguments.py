@@ -24,7 +24,6 @@ OTHER = {
     "min_reports": 100_000,
     "sparsity": 1,
     "samples_per_user": 7,
-    "effects": "within",
     "radius": 0.05,
     "noise_scale": 3.0,
     "feature_variance": 0.5,
@@ -181,10 +180,9 @@ MODES = [
     ("LdpIht", SPARSE, ONE, {}),
     ("LdpIht", {**SPARSE, **LOGISTIC}, CLASSES, BACK),
     ("LdpIht", {**SPARSE, "link": "cosine"}, ONE, {}),
-    # How many there are matters where there is a schema; else it says whether they are several.
+    # It only says whether there are several.
     ("LdpIht", GROUPED, MANY, {"samples_per_user": 1}),
     ("LdpIht", {**GROUPED, "sparsity": 2}, MANY, {"samples_per_user": 1}),
-    ("LdpIht", {**GROUPED, "dim": SCHEMA}, table(), {"samples_per_user": 20}),
     ("NonInteractiveIht", SPARSE, ONE, {}),
     ("NonInteractiveIht", {**SPARSE, "covariance": 3 * np.eye(DIM)}, ONE, {}),
     ("NonInteractiveIht", {**SPARSE, "method": "paper", "delta": 1e-4}, ONE, {"method": "auto"}),
@@ -215,7 +213,6 @@ MODES = [
     ("SparseRegression", GROUPED, MANY, {}),
     ("SparseRegression", {**GROUPED, "samples_per_user": 20}, MANY, {}),
     ("SparseRegression", {**GROUPED, **LOGISTIC, "samples_per_user": 20}, CLASSES, BACK),
-    ("SparseRegression", {**GROUPED, "dim": SCHEMA}, table(), {}),
     *(
         (name, {**GROUPED, "sparsity": 2, **mode}, MANY, other)
         for name in ("TwoRoundRegression", "MultiRoundRegression")

@@ -30,14 +30,10 @@ from .features import (
 )
 from .records import Record, RecordCopies, SecondMoments, TensorMoments
 from .regression import (
-    Curvature,
     Gradient,
-    GradientNorm,
     ResidualCoefficients,
     RidgeStep,
     RootCurvature,
-    SquaredErrors,
-    TargetScaleBin,
 )
 
 Path = tuple[type[Question], ...]
@@ -117,23 +113,16 @@ class Standardised(View):
     ----------
     means, scales : ndarray, shape (num_features + 1,)
         One number for each feature and, last, one for the target.
-    within : bool (default: False)
-        Users first subtract the means of their own rows, so that what remains says nothing
-        about differences between users; a user with one row then has zeros.
     """
 
     stem: ClassVar[str] = "standardised_"
     inners: ClassVar[tuple[Path, ...]] = (
-        *((ColumnMeans,), (ColumnLogSizes,), (ColumnMeanNorm,)),
-        *((Gradient,), (GradientNorm,), (RootCurvature,), (Curvature,)),
-        *((ClassStep,), (MeanScore,), (Ranking,)),
-        *((ResidualCoefficients,), (RidgeStep,), (TargetScaleBin,), (SquaredErrors,)),
-        *_SELECTIONS,
+        *((ColumnMeans,), (ColumnLogSizes,), (ColumnMeanNorm,), (RidgeStep,)),
+        *((ClassStep,), (RootCurvature,), (MeanScore,), (Ranking,)),
     )
 
     means: PerColumn
     scales: PerColumn
-    within: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Which frequency oracle to use: the one of the least exact variance."""
 
 import math
+from functools import lru_cache
 
 from ...validation import check_integer
 from .direct import KRandomizedResponse
@@ -50,13 +51,18 @@ def best_frequency_oracle(
     check_integer("num_users", num_users, 1)
     if set_size != 1:
         return SubsetSelection(epsilon, domain_size, set_size)
-    oracles: list[FrequencyOracle] = [
+    oracles = _for_one_item(epsilon, domain_size)
+    errors = [math.sqrt(num_users * oracle.variance_at(1 / domain_size)) for oracle in oracles]
+    tied = [o for o, error in zip(oracles, errors, strict=True) if error <= min(errors) + 1]
+    return min(tied, key=lambda oracle: oracle.report_bytes)
+
+
+@lru_cache(maxsize=1024, typed=True)  # their exact probabilities take long
+def _for_one_item(epsilon: float, domain_size: int) -> tuple[FrequencyOracle, ...]:
+    return (
         KRandomizedResponse(epsilon, domain_size),
         HadamardResponse(epsilon, domain_size),
         OptimizedLocalHashing(epsilon, domain_size),
         OptimizedUnaryEncoding(epsilon, domain_size),
         SubsetSelection(epsilon, domain_size),
-    ]
-    errors = [math.sqrt(num_users * oracle.variance_at(1 / domain_size)) for oracle in oracles]
-    tied = [o for o, error in zip(oracles, errors, strict=True) if error <= min(errors) + 1]
-    return min(tied, key=lambda oracle: oracle.report_bytes)
+    )

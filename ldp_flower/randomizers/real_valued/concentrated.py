@@ -48,7 +48,8 @@ class ConcentratedGaussian(Concentrated, RecordGaussian):
 
     Guarantee
     ---------
-    1. and 2. As of :class:`Concentrated`.
+    1. As the first of :class:`Concentrated`.
+    2. As the second of :class:`Concentrated`.
     3. The sums of two silos that differ in one record differ by at most the diameter
        D = ``2 radius``; the noise's variance is ``D**2 steps / (2 rho)``.
     """

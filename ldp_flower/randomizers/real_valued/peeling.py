@@ -78,7 +78,8 @@ class RecordPeeling(Choosing):
 
     Guarantee
     ---------
-    1. and 2. As of :class:`.Concentrated`.
+    1. As the first of :class:`.Concentrated`.
+    2. As the second of :class:`.Concentrated`.
     3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so do their magnitudes. A choice is rho / (2 steps)-zCDP:
        s mechanisms of epsilon_0**2 / 8 each, epsilon_0 = sqrt(4 rho / (steps s)). The s

@@ -37,7 +37,8 @@ class RecordVertices(Choosing):
 
     Guarantee
     ---------
-    1. and 2. As of :class:`.Concentrated`.
+    1. As the first of :class:`.Concentrated`.
+    2. As the second of :class:`.Concentrated`.
     3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so does the score of every vertex. A report is made of k =
        ``num_vertices`` exponential mechanisms of epsilon_0**2 / 8 each, epsilon_0 =

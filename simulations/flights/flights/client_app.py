@@ -10,22 +10,27 @@ from ldp_flower import Users
 from ldp_flower.clients import LdpClientApp
 
 from .data import training_users, users_of
+from .protocols import PROTOCOLS
 
 
 @lru_cache(maxsize=1)
-def _users_of_files(flights: str, aircraft: str | None) -> Users:
+def _users_of_files(flights: str, aircraft: str | None, protocol: str) -> Users:
     named = Path(aircraft).read_text("utf-8").split() if aircraft else None
-    return users_of(pd.read_csv(flights), named)
+    return users_of(pd.read_csv(flights), PROTOCOLS[protocol].schema, named)
 
 
 def load_users(context: Context) -> Users:
     """Return the node's share in simulation, the operator's files in a deployment."""
     node, run = context.node_config, context.run_config
+    protocol = str(run["protocol"])
     if "partition-id" in node:
-        users = training_users(int(run["seed"]), int(run["num-users"]))
+        declared = PROTOCOLS[protocol].declared
+        users = training_users(int(run["seed"]), int(run["num-users"]), declared)
         return users.partition(int(node["partition-id"]), int(node["num-partitions"]))
     aircraft = node.get("aircraft-path")
-    return _users_of_files(str(node["data-path"]), None if aircraft is None else str(aircraft))
+    return _users_of_files(
+        str(node["data-path"]), None if aircraft is None else str(aircraft), protocol
+    )
 
 
 app = LdpClientApp(load_users, seed="run")

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ldp_flower import Users
+from ldp_flower import Schema, Users
 
-from .design import Floats, features, targets
+from .design import BOUNDS, SCHEMA, Floats, features
 
 HELD_OUT = 0.2  # share of the aircraft that models are judged on
 
@@ -31,9 +31,12 @@ def flights() -> pd.DataFrame:
     return arrived.merge(weather, on=["origin", "time_hour"], how="left", validate="many_to_one")
 
 
-def users_of(rows: pd.DataFrame, aircraft: list[str] | None = None) -> Users:
+def users_of(
+    rows: pd.DataFrame, schema: Schema = BOUNDS, aircraft: list[str] | None = None
+) -> Users:
     """Return aircraft as users: by default those of the rows, else all that are named."""
-    return Users.from_rows(features(rows), targets(rows), groups=rows["tailnum"], ids=aircraft)
+    x, y = features(rows, schema), schema.targets(rows)
+    return Users.from_rows(x, y, groups=rows["tailnum"], ids=aircraft)
 
 
 @lru_cache(maxsize=2)
@@ -57,14 +60,17 @@ def split(seed: int, num_users: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
     return chosen[~judged], chosen[judged]
 
 
-@lru_cache(maxsize=1)
-def training_users(seed: int, num_users: int = 0) -> Users:
-    """Return the aircraft that take part."""
-    return users_of(split(seed, num_users)[0])
+@lru_cache(maxsize=2)
+def training_users(seed: int, num_users: int = 0, declared: bool = False) -> Users:
+    """Return the aircraft that take part; with ``declared`` typical values are public, too."""
+    return users_of(split(seed, num_users)[0], SCHEMA if declared else BOUNDS)
 
 
-@lru_cache(maxsize=1)
-def judged(seed: int, num_users: int = 0) -> tuple[NDArray[np.float32], Floats]:
+@lru_cache(maxsize=2)
+def judged(
+    seed: int, num_users: int = 0, declared: bool = False
+) -> tuple[NDArray[np.float32], Floats]:
     """Return the held-out flights' features and their arrival delays in minutes, unclipped."""
     held_out = split(seed, num_users)[1]
-    return features(held_out), held_out["arr_delay"].to_numpy(np.float64)
+    x = features(held_out, SCHEMA if declared else BOUNDS)
+    return x, held_out["arr_delay"].to_numpy(np.float64)

@@ -1,5 +1,7 @@
 """The public design: how a flight becomes numbers, with constants that cost no privacy.
 
+PrivateRegression is told bounds and categories, LDP-IHT the typical values, too.
+
 Everything here is general knowledge written down before any model was fitted, or
 published timetable. No constant was computed from the delays in the data.
 
@@ -63,6 +65,18 @@ SCHEMA = Schema(
 COLUMNS = SCHEMA.names
 
 
+def _bounded(kind: Numeric | Categories) -> Numeric | Categories:
+    return Numeric(kind.low, kind.high) if isinstance(kind, Numeric) else kind
+
+
+#: The same columns with nothing declared but bounds and categories.
+BOUNDS = Schema(
+    {name: _bounded(kind) for name, kind in SCHEMA.columns.items()},
+    target=SCHEMA.target,
+    bounds=Numeric(-60, 300),
+)
+
+
 def columns(flights: pd.DataFrame) -> pd.DataFrame:
     """Return flights with the schema's columns.
 
@@ -79,9 +93,9 @@ def columns(flights: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def features(flights: pd.DataFrame) -> NDArray[np.float32]:
+def features(flights: pd.DataFrame, schema: Schema = SCHEMA) -> NDArray[np.float32]:
     """Return the design matrix of flights as :func:`columns` takes them, by ``COLUMNS``."""
-    return SCHEMA.features(columns(flights)).astype(np.float32)
+    return schema.features(columns(flights)).astype(np.float32)
 
 
 def targets(flights: pd.DataFrame) -> Floats:
@@ -89,9 +103,9 @@ def targets(flights: pd.DataFrame) -> Floats:
     return SCHEMA.targets(flights)
 
 
-def minutes(scaled: Floats) -> Floats:
+def minutes(scaled: Floats, schema: Schema = SCHEMA) -> Floats:
     """Return predictions of the scaled target as minutes of delay."""
-    return SCHEMA.in_units(scaled)
+    return schema.in_units(scaled)
 
 
 def _hours(clock: pd.Series) -> pd.Series:  # type: ignore[type-arg]

@@ -1,54 +1,51 @@
-"""The private protocols, with the public guesses that they start from."""
+"""The private protocols, with what each is told beforehand."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from ldp_flower import Users, simulate
-from ldp_flower.strategies import LdpIht, LinearResult, SparseRegression, TooFewReports
+from ldp_flower import Schema
+from ldp_flower.strategies import LdpIht, LdpStrategy, PrivateRegression
 
-from .design import COLUMNS
+from .design import BOUNDS, COLUMNS, SCHEMA
 
-# An aircraft calls at New York some dozens of times a year, and a minute of delay
-# is passed on about one to one: public guesses, both.
+# What LDP-IHT is told besides: some dozens of calls at New York a year, a minute of delay that
+# is passed on about one to one, and that few of the columns matter. Public guesses, all three.
 SAMPLES_PER_USER = 50
 RADIUS = 2.0
-# Root mean square of the scaled targets where users are too few to learn it: they are
-# divided by the spread of delays that has been published for decades.
-DECLARED_SCALE = 1.0
-
-Fit = Callable[[Users, float, int], LinearResult]  # users, epsilon, seed
+SPARSITY = 3
 
 
-def ldp_iht(epsilon: float, sparsity: int) -> LdpIht:
-    """Return LDP-IHT for these features."""
+@dataclass(frozen=True)
+class Protocol:
+    """A strategy by epsilon, and whether it is told typical values of columns besides bounds."""
+
+    strategy: Callable[[float], LdpStrategy[Any]]
+    declared: bool
+
+    @property
+    def schema(self) -> Schema:
+        """What the nodes make features of."""
+        return SCHEMA if self.declared else BOUNDS
+
+
+def private_regression(epsilon: float) -> PrivateRegression:
+    """Return the regression for tables: told bounds, and nothing else."""
+    return PrivateRegression(BOUNDS, epsilon=epsilon)
+
+
+def ldp_iht(epsilon: float) -> LdpIht:
+    """Return LDP-IHT for standardised columns."""
     return LdpIht(
         len(COLUMNS),
-        sparsity=sparsity,
+        sparsity=SPARSITY,
         epsilon=epsilon,
         samples_per_user=SAMPLES_PER_USER,
         radius=RADIUS,
     )
 
 
-def sparse_regression(epsilon: float, target_scale: float | None = None) -> SparseRegression:
-    """Return SparseRegression for these features; sparsity and radius are not needed."""
-    return SparseRegression(
-        len(COLUMNS),
-        epsilon=epsilon,
-        samples_per_user=SAMPLES_PER_USER,
-        target_scale=target_scale,
-    )
-
-
-def fits(sparsity: int) -> dict[str, Fit]:
-    """Return the protocols as functions that run them in this process."""
-
-    def by_thresholding(users: Users, epsilon: float, seed: int) -> LinearResult:
-        return simulate(ldp_iht(epsilon, sparsity), users, seed=seed)
-
-    def by_waves(users: Users, epsilon: float, seed: int) -> LinearResult:
-        try:
-            return simulate(sparse_regression(epsilon), users, seed=seed)
-        except TooFewReports:  # raised before anybody is asked, from public numbers
-            return simulate(sparse_regression(epsilon, DECLARED_SCALE), users, seed=seed)
-
-    return {"LDP-IHT": by_thresholding, "SparseRegression": by_waves}
+PROTOCOLS = {
+    "PrivateRegression": Protocol(private_regression, declared=False),
+    "LDP-IHT": Protocol(ldp_iht, declared=True),
+}

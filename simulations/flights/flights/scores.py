@@ -13,6 +13,5 @@ class Row:
     guarantee: str
     epsilon: float | None
     r2: float
-    support: int
     bytes_per_user: int | None
     seconds: float

@@ -1,4 +1,4 @@
-"""The untrusted half: run LDP-IHT over the nodes, then show how far it is from no privacy."""
+"""The untrusted half: run a protocol over the nodes, then show how far it is from no privacy."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from .design import COLUMNS
-from .protocols import ldp_iht
+from .protocols import PROTOCOLS
 
 app = ServerApp()
 
@@ -17,32 +17,36 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Run the protocol over the grid's nodes and write what came out."""
     run = context.run_config
-    seed, sparsity = int(run["seed"]), int(run["sparsity"])
+    seed, name = int(run["seed"]), str(run["protocol"])
     output = Path(str(run["output-dir"])).absolute()
     output.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    result = ldp_iht(float(run["epsilon"]), sparsity).start(
-        grid,
-        num_nodes=int(run["num-nodes"]) or None,
-        seed=seed if run["evaluate"] else None,  # a deployment takes none
+    result = (
+        PROTOCOLS[name]
+        .strategy(float(run["epsilon"]))
+        .start(
+            grid,
+            num_nodes=int(run["num-nodes"]) or None,
+            seed=seed if run["evaluate"] else None,  # a deployment takes none
+        )
     )
     seconds = time.perf_counter() - started
     document = {
-        "protocol": "LdpIht",
+        "protocol": name,
         "seconds": seconds,
-        "model": {COLUMNS[j]: float(result.coef[j]) for j in result.support},
+        "model": dict(zip(COLUMNS, result.coef.tolist(), strict=True)),
         **result.to_dict(),
     }
     if run["evaluate"]:
         from .comparison import compare  # needs the data, which a deployment's server lacks
 
         document |= compare(
+            name,
             result,
             seconds,
-            methods=str(run["sweep-methods"]).split(),
+            protocols=str(run["sweep-protocols"]).split(),
             epsilons=[float(each) for each in str(run["sweep-epsilons"]).split()],
             num_seeds=int(run["sweep-seeds"]),
-            sparsity=sparsity,
             seed=seed,
             num_users=int(run["num-users"]),
             output=output,

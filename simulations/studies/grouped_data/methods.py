@@ -1,22 +1,19 @@
-"""The methods: new ones for tables, those before them, an app made by hand, and no privacy."""
+"""The methods: those for tables, an app made by hand, and no privacy."""
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from ldp_flower import Numeric, Schema, simulate
+from ldp_flower import simulate
 from ldp_flower.compare import methods
 from ldp_flower.strategies import (
     LdpFedAvg,
-    LdpIht,
     PrivateClassification,
     PrivateRegression,
-    SparseRegression,
     TooFewReports,
 )
 
@@ -56,27 +53,6 @@ def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
     if result.method in ("constant", "shares"):
         return score, GATED
     return score, WARNED if result.notes else SILENT
-
-
-def earlier(strategy: Callable[..., Any], divided: Split, epsilon: float, seed: int) -> Outcome:
-    """Run a protocol that buys what is not declared; classes count as 0 and 1."""
-    declared = divided.declared
-    schema = declared.schema
-    if declared.is_binary:
-        schema = Schema(schema.columns, schema.target, Numeric(0, 1))
-    users = divided.users
-    if declared.is_binary:
-        targets = np.asarray(schema.bounds.coded(users.targets))  # type: ignore[union-attr]
-        users = type(users)(users.features, targets, users.offsets, users.ids)
-    run = strategy(schema, epsilon=epsilon, samples_per_user=declared.rows_per_user)
-    try:
-        model = simulate(run, users, seed=seed)
-    except TooFewReports:
-        return divided.constant, REFUSED
-    kind = WARNED if model.notes else SILENT
-    if any("mean predictor" in note for note in model.notes):
-        kind = GATED
-    return divided.score_of(model.coef), kind
 
 
 # ------------------------------------------------------------------------------- by hand
@@ -139,8 +115,6 @@ def no_privacy(divided: Split, epsilon: float, seed: int) -> Outcome:
 
 METHODS: dict[str, Method] = {
     OURS: ours,
-    "LdpIht": partial(earlier, LdpIht),
-    "SparseRegression": partial(earlier, SparseRegression),
     "LdpFedAvg": ldp_fedavg,
     "LocalDpMod": local_dp,
     NO_PRIVACY: no_privacy,

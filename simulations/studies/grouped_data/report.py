@@ -9,10 +9,11 @@ from matplotlib.figure import Figure
 
 from ...harness import figures
 from ...harness.tables import Table
-from .methods import GATED, METHODS, NO_PRIVACY, OURS, REFUSED, SILENT
+from .methods import GATED, NO_PRIVACY, OURS, REFUSED, SILENT
 from .schemas import DECLARED
 
-_STYLES = {  # colour, marker
+# Colour and marker. The second and third are gone; rows of theirs are kept and shown.
+_STYLES = {
     OURS: (figures.GREEN, "o"),
     "LdpIht": (figures.RED, "s"),
     "SparseRegression": (figures.BLUE, "P"),
@@ -80,7 +81,7 @@ def cells(runs: pd.DataFrame) -> dict[tuple[str, float, str], Cell]:
 def table(runs: pd.DataFrame) -> Table:
     """Return what all methods reach, a line for each table and epsilon."""
     found = cells(runs)
-    shown = [name for name in METHODS if name != NO_PRIVACY and (runs["method"] == name).any()]
+    shown = [name for name in _STYLES if (runs["method"] == name).any()]
     lines = []
     for data in (name for name in DECLARED if (runs["data"] == name).any()):
         own = runs[runs["data"] == data]

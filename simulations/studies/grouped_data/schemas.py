@@ -59,19 +59,7 @@ _SERVICES = (
     "streaming_movies",
 )
 
-FLIGHTS = Declared(
-    # The app's own bounds, without its typical values and scales.
-    Schema(
-        {
-            name: Numeric(kind.low, kind.high) if isinstance(kind, Numeric) else kind
-            for name, kind in design.SCHEMA.columns.items()
-        },
-        target=design.SCHEMA.target,
-        bounds=Numeric(design.SCHEMA.bounds.low, design.SCHEMA.bounds.high),
-    ),
-    user="tailnum",
-    rows_per_user=50,
-)
+FLIGHTS = Declared(design.BOUNDS, user="tailnum", rows_per_user=50)
 
 _WOMEN: dict[str, Column] = {
     # The survey began in 1968 with women of 14 to 24 years.

@@ -519,9 +519,7 @@ def only_the_first_variant(monkeypatch, epsilon):
 def test_command_audits_every_mechanism_of_the_protocol():
     runs = AUDITED["LdpIht"](2, 1.0)
     mechanisms = [{type(q.randomizer) for q in recorded_queries(*run)} for run in runs]
-    *features, tables, within = mechanisms
-    assert features == [{SubsetHypercube}] * 3 + [{RandomizedResponse, Codebook}]
-    assert tables == within == {RandomizedResponse, Codebook}
+    assert mechanisms == [{SubsetHypercube}] * 3 + [{RandomizedResponse, Codebook}]
 
 
 def test_command_prints_claimed_and_measured(monkeypatch):

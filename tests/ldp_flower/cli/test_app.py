@@ -15,9 +15,12 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+import ldp_flower
 from ldp_flower.audit.runs import AUDITED
+from ldp_flower.cli.console import console
 from ldp_flower.cli.processes import Family, TimeIsUp, ended_by_signals
 from ldp_flower.cli.run import override
+from ldp_flower.cli.screen import Screen
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.strategies.catalogue import PROTOCOLS
@@ -88,6 +91,31 @@ def query(message, context):
 """
 
 
+SERVER_OF_LDP = """
+from flwr.serverapp import ServerApp
+
+from ldp_flower.strategies import LdpIht
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    LdpIht(dim=8, sparsity=2, epsilon=2.0).start(grid, num_nodes=context.run_config["num-nodes"])
+"""
+
+CLIENT_OF_LDP = """
+from ldp_flower.clients import LdpClientApp
+
+
+def load_users(context):
+    raise ValueError("nothing is left")
+
+
+app = LdpClientApp(load_users)
+"""
+
+
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     """Return the directory of a tiny Flower app."""
@@ -143,6 +171,53 @@ def test_run_completes(tiny, tmp_path):
     assert_nothing_left(done.stdout)
 
 
+def line_of(text: str) -> int:
+    (number,) = (i for i, line in enumerate(SERVER_APP.splitlines(), 1) if text in line)
+    return number
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("lacking", ["a package", "data"])
+def test_run_says_first_what_a_client_has_raised(tiny, tmp_path, lacking):
+    """A package that is missing ends the run; data that cannot be read do where no node has any."""
+    client = tiny / "tiny" / "client_app.py"
+    server = CLIENT_OF_LDP if lacking == "data" else f"import no_such_package\n{CLIENT_APP}"
+    client.write_text(server)
+    (tiny / "tiny" / "server_app.py").write_text(SERVER_OF_LDP)
+    done = run(tiny, "--nodes", 2, cwd=tmp_path)
+    assert done.returncode == 1
+    first, second, *_, last = done.stderr.splitlines()
+    if lacking == "data":
+        assert first == "Error: ValueError: nothing is left (tiny/client_app.py, line 6)"
+        assert second.startswith("Then: TooFewReports: No node answered the census")
+    else:
+        missing = "ModuleNotFoundError: No module named 'no_such_package'"
+        assert first == f"Error: {missing} (tiny/client_app.py, line 1)"
+        assert second == "Install it beside ldp-flower: this command installs nothing."
+    assert last.endswith(f"All tracebacks are in {tmp_path}/results/an app/flower.log")
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("tiny.server_app:app", "Unable to load module tiny.nowhere"),
+        ("1.0\n", "The value for key epsilon needs to be of type"),
+    ],
+)
+def test_run_says_first_what_flower_has_against_the_app(tiny, tmp_path, wrong, reason):
+    project = tiny / "pyproject.toml"
+    other = {"tiny.server_app:app": "tiny.nowhere:app", "1.0\n": "[1.0]\n"}[wrong]
+    project.write_text(PYPROJECT.replace(wrong, other))
+    done = run(tiny, cwd=tmp_path)
+    assert done.returncode == 1
+    first, last = done.stderr.splitlines()
+    assert first.startswith("Error: ") and reason in first
+    assert last == f"Flower did not accept {tiny}."
+    assert reason not in done.stdout
+
+
 @pytest.mark.engine
 def test_run_fails(tiny, tmp_path):
     # A result of an earlier run is no result of this one.
@@ -150,13 +225,14 @@ def test_run_fails(tiny, tmp_path):
     (tmp_path / "out" / "result.json").write_text("{}")
     done = run(tiny, "-c", "crash=true", "--output", "out", cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f'File "{tiny}/tiny/server_app.py"' in done.stdout
-    assert "ValueError: the server has had enough" in done.stdout
-    assert done.stderr.startswith("Error: the server has had enough\n")
-    assert "Exit Code" not in done.stdout + done.stderr
+    first, second = done.stderr.splitlines()
+    where = f"(tiny/server_app.py, line {line_of('has had enough')})"
+    assert first == f"Error: ValueError: the server has had enough {where}"
     log = tmp_path / "out" / "flower.log"
-    assert str(log) in done.stderr
-    assert "the server has had enough" in log.read_text()
+    assert second == f"The run ended as failed. All tracebacks are in {log}"
+    for text in ("Exit Code", "Traceback", "raised an exception"):
+        assert text not in done.stdout + done.stderr
+    assert f'File "{tiny}/tiny/server_app.py"' in log.read_text()
     assert_nothing_left(done.stdout)
 
 
@@ -211,30 +287,75 @@ def test_nothing_is_started_for_settings_that_cannot_work(tiny, monkeypatch):
     assert (outcome.exit_code, outcome.stdout) == (2, "")
 
 
-def test_the_reason_comes_before_exit_codes(monkeypatch, capsys):
-    """Lines as flwr 1.41 logs them."""
-    monkeypatch.setattr(cli.console, "width", 200)
-    lines = """\
-\x1b[91mERROR \x1b[0m:     Simulation raised an exception
-ValueError: the server has had enough
-\x1b[91mERROR \x1b[0m:     Exit Code: 700
+def test_what_the_app_raised_is_kept_and_tracebacks_are_not_shown(monkeypatch, capsys):
+    """Lines as flwr 1.41 logs them, with Ray 2.55."""
+    monkeypatch.setattr(console, "width", 200)
+    error = "\x1b[91mERROR \x1b[0m:     "
+    lines = f"""\
+{error}An exception was raised when processing a message by RayBackend
+{error}ray::ClientAppActor.run() (pid=1, ip=192.0.2.2)
+                  ^^^^^^^^^^^^^
+  File "/somewhere/flwr/clientapp/client_app.py", line 161, in __call__
+    return self._registered_funcs[full_name](message, context)
+  File "/an/app/tiny/client_app.py", line 10, in query
+    raise ValueError('the client has had enough')
+ValueError: the client has had enough
+
+The above exception was the direct cause of the following exception:
+
+ray::ClientAppActor.run() (pid=1, ip=192.0.2.2)
+  File "/somewhere/flwr/ray_actor.py", line 65, in run
+    raise ClientAppException(str(ex)) from ex
+flwr.clientapp.client_app.ClientAppException:
+Exception ClientAppException occurred. Message: the client has had enough
+(ClientAppActor pid=2) A query could not be answered.
+(ClientAppActor pid=2) Traceback (most recent call last):
+(ClientAppActor pid=2)   File "/an/app/tiny/client_app.py", line 10, in query
+(ClientAppActor pid=2)     raise ValueError('the client has had enough')
+(ClientAppActor pid=2) ValueError: the client has had enough
+(ClientAppActor pid=2) Still here.
+{error}Simulation raised an exception
+Traceback (most recent call last):
+  File "/an/app/tiny/server_app.py", line 5, in main
+    raise the.Matter("so it goes")
+the.Matter: so it goes
+{error}Exit Code: 700
 
 An unhandled exception occurred when running the simulation.
 
 For more information, visit: <https://flower.ai/docs/framework/1.41/en/ref-exit-codes/700.html>
 Another line.
-\x1b[91mERROR \x1b[0m:     Exit Code: 202
+{error}Exit Code: 202
 It says what is wrong."""
-    with cli._Screen() as screen:
+    with Screen(Path("/an/app")) as screen:
         for line in lines.splitlines():
             screen.show(line)
     assert capsys.readouterr().out.splitlines() == [
-        "Error: Simulation raised an exception",
-        "ValueError: the server has had enough",
+        "(ClientAppActor pid=2) A query could not be answered.",
+        "(ClientAppActor pid=2) Still here.",
         "Another line.",
         "Error: Exit Code: 202",
         "It says what is wrong.",
     ]
+    assert [str(reason) for reason in screen.reasons] == [
+        "ValueError: the client has had enough (tiny/client_app.py, line 10)",
+        "Matter: so it goes (tiny/server_app.py, line 5)",
+    ]
+
+
+def test_the_apps_own_number_of_nodes_is_the_default(tiny, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(cli, "_run", lambda app, nodes, *_: asked.append(nodes))
+    monkeypatch.chdir(tmp_path)
+    project = tiny / "pyproject.toml"
+    for declared, arguments in ((0, ()), (240, ()), (240, ("--nodes", 3))):
+        project.write_text(PYPROJECT.replace("num-nodes = 0", f"num-nodes = {declared}"))
+        assert invoke("run", tiny, *arguments).exit_code == 0
+    assert asked == [4, 240, 3]
+
+
+def test_version():
+    assert invoke("--version").stdout == f"ldp-flower {ldp_flower.__version__}\n"
 
 
 def test_run_names_the_missing_extra(tiny, tmp_path, monkeypatch):
@@ -422,12 +543,12 @@ def test_the_help_of_audit_lists_what_can_be_audited():
     assert f"PROTOCOL is one of: {', '.join(AUDITED)}." in shown
 
 
-def test_findings_are_shown_whole_on_a_narrow_screen(monkeypatch):
-    monkeypatch.setattr(cli.console, "width", 80)
+@pytest.mark.parametrize("width", [60, 80])
+def test_findings_are_shown_whole_on_a_narrow_screen(monkeypatch, width):
+    monkeypatch.setattr(cli.console, "width", width)
     outcome = invoke("audit", "ConstrainedRegression", "--reports", 100, "--seed", 0)
     assert outcome.exit_code == 0
-    cells = [line.split("│")[1:-1] for line in outcome.stdout.splitlines() if "│" in line]
-    statistics, mechanisms = ("".join(cell[i].strip() for cell in cells) for i in (0, 1))
-    assert statistics == "second_momentsrecord"
-    assert mechanisms == "CodebookGaussianRecord"
-    assert "…" not in outcome.stdout
+    lines = outcome.stdout.splitlines()
+    assert max(map(len, lines)) <= width and "…" not in outcome.stdout
+    words = {"second_moments", "record", "Codebook", "GaussianRecord", "measured", "2.000000"}
+    assert words <= set(outcome.stdout.split())

@@ -100,8 +100,9 @@ def test_table_and_figure_show_the_same_numbers(found, tmp_path):
     assert found._repr_html_() in shown.read_text()
 
 
-def test_no_word_of_the_table_is_cut_in_a_terminal_of_80_columns(found):
-    console = Console(width=80, record=True, file=io.StringIO())
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_word_of_the_table_is_cut_on_a_narrow_screen(found, width):
+    console = Console(width=width, record=True, file=io.StringIO())
     console.print(found)
     words = console.export_text().split()
     for row in (found.head, *found.rows()):

@@ -213,7 +213,7 @@ PLAIN = [
     (NormalisedUpdate(), "normalised_update", {}, {}),
     (ClippedUpdate(radius=1.5), "clipped_update", {}, {"radius": 1.5}),
 ]
-WITHIN = Standardised(ColumnMeans(A, SOME), B, C, within=True).to_wire()[:2]
+*STEP, STEPS = ClassStep(A, 0.5, 2.0, 3).to_wire()
 COLUMNS = [  # of a table, standardised
     (ColumnMeans(A, SOME), "column_means", {"centre": A, "coordinates": SOME}, {}),
     (ColumnLogSizes(0.5, 2.0, SOME), "column_log_sizes", {"coordinates": SOME}, NORM),
@@ -225,10 +225,8 @@ COLUMNS = [  # of a table, standardised
     ),
 ]
 TABLE = (
-    *("column_means", "column_log_sizes", "column_mean_norm", "gradient", "gradient_norm"),
-    *("root_curvature", "curvature", "residual_coefficients", "ridge_step"),
-    *("class_step", "mean_score", "ranking"),
-    *("target_scale", "squared_errors"),
+    *("column_means", "column_log_sizes", "column_mean_norm", "ridge_step"),
+    *("class_step", "root_curvature", "mean_score", "ranking"),
 )
 SETS = ("correlated_features", "lasso_features", "post_lasso_features", "pursued_features")
 VECTORS = ("mean", "gradient", "residual_coefficients")
@@ -236,13 +234,6 @@ MOMENTS = ("second_moments", "tensor_moments", "record", "record_copies")
 # Each view: its name around that of what is inside, its arrays and numbers, and what may be.
 VIEWS = [
     (lambda q: Standardised(q, B, C), "standardised_{}", {"means": B, "scales": C}, {}, TABLE),
-    (
-        lambda q: Standardised(q, B, C, within=True),
-        "standardised_{}",
-        {"means": B, "scales": C},
-        {"within": 1.0},
-        (*TABLE, *SETS),
-    ),
     (OfClasses, "class_{}", {}, {}, (*SETS, "tensor_moments", "record_copies")),
     (
         lambda q: Projected(OfClasses(q), 5, 3),
@@ -314,12 +305,10 @@ def test_the_registry_holds_these_names_and_no_other():
 
 
 def test_a_digest_is_what_ledgers_have_of_it():
-    """Of a query from before questions were objects: an answer once paid must be found again."""
-    question = Standardised(
-        ResidualCoefficients(A, B, 0.5, SOME, 1.5, 2.5), np.arange(3.0), np.ones(3), within=True
-    )
+    """An answer once paid must be found again, by later versions, too."""
+    question = Standardised(ColumnMeans(A, SOME), np.arange(3.0), np.ones(3))
     query = Query(question, SubsetHypercube(1.0, 3), 7, 0, HASH_END, 2)
-    assert query.digest("a") == "e6ec0bd913d74d6d259ba24d3100e77f81666c566e858cdf918d049e02f63a2a"
+    assert query.digest("a") == "60da1a7254e602e4826e785cced01276648ce91bd5475c507de5a8c9a2518f1d"
 
 
 @pytest.mark.parametrize(
@@ -337,6 +326,7 @@ def test_a_digest_is_what_ledgers_have_of_it():
         (lambda: Teacher(A, 1, 1.0, num_answers=3), "num_answers and synthetic_seed together"),
         (lambda: TensorMoments(1.0, 1.0, 2, 2), "stride 1 or 2 and a degree that fits"),
         (lambda: Standardised(Labels(1, 1.0), B, C), "Unknown statistic 'standardised_labels'"),
+        (lambda: Standardised(Gradient(A), B, C), "Unknown statistic 'standardised_gradient'"),
         (
             lambda: Standardised(Gradient(A, link="logistic"), B, C),
             "Unknown statistic 'standardised_logistic_gradient'",
@@ -365,8 +355,8 @@ def test_arguments_that_make_no_sense_are_refused_at_construction(make, message)
         ("gradient", {"theta": A}, {"row_bound": None}, "finite float for 'row_bound'"),
         ("gradient", {"theta": A}, {"link": 1.0}, "the numbers"),
         ("normalised_update", {}, {"rotated": 1.0}, "the numbers"),
-        (*WITHIN, {"within": 0.0}, "positive numbers"),
-        (*WITHIN, {"within": float("nan")}, "finite float for 'within'"),
+        (*STEP, STEPS | {"weighted": 0.0}, "positive numbers"),
+        (*STEP, STEPS | {"weighted": float("nan")}, "finite float for 'weighted'"),
         ("pursued_features", {}, {"set_size": 1e300}, "integer set_size"),
         ("pursued_features", {}, {"set_size": 0.5}, "integer set_size"),
     ],
@@ -384,8 +374,8 @@ def test_a_number_in_an_array_is_one_float(array):
 
 
 def test_any_positive_number_is_a_flag():
-    read = question_from_wire(*WITHIN, {"within": 7.0})
-    assert read.within is True and read.to_wire()[2] == {"within": 1.0}
+    read = question_from_wire(*STEP, STEPS | {"weighted": 7.0})
+    assert read.weighted is True and read.to_wire()[2] == STEPS | {"weighted": 1.0}
 
 
 def test_numbers_have_their_own_types():

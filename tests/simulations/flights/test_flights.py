@@ -30,6 +30,9 @@ def test_the_design_is_centred_bounded_and_complete():
     x = design.features(rows.iloc[::50])
     assert x.shape[1] == len(design.COLUMNS) == len(set(design.COLUMNS)) == 156
     assert np.isfinite(x).all() and np.abs(x).max() <= 9
+    bounded = design.features(rows.iloc[::50], design.BOUNDS)
+    assert design.BOUNDS.names == design.COLUMNS and np.abs(bounded).max() <= 2
+    assert not design.BOUNDS.centred[1:13].any() and not design.BOUNDS.scaled[1:13].any()
     for name, values in design.CATEGORIES.items():
         block = [i for i, column in enumerate(design.COLUMNS) if column.startswith(f"{name}=")]
         # every flight is in one category: indicators minus 1/k add up to zero
@@ -73,11 +76,11 @@ def test_the_app_in_process(tmp_path, capsys):
 
     config = {
         "epsilon": 4.0,
-        "sparsity": 3,
+        "protocol": "PrivateRegression",
         "num-users": 1500,
         "num-nodes": 3,
         "seed": 1,
-        "sweep-methods": "LDP-IHT SparseRegression",
+        "sweep-protocols": "PrivateRegression LDP-IHT",
         "sweep-epsilons": "4",
         "sweep-seeds": 2,
         "evaluate": True,
@@ -97,12 +100,11 @@ def test_the_app_in_process(tmp_path, capsys):
         "seeded": True,
     }
     assert rows["predict the mean"]["r2"] == pytest.approx(0, abs=0.01)
-    assert 0.6 < rows["LDP-IHT"]["r2"] < rows["least squares, all rows"]["r2"] < 0.9
-    assert 0.5 < rows["SparseRegression"]["r2"] < rows["least squares, all rows"]["r2"]
-    assert rows["LDP-IHT"]["bytes_per_user"] == 1
+    ours, best = rows["PrivateRegression"], rows["least squares"]["r2"]
+    assert 0.6 < ours["r2"] < best < 0.9 and ours["bytes_per_user"] <= 2
     # The seed decides everything: the sweep's run of the same seed is the same run.
-    for name, scores in written["sweep"].items():
-        assert scores["4"][1] == pytest.approx(rows[name]["r2"], abs=1e-9)
+    assert written["sweep"]["PrivateRegression"]["4"][1] == pytest.approx(ours["r2"], abs=1e-9)
+    assert all(0.5 < score < best for score in written["sweep"]["LDP-IHT"]["4"])
     assert (tmp_path / "out" / "flights.png").stat().st_size > 20_000
     assert "held-out aircraft" in capsys.readouterr().out
 
@@ -118,7 +120,7 @@ def test_a_deployments_node_reads_its_operators_file(tmp_path):
         node_id=1,
         node_config={"data-path": str(tmp_path / "flights.csv")},
         state=RecordDict(),
-        run_config={},
+        run_config={"protocol": "PrivateRegression"},
     )
     users, expected = load_users(context), data.training_users(0, 20)
     np.testing.assert_array_equal(users.ids, expected.ids)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower import InProcessGrid, Users, simulate
+from ldp_flower import InProcessGrid, Numeric, Schema, Users, simulate
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.strategies import LdpIht, TooFewReports
 from ldp_flower.strategies.iht.gradient_rounds import GradientRounds
@@ -214,8 +214,10 @@ def test_data_that_are_not_finite_cost_their_users_only():
             {"sparsity": None},
             "Expected a sparsity with one record per user .samples_per_user=1., got None",
         ),
-        ({"effects": "some"}, "Expected effects in .*, got 'some'"),
-        ({"effects": "within"}, "Expected a schema with effects='within', got dim=8"),
+        (
+            {"dim": Schema({"x": Numeric(0, 1)}, "y", Numeric(0, 1))},
+            r"Expected an integer dim >= 1, got a Schema.* PrivateRegression\(schema, ",
+        ),
     ],
 )
 def test_bad_arguments_are_refused_at_construction(arguments, message):
@@ -266,7 +268,7 @@ def test_other_links(link, epsilon, radius, largest):
         ({"link": "probit"}, "Expected link in .*, got 'probit'"),
         (
             {"link": "logistic", "samples_per_user": 2},
-            "Expected samples_per_user = 1 and no schema with the link",
+            "Expected samples_per_user = 1 with the link logistic, got 2",
         ),
     ],
 )

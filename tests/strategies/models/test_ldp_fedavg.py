@@ -13,7 +13,7 @@ from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
 from ldp_flower.strategies import LdpFedAvg, TooFewReports
-from ldp_flower.strategies.models.update_plan import Plan, Reporting, default_rounds
+from ldp_flower.strategies.models.schedule import Reporting, Schedule, default_rounds
 
 DIM = 8
 THETA = np.array([0, 0.8, 0, 0, -0.6, 0, 0, 0])
@@ -271,7 +271,7 @@ def test_the_plan_follows_the_rules_of_thumb():
     reporting = Reporting.of(2.0, 100, None, None)
 
     def plan(num_users=6000, net=False, rounds=0, length=None, rate=None, decay=False, answers=1):
-        return Plan.of(reporting, num_users, answers, net, rounds, length, rate, decay)
+        return Schedule.of(reporting, num_users, answers, net, rounds, length, rate, decay)
 
     linear = plan()
     assert len(linear.steps) == 30 and sum(linear.sizes) == 6000

@@ -5,7 +5,7 @@ import pytest
 
 from ldp_flower import InProcessGrid, Numeric, Schema, Users, simulate
 from ldp_flower.clients import LdpClientApp
-from ldp_flower.strategies import ConstrainedMean, LdpIht, Means
+from ldp_flower.strategies import ConstrainedMean, LdpIht, Means, PrivateRegression
 from ldp_flower.strategies.catalogue import PROTOCOLS
 from ldp_flower.strategies.runtime.census import census_facts
 
@@ -45,8 +45,10 @@ def test_simulate_says_so_too():
     with pytest.raises(ValueError, match="have 8 features, as this LdpIht needs, got 12"):
         simulate(LdpIht(8, sparsity=2, epsilon=4.0), users)
     schema = Schema({"x": Numeric(0, 1)}, "y", Numeric(0, 1))
-    with pytest.raises(ValueError, match="have 2 features, as this LdpIht needs, got 12"):
-        simulate(LdpIht(schema, epsilon=4.0), users)
+    with pytest.raises(
+        ValueError, match="have 2 features, as this PrivateRegression needs, got 12"
+    ):
+        simulate(PrivateRegression(schema, epsilon=4.0), users)
 
 
 def test_a_node_with_others_is_left_out_and_stops_nobody():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower import GeneratedUsers, Users, simulate
+from ldp_flower import GeneratedUsers, Numeric, Schema, Users, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.strategies import SparseRegression, TooFewReports, TwoRoundRegression
@@ -206,6 +206,10 @@ def test_every_handler_keeps_its_promise():
     ("arguments", "message"),
     [
         ({"selector": "best"}, "Expected selector in"),
+        (
+            {"dim": Schema({"x": Numeric(0, 1)}, "y", Numeric(0, 1))},
+            r"Expected an integer dim >= 1, got a Schema.* PrivateRegression\(schema, ",
+        ),
         ({"num_waves": 0}, "num_waves >= 1"),
         ({"target_scale": 0.0}, "target_scale > 0"),
         ({"samples_per_user": 0}, "samples_per_user >= 1"),
@@ -215,5 +219,6 @@ def test_every_handler_keeps_its_promise():
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
+    given = {"dim": 8, "epsilon": 1.0, "samples_per_user": 10} | arguments
     with pytest.raises(ValueError, match=message):
-        SparseRegression(8, **{"epsilon": 1.0, "samples_per_user": 10} | arguments)
+        SparseRegression(**given)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from ldp_flower import Categories, Numeric, Schema, simulate
+from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.strategies import PrivateRegression, RegressionFit, Result, TooFewReports
 from ldp_flower.strategies.table_models import private_regression
 from ldp_flower.strategies.table_models.judges import Number
@@ -195,3 +196,17 @@ def test_a_score_that_noise_hides_is_no_headline():
     assert hidden and all("R2 cannot be told" in str(fit) for fit in hidden)
     assert not any("inf" in line for fit in fits for line in str(fit).splitlines())
     assert all("<svg" in fit.to_html() for fit in fits)
+
+
+def test_a_report_about_a_table_depends_on_the_user_only_through_the_mechanism():
+    """The kinds of queries of the audit's two legs; two against whole handlers."""
+    *_, two_legs = PrivateRegression.audit_runs(3, 2.0)
+    queries = recorded_queries(*two_legs)
+    one_each = {query.statistic: query for query in queries}
+    columns = {f"standardised_column_{what}" for what in ("log_sizes", "means", "mean_norm")}
+    steps = {"ridge_step", "standardised_ridge_step"}
+    assert columns | steps | {"line_sizes", "line_moments"} <= set(one_each)
+    assert all(query.randomizer.epsilon == 2.0 for query in queries)
+    users = {name: extreme_users(3)[name] for name in ("ones", "NaN")}
+    for name in ("standardised_column_means", "standardised_ridge_step"):
+        assert audit_handler(one_each[name], users, num_reports=100, seed=0).passed, name

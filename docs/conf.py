@@ -1,0 +1,113 @@
+"""The site: ``python -m sphinx -W docs OUT``.
+
+Pages that live elsewhere in the repository (those of the simulations, the changelog) are copied to
+``docs/repository``, at the same path, when the site is built. Links are written for the
+repository's browser; here those that leave ``docs`` are turned to the page on the site.
+"""
+
+import importlib.metadata
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIES = "repository"
+LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)(#[^)\s]*)?(?=\))")
+
+_about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+project = _about["name"]
+release = importlib.metadata.version(project)
+language = "en"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["node", "figures"]
+myst_heading_anchors = 4  # as the repository's browser has them
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # docstrings say types, with shapes
+autodoc_default_options = {
+    "members": True,
+    "imported-members": True,
+    "show-inheritance": True,
+    # made by scikit-learn, about its own pages
+    "exclude-members": "set_fit_request, set_score_request",
+}
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+napoleon_custom_sections = ["Guarantee"]
+# Words of shapes, as in "array (dim,)", are also attributes of several classes.
+suppress_warnings = ["ref.python"]
+
+html_theme = "furo"
+html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+
+
+def _copied() -> Iterator[Path]:
+    """Yield the pages that lie outside ``docs``, relative to the repository's root."""
+    yield from (Path("CHANGELOG.md"), Path("CONTRIBUTING.md"))
+    for page in sorted((ROOT / "simulations").rglob("*.md")):
+        if "results" not in page.parts:
+            yield page.relative_to(ROOT)
+
+
+def _copy(app: Sphinx) -> None:
+    folder = ROOT / "docs" / COPIES
+    shutil.rmtree(folder, ignore_errors=True)
+    for page in _copied():
+        (folder / page).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / page, folder / page)
+
+
+def _on_site(target: Path) -> str:
+    """Return the link to a file or folder of the repository, from the top of the site."""
+    if target.is_relative_to(ROOT / "docs"):
+        return f"/{target.relative_to(ROOT / 'docs')}"
+    while target.is_dir():
+        target = target / "README.md" if (target / "README.md").exists() else target.parent
+    inside = target.relative_to(ROOT)
+    if inside in set(_copied()):
+        return f"/{COPIES}/{inside}"
+    return "/index.md" if inside == Path("README.md") else f"/../{inside}"
+
+
+def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
+    inside = Path(docname)
+    folder = ROOT / ("" if inside.parts[0] == COPIES else "docs")
+    if inside.parts[0] == COPIES:
+        inside = inside.relative_to(COPIES)
+    if docname == "index":
+        readme = _with_links(ROOT, (ROOT / "README.md").read_text("utf-8"))
+        source[0] = source[0].replace("<!-- README.md -->", readme)
+        app.env.note_dependency(str(ROOT / "README.md"))
+    if docname == f"{COPIES}/simulations/README":
+        below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
+        source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"
+    if not source[0].startswith("#") and docname != "index":
+        source[0] = f"# The table of {inside.parent.parent}\n\n{source[0]}"
+    source[0] = _with_links((folder / inside).parent, source[0])
+
+
+def _with_links(folder: Path, text: str) -> str:
+    def turned(link: re.Match[str]) -> str:
+        if link[1].startswith("/"):
+            return link[0]
+        target = (folder / link[1]).resolve()
+        if not target.exists():
+            raise ValueError(f"{folder.relative_to(ROOT)}: {link[1]} does not exist.")
+        return _on_site(target) + (link[2] or "")
+
+    return LINK.sub(turned, text)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is above to Sphinx."""
+    app.connect("builder-inited", _copy)
+    app.connect("source-read", _turn_links)

@@ -1,0 +1,13 @@
+"""Attacks on a Flower app that somebody else wrote: what it sends, and what its noise is worth.
+
+``loading`` imports the app, ``conversation`` hears what its own server asks, ``sources`` finds
+where its data come in and ``variants`` makes neighbours of them; a ``node`` answers as often as
+is asked. ``exactly`` tells what differs for sure, ``measured`` what noise is worth at least,
+``repeats`` where it is the same twice, ``claims`` what was promised.
+"""
+
+from .attack import Options, audit_app
+from .errors import CannotAuditError
+from .findings import AppAudit, Finding, Worth
+
+__all__ = ["AppAudit", "CannotAuditError", "Finding", "Options", "Worth", "audit_app"]

@@ -1,0 +1,260 @@
+"""The whole attack on an app: what its data are made to be, what is compared, what is found."""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Message
+
+from . import exactly, repeats
+from .claims import Claims
+from .compared import Runs
+from .conversation import Conversation, overheard
+from .errors import CannotAuditError
+from .findings import AppAudit, Finding, Worth
+from .loading import RunConfig, Stranger
+from .measured import WHOLE_RUN, Bound, bounds, furthest, moments
+from .node import Node
+from .restart import Asked, after_restarts
+from .sources import Sources
+from .variants import BASE, Variant, variants
+
+CONFIDENCE = 0.999
+_NODES = 10
+_FEWEST, _MOST = 4, 24  # runs of each data set that are compared
+_LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
+_WITHOUT_CLAIM = 400  # of them, where there is none to contradict
+_MESSAGES = 8  # of a run that are attacked, where they are slow
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an app is attacked.
+
+    Attributes
+    ----------
+    sample : Path or None
+        A file of rows: ``data-path`` in ``node_config``, and what ``flwr_datasets`` returns if it
+        is not installed.
+    loader : str or None
+        The app's function that returns its data; None: it is looked for.
+    config : dict
+        Settings other than the app's own.
+    nodes : int or None
+        Number of nodes; None: those that the project declares, or 10.
+    claim, delta : float or None
+        What is claimed of a whole run; None: what is attached claims.
+    unit : str or None
+        ``node`` or ``record``; None: what is attached protects, ``node`` by default.
+    seconds : float
+        How long noise is measured, about.
+    """
+
+    sample: Path | None = None
+    loader: str | None = None
+    config: RunConfig | None = None
+    nodes: int | None = None
+    claim: float | None = None
+    delta: float | None = None
+    unit: str | None = None
+    seconds: float = 10.0
+
+
+def audit_app(folder: Path, options: Options) -> AppAudit:
+    """Attack the Flower app in a directory.
+
+    Parameters
+    ----------
+    folder : Path
+        The app's directory.
+    options : Options
+        How.
+
+    Returns
+    -------
+    AppAudit
+        What was found and tried.
+
+    Raises
+    ------
+    CannotAuditError
+        If the app cannot be attacked: the text says what to give.
+    """
+    app = Stranger(folder, options.config or {}, options.sample)
+    num_nodes = options.nodes or app.num_nodes or _NODES
+    node_config: dict[str, Any] = {}
+    if options.sample is not None:
+        node_config["data-path"] = str(options.sample.resolve())
+    claims = Claims(options.claim, options.delta)
+    talk = overheard(app, num_nodes, node_config, claims)
+    sources = Sources(app)
+    whole = Node(app, talk.messages, num_nodes, node_config, sources, claims)
+    if options.loader is not None:
+        sources.named(options.loader)
+    else:
+        sources.find(whole.look)
+    if options.unit is not None:
+        claims.unit = options.unit
+    report = AppAudit(app.folder.name)
+    chosen, seconds = _affordable(whole, talk, options.seconds)
+    node = Node(app, chosen, num_nodes, node_config, sources, claims)
+    with sources.answered_for(node.look):
+        base = _attack(node, talk, seconds, report, options)
+    asked = Asked(app.folder, options.sample, options.config or {}, node_config, num_nodes, chosen)
+    report.findings.extend(after_restarts(asked, node, base))
+    return report
+
+
+def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Message], float]:
+    """Return the messages that are attacked, and how long answering them takes."""
+    started = time.process_time()
+    whole.look(0)
+    seconds = time.process_time() - started
+    if seconds * 200 <= budget or len(talk.messages) <= _MESSAGES // 2:
+        return talk.messages, seconds
+    kinds: dict[str, list[Message]] = {}
+    for message in talk.messages:
+        kinds.setdefault(message.metadata.message_type, []).append(message)
+    each = max(1, _MESSAGES // 2 // len(kinds)) if seconds * 20 > budget else _MESSAGES // 2
+    kept = {id(m) for found in kinds.values() for m in found[:each]}
+    chosen = [m for m in talk.messages if id(m) in kept]
+    return chosen, seconds * len(chosen) / len(talk.messages)
+
+
+def _attack(
+    node: Node, talk: Conversation, seconds: float, report: AppAudit, options: Options
+) -> Runs:
+    claims, sources = node.claims, node.sources
+    tried = variants(claims.unit, sources.others_differ)
+    if not sources.found:
+        tried = [Variant(f"partition {i + 1}'s data", None, i) for i in (1, 2, 3)]
+    few = int(options.seconds / 2 / max(seconds * (len(tried) + 1), 1e-9))
+    few = min(max(few, _FEWEST), _MOST)
+    started = time.process_time()
+    base = node.runs(BASE, few)
+    # The first look is slower than all others: an app warms up.
+    seconds = min(seconds, (time.process_time() - started) / few)
+    report.findings.extend(repeats.with_the_clock(node, base))
+    node.mark(base)
+    found = {BASE: moments(base)}
+    comparison = exactly.Comparison(node, base)
+    for variant in tried:
+        runs = node.runs(variant, few)
+        comparison.add(variant, runs)
+        if variant.valid:
+            found[variant] = moments(runs)
+    report.findings.extend(comparison.findings())
+    report.findings.extend(repeats.between_rounds(node, base))
+    pair = furthest(found)
+    measured: dict[int, Bound] = {}
+    if pair is not None:
+        epsilon, delta = claims.of_run()
+        wanted = _WITHOUT_CLAIM if epsilon is None else int(12 * math.exp(min(epsilon, 12.0)))
+        how_many = int(options.seconds / max(seconds, 1e-9) / 5)
+        how_many = min(
+            max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
+        )
+        report.findings.extend(
+            repeats.between_entries(node, *(node.runs(variant, few) for variant in pair))
+        )
+        measured = bounds(node, pair, how_many, delta, CONFIDENCE)
+        report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
+    elif not comparison.any and sources.found:
+        report.untried.append("anything that changes a reply: no change of the data did")
+    elif not comparison.any:
+        raise CannotAuditError(
+            "Nothing that was tried changed any reply: the app's data were not reached. "
+            "No function that returns data was found. "
+            + (f"The server ended early: {talk.ended}. " if talk.ended else "")
+            + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
+        )
+    _judge(node, talk, measured, report)
+    _tell(node, talk, tried, few, report)
+    return base
+
+
+def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: AppAudit) -> None:
+    """Compare what was measured, and what is known, with what is claimed."""
+    claims, kinds = node.claims, talk.kinds()
+    epsilon, delta = claims.of_run()
+    exact = 0.0 if claims.local else math.nan
+    for kind, local in claims.local.items():
+        answers = kinds.get(kind, 0)
+        true = local.true_epsilon(answers, claims.delta)
+        exact += true
+        claimed = local.epsilon if claims.epsilon is None else claims.epsilon
+        if true > claimed * (1 + 1e-6):
+            report.findings.append(
+                Finding(
+                    "the claim is too small",
+                    f"{kind}, {answers} answer{'s' * (answers > 1)}",
+                    f"{local}: {answers} answer{'s' * (answers > 1)} with noise {local.noise:.3g} "
+                    f"times the clip cost epsilon {true:.4g} at delta {delta:g}, "
+                    f"{local.true_epsilon(1, claims.delta):.4g} each; claimed {claimed:g}",
+                )
+            )
+    whole = measured.get(WHOLE_RUN)
+    reached = max((bound.epsilon for bound in measured.values()), default=0.0)
+    if any("without noise" in finding.what for finding in report.found):
+        reached = math.inf
+    report.worth.append(
+        Worth("the whole run", epsilon, reached, None if math.isnan(exact) else exact, delta)
+    )
+    by_kind: dict[str, Bound] = {}
+    for number, bound in measured.items():
+        if number == WHOLE_RUN:
+            continue
+        kind = node.messages[number].metadata.message_type
+        if kind not in by_kind or bound.epsilon > by_kind[kind].epsilon:
+            by_kind[kind] = bound
+    for kind, bound in by_kind.items():
+        report.worth.append(Worth(f"one {kind}", None, bound.epsilon, None, delta))
+    best = max(measured.values(), key=lambda bound: bound.epsilon, default=None)
+    if best is None or best.epsilon <= (epsilon or 0.0):
+        return
+    where = "the whole run"
+    if best is not whole:
+        where = next(kind for kind, bound in by_kind.items() if bound.epsilon == best.epsilon)
+    claimed = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
+    report.findings.append(
+        Finding(
+            "noisy replies tell data apart",
+            where,
+            f"epsilon is at least {best.epsilon:.3g} at delta {delta:g}, {claimed}; "
+            f"'{best.pair[0]}' and '{best.pair[1]}' by {best.by}",
+        )
+    )
+
+
+def _tell(node: Node, talk: Conversation, tried: list[Variant], few: int, report: AppAudit) -> None:
+    sources = node.sources
+    kinds = ", ".join(f"{count} {kind}" for kind, count in talk.kinds().items())
+    report.tried[:0] = [
+        f"messages of a run to one node: {kinds}; attacked: {len(node.messages)}",
+        "data came from "
+        + (
+            f"{', '.join(s.label for s in sources.found)} ({sources.records} records)"
+            if sources.found
+            else "the app's own partitions, taken as they are"
+        ),
+        f"neighbours differ in one {node.claims.unit}'s data; {len(tried)} of them were tried, "
+        f"{few} runs each: {'; '.join(variant.name for variant in tried)}",
+    ]
+    if node.claims.named:
+        report.tried.append("protection seen at work: " + "; ".join(node.claims.named))
+    if talk.ended:
+        report.untried.append(f"the server ended early: {talk.ended}")
+    if not sources.found:
+        report.untried.append("single records: no function that returns data was found (--loader)")
+    if node.claims.wrappers:
+        report.untried.append("what others than the server see: wrappers add noise on the server")
+    if node.claims.own:
+        report.untried.append("what `ldp-flower audit PROTOCOL` tries with this library's clients")
+    report.untried.extend(
+        [
+            "how long a reply takes, and ways out beside replies (files, network, logs)",
+            "other data, other settings, other orders of messages than those above",
+        ]
+    )

@@ -1,0 +1,202 @@
+"""What protection is attached, and what it claims: read where it runs, not where it is written."""
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
+
+from ...accounting import noise_multiplier_epsilon
+from ...clients.node import Node
+from ...guarantee.budget import Cost
+from ...guarantee.messages import Query
+from ...randomizers import RecordMechanism
+from ...randomness import RandomSource, SystemRandom
+from ..replacing import replaced
+
+_WRAPPERS = (
+    DifferentialPrivacyServerSideFixedClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+)
+
+
+@dataclass(frozen=True)
+class LocalNoise:
+    """A LocalDpMod as it was attached."""
+
+    clip: float
+    sensitivity: float
+    epsilon: float
+    delta: float
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of its noise over its clip."""
+        if not 0 < self.delta < 1.25 or not self.sensitivity:
+            return 0.0 if self.epsilon else math.inf
+        if not self.epsilon:
+            return math.inf
+        return (
+            self.sensitivity / self.clip * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
+        )
+
+    def true_epsilon(self, answers: int, delta: float | None = None) -> float:
+        """Return what so many answers truly cost, at a delta or its own."""
+        delta = self.delta if delta is None else delta
+        if not self.noise or not 0 < delta < 1:
+            return math.inf
+        if math.isinf(self.noise):
+            return 0.0
+        return noise_multiplier_epsilon([self.noise] * answers, delta)
+
+    def __str__(self) -> str:
+        return (
+            f"LocalDpMod(clipping_norm={self.clip:g}, sensitivity={self.sensitivity:g}, "
+            f"epsilon={self.epsilon:g}, delta={self.delta:g})"
+        )
+
+
+@dataclass
+class Claims:
+    """What was seen at work.
+
+    Attributes
+    ----------
+    epsilon, delta : float or None
+        What the app's owner claims of a whole run; None: what is attached claims.
+    unit : str
+        Whose data neighbours differ in, ``node`` or ``record``.
+    local : dict of str to LocalNoise
+        Flower's mod, by type of message.
+    own : dict of str to Cost
+        This library's clients: what each question costs, by its digest.
+    own_kinds : set of str
+        Types of messages that they answer.
+    kind : str
+        Type of the message that is being answered.
+    wrappers : list of str
+        Flower's wrappers for a trusted server.
+    clips : set of str
+        Flower's mods that only clip.
+    opacus : list of str
+        Opacus at work, in words.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str = "node"
+    local: dict[str, LocalNoise] = field(default_factory=dict)
+    own: dict[str, Cost] = field(default_factory=dict)
+    wrappers: list[str] = field(default_factory=list)
+    own_kinds: set[str] = field(default_factory=set)
+    kind: str = ""
+    clips: set[str] = field(default_factory=set)
+    opacus: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Notice every protection that runs inside this context.
+
+        A simulation's seed, which deployments refuse, is left aside: its noise would repeat.
+        """
+        called, answer_once, census = LocalDpMod.__call__, Node.answer_once, Node.census
+
+        def local(mod: Any, message: Message, context: Context, call_next: Any) -> Message:
+            self.local[message.metadata.message_type] = LocalNoise(
+                float(mod.clipping_norm),
+                float(mod.sensitivity),
+                float(mod.epsilon),
+                float(mod.delta),
+            )
+            reply: Message = called(mod, message, context, call_next)
+            return reply
+
+        def answer(node: Node, query: Query, *rest: Any) -> Any:
+            cost = Cost.of(query.randomizer, query.salt)
+            self.own_kinds.add(self.kind)
+            self.own[cost.plan or query.digest()] = cost
+            self.unit = "record" if isinstance(query.randomizer, RecordMechanism) else self.unit
+            return answer_once(node, query, *rest)
+
+        def counted(node: Node) -> dict[str, int]:
+            self.own_kinds.add(self.kind)
+            return census(node)
+
+        def system(node: Node, *_: Any) -> RandomSource:
+            return SystemRandom()
+
+        with ExitStack() as stack:
+            stack.enter_context(replaced(LocalDpMod, __call__=local))
+            own = {"answer_once": answer, "census": counted, "private_randomness": system}
+            stack.enter_context(replaced(Node, **own))
+            for wrapper in _WRAPPERS:
+                stack.enter_context(replaced(wrapper, configure_train=self._wrapped(wrapper)))
+            self._hear_opacus(stack)
+            yield
+
+    def _wrapped(self, wrapper: Any) -> Any:
+        original = wrapper.configure_train
+
+        def configure_train(strategy: Any, *args: Any, **kwargs: Any) -> Any:
+            told = (
+                f"{wrapper.__name__}(noise_multiplier={strategy.noise_multiplier:g}, "
+                f"clipping_norm={strategy.clipping_norm:g}, "
+                f"num_sampled_clients={strategy.num_sampled_clients})"
+            )
+            if told not in self.wrappers:
+                self.wrappers.append(told)
+            return original(strategy, *args, **kwargs)
+
+        return configure_train
+
+    def _hear_opacus(self, stack: ExitStack) -> None:
+        import sys
+
+        module = sys.modules.get("opacus")
+        if module is None:
+            return
+        engine: Any = vars(module)["PrivacyEngine"]
+        make_private = engine.make_private
+
+        def made(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            told = (
+                f"Opacus (noise_multiplier={kwargs.get('noise_multiplier', '?')}, "
+                f"max_grad_norm={kwargs.get('max_grad_norm', '?')})"
+            )
+            if told not in self.opacus:
+                self.opacus.append(told)
+            self.unit = "record"
+            return make_private(self_, *args, **kwargs)
+
+        stack.enter_context(replaced(engine, make_private=made))
+
+    def of_run(self) -> tuple[float | None, float]:
+        """Return epsilon, or None, and delta that are claimed of a whole run."""
+        deltas = [local.delta for local in self.local.values()]
+        deltas += [cost.delta for cost in self.own.values()]
+        delta = sum(deltas) if self.delta is None else self.delta
+        if self.epsilon is not None:
+            return self.epsilon, delta
+        if not self.local and not self.own:
+            return None, delta
+        found = sum(local.epsilon for local in self.local.values())
+        return found + sum(float(cost.epsilon) for cost in self.own.values()), delta
+
+    @property
+    def named(self) -> list[str]:
+        """Every protection in words."""
+        told = [f"{local} on {kind}" for kind, local in self.local.items()]
+        if self.own:
+            told.append(f"{len(self.own)} question(s) of ldp-flower")
+        return [*told, *sorted(self.clips), *self.opacus, *self.wrappers]

@@ -1,0 +1,114 @@
+"""What the app's own server asks: its main is run to its end, and every message is kept."""
+
+import threading
+import time
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+
+from ...simulation.grid import InProcessGrid
+from .claims import Claims
+from .errors import CannotAuditError
+from .loading import Stranger, quiet
+
+_PATIENCE = 40.0  # seconds that nodes train for real; after that they repeat themselves
+_GIVEN_UP = 240.0  # seconds after which a server that is still waiting is given up
+
+
+@dataclass
+class Conversation:
+    """What one node was asked in a run.
+
+    Attributes
+    ----------
+    messages : list of Message
+        In their order.
+    ended : str
+        Why the server ended early; empty if it did not.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    ended: str = ""
+
+    def kinds(self) -> dict[str, int]:
+        """How many messages there were of each type."""
+        found: dict[str, int] = {}
+        for message in self.messages:
+            kind = message.metadata.message_type
+            found[kind] = found.get(kind, 0) + 1
+        return found
+
+
+class _Listening(InProcessGrid):
+    """A grid that keeps what it is asked to send; nodes answer until patience ends."""
+
+    def __init__(self, app: Stranger, num_nodes: int, node_config: dict[str, Any]) -> None:
+        super().__init__(app.client, num_nodes, app.run_config)
+        for context in self.contexts.values():
+            context.node_config.update(node_config)
+        self.heard: dict[int, list[Message]] = {}
+        self._last: dict[str, Message] = {}
+        self._until = time.monotonic() + _PATIENCE
+
+    def handle(self, message: Message) -> Message | None:
+        """Let a node answer, or repeat what some node answered before."""
+        kept = copy(message)
+        kept.content = RecordDict({k: r.copy() for k, r in message.content.items()})
+        self.heard.setdefault(message.metadata.dst_node_id, []).append(kept)
+        kind = message.metadata.message_type
+        if time.monotonic() > self._until and kind in self._last:
+            return Message(self._last[kind].content, reply_to=message)
+        reply = super().handle(message)
+        if reply is not None and not reply.has_error():
+            self._last[kind] = reply
+        return reply
+
+
+def overheard(
+    app: Stranger, num_nodes: int, node_config: dict[str, Any], claims: Claims
+) -> Conversation:
+    """Run the app's ServerApp on nodes in this process; return what the first one was asked.
+
+    Raises
+    ------
+    CannotAuditError
+        If no node was asked anything.
+    """
+    grid = _Listening(app, num_nodes, node_config)
+    context = Context(
+        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=app.run_config
+    )
+    ended: list[str] = []
+
+    def run() -> None:
+        try:
+            app.server(grid, context)
+        except BaseException as error:  # Flower's own errors end processes
+            ended.append(f"{type(error).__name__}: {error}")
+
+    with quiet(), claims.listening():
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(_GIVEN_UP)
+        if thread.is_alive():
+            ended.append(f"it had not ended after {_GIVEN_UP:g} s")
+    if not grid.heard:
+        raise CannotAuditError(
+            "The app's ServerApp asked no node anything"
+            + (f" before it failed with {ended[0]}" if ended else "")
+            + f". It was given {num_nodes} nodes (--nodes) and the project's settings (--config)."
+        )
+    most = max(grid.heard.values(), key=len)
+    return Conversation(_addressed(most), ended[0] if ended else "")
+
+
+def _addressed(messages: Iterable[Message]) -> list[Message]:
+    """Return messages as if all had gone to the first node."""
+    found = []
+    for message in messages:
+        message.metadata.dst_node_id = 1
+        found.append(message)
+    return found

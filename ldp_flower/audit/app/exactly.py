@@ -1,0 +1,182 @@
+"""What tells data apart for sure, grouped into findings."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from .compared import Difference, Runs, differences
+from .findings import Finding
+from .node import Node
+from .variants import BASE, Variant
+
+_CONFIRMING = 60  # runs of either data set that confirm a difference of numbers
+_MOST_CONFIRMING = 3000  # of whole numbers, which may be answers that are seldom wrong
+_MOD_FAILED = "ZeroDivisionError"
+
+_OF_FAILURE = ("reply", "error text")
+_FORMS = {
+    "reply": "whether it answers depends on data",
+    "error text": "an error's text tells data",
+    "records": "names or order of records tell data",
+}
+
+
+@dataclass
+class _Group:
+    """Differences of one piece of one type of message."""
+
+    rounds: set[int] = field(default_factory=set)
+    by: dict[Variant, Difference] = field(default_factory=dict)
+
+    def add(self, variant: Variant, difference: Difference) -> None:
+        self.rounds.add(difference.message)
+        if variant not in self.by or difference.size > self.by[variant].size:
+            self.by[variant] = difference
+
+    @property
+    def worst(self) -> tuple[Variant, Difference]:
+        return max(self.by.items(), key=lambda item: item[1].size)
+
+
+class Comparison:
+    """Replies on other data, compared with those on the data as they are.
+
+    Parameters
+    ----------
+    node : Node
+        Who answered.
+    base : sequence of runs
+        Its replies on the data as they are.
+    """
+
+    def __init__(self, node: Node, base: Runs) -> None:
+        self._node, self._base = node, base
+        self._groups: dict[tuple[str, str, str], _Group] = {}
+        self._invalid: dict[Variant, Runs] = {}
+        self.any = False
+
+    def add(self, variant: Variant, runs: Runs) -> None:
+        """Compare runs on other data."""
+        if not variant.valid:
+            self._invalid[variant] = runs
+            return
+        found = list(differences(self._base, runs))
+        failed = {difference.message for difference in found if difference.path == "reply"}
+        for difference in found:
+            # What a failed reply lacks is the same finding.
+            if difference.message in failed and difference.path not in _OF_FAILURE:
+                continue
+            kind = self._node.messages[difference.message].metadata.message_type
+            if difference.kind != "form" and kind in self._node.claims.own_kinds:
+                continue  # reports of few values: what they tell is measured
+            key = (kind, difference.path, difference.kind)
+            self._groups.setdefault(key, _Group()).add(variant, difference)
+            self.any = True
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what was found."""
+        confirmed = self._confirmed()
+        for (kind, path, of), group in self._groups.items():
+            if of != "form" and (kind, path, of) not in confirmed:
+                continue
+            yield self._told(kind, path, of, group)
+        yield from self._of_invalid()
+
+    def _confirmed(self) -> set[tuple[str, str, str]]:
+        """Return those groups that are still found with many more runs."""
+        numbers = {key: group for key, group in self._groups.items() if key[2] != "form"}
+        found = set()
+        few = len(self._base)
+        more = max(self._wanted(numbers) - few, 0) if few >= 8 else few
+        wanted = {group.worst[0] for group in numbers.values()}
+        base = self._node.runs(BASE, more) if wanted and more else []
+        for variant in wanted:
+            again = list(differences(base, self._node.runs(variant, more))) if more else []
+            for key, group in numbers.items():
+                worst_variant, worst = group.worst
+                if worst_variant != variant:
+                    continue
+                if any((d.message, d.path, d.kind) == (worst.message, worst.path, worst.kind)
+                       for d in again):  # fmt: skip
+                    found.add(key)
+        self.confirming = few + more
+        return found
+
+    def _wanted(self, groups: Mapping[tuple[str, str, str], _Group]) -> int:
+        """Return how many runs confirm that numbers have no noise, which answers may have."""
+        epsilon, _ = self._node.claims.of_run()
+        answers = any(group.worst[1].is_answer for group in groups.values())
+        if epsilon is None or not answers:
+            return _CONFIRMING
+        # A randomised answer that is right but for once in exp(epsilon) times, say.
+        return min(max(_CONFIRMING, int(12 * math.exp(min(epsilon, 9.0)))), _MOST_CONFIRMING)
+
+    def _told(self, kind: str, path: str, of: str, group: _Group) -> Finding:
+        variant, worst = group.worst
+        count = len(group.rounds)
+        where = f"{kind}: {path}" + (f", in {count} messages" if count > 1 else "")
+        how = f"with {variant.name}" + (
+            f" (and {len(group.by) - 1} other changes)" if len(group.by) > 1 else ""
+        )
+        seen = f"{worst.first} became {worst.second} {how}"
+        if of == "numbers":
+            some = f"{worst.how_many:,} numbers without noise; " if worst.how_many > 1 else ""
+            what = "a function of the data, without noise"
+            return Finding(what, where, f"{some}{seen}, on all of {self.confirming} runs")
+        if of == "noise":
+            return Finding("which numbers get noise depends on data", where, seen)
+        local = self._node.claims.local.get(kind)
+        if local is not None and _of_the_mod(path, worst):
+            return Finding(
+                "LocalDpMod's own weakness", where, f"{seen}: data like that show", counts=False
+            )
+        what = _FORMS.get(path, "the form of the reply tells data")
+        if path.endswith("keys"):
+            what = "names or order of what is sent tell data"
+        return Finding(what, where, seen)
+
+    def _of_invalid(self) -> Iterator[Finding]:
+        """Yield what data that are no numbers show: what errors say of them, above all."""
+        told: set[object] = set()
+        valid = {(kind, path) for kind, path, _ in self._groups}
+        runs = list(self._invalid.items())
+        for (one, first), (two, second) in itertools.pairwise(runs):
+            if "not a number" not in two.name:
+                continue
+            for difference in differences(first, second):
+                kind = self._node.messages[difference.message].metadata.message_type
+                if difference.path == "error text" and not {(kind, "error text")} & (told | valid):
+                    told.add((kind, "error text"))
+                    yield Finding(
+                        "an error's text tells data",
+                        f"{kind}: error text",
+                        f"{difference.first} if {one.name}, {difference.second} if {two.name}",
+                    )
+        for variant, runs_of in runs:
+            for difference in differences(self._base, runs_of):
+                kind = self._node.messages[difference.message].metadata.message_type
+                known = (kind, "reply") in valid or {kind, (kind, "error text")} & told
+                if difference.path == "reply" and not known:
+                    told.add(kind)
+                    yield Finding(
+                        "data that are no numbers show",
+                        f"{kind}: reply",
+                        f"{difference.first} became {difference.second} if {variant.name}",
+                        counts=False,
+                    )
+                elif difference.path.endswith("not finite") and not known:
+                    told.add(kind)
+                    yield Finding(
+                        "data that are no numbers show",
+                        f"{kind}: {difference.path.removesuffix(': not finite')}",
+                        f"numbers that are not finite are sent if {variant.name}",
+                        counts=False,
+                    )
+
+
+def _of_the_mod(path: str, difference: Difference) -> bool:
+    """Whether this is Flower's: it divides by the length of an update, and lets NaN through."""
+    if path.endswith("not finite"):
+        return True
+    return path in ("reply", "error text") and (_MOD_FAILED in difference.first + difference.second)

@@ -1,0 +1,191 @@
+"""Noise that is the same twice: in two rounds, at the same time, after a restart."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from flwr.app import ArrayRecord, Message
+
+from .compared import Runs, stacked
+from .findings import Finding
+from .measured import vector
+from .node import Node
+from .replies import Floats, Seen
+from .variants import BASE
+
+_SAME = 1e-4  # of the noise's spread
+_LONG = 8  # integers that are not the same by chance
+_FROZEN = 4  # runs with the clock standing still
+
+
+def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
+    """Yield arrays with the same noise in two messages of a run, though what is sent differs."""
+    if len(base) < 4:
+        return
+    told = set()
+    for two in range(1, len(node.messages)):
+        for one in range(two):
+            kind = node.messages[two].metadata.message_type
+            if kind != node.messages[one].metadata.message_type or kind in told:
+                continue
+            for path in base[0][two].numbers:
+                first, second = _update(node, base, one, path), _update(node, base, two, path)
+                if first is None or second is None or first.shape != second.shape:
+                    continue
+                spread = first.std(axis=0)
+                apart = second - first
+                if (second + first).std(axis=0).sum() < apart.std(axis=0).sum():
+                    apart = second + first  # noise that is taken back
+                tiny = 1e-7 * np.abs(first).max(axis=0)
+                noisy = (spread > tiny) & (spread > 0)
+                same = noisy & (apart.std(axis=0) < _SAME * spread)
+                moved = np.abs(apart.mean(axis=0)) > 10 * _SAME * spread
+                if same.any() and (same & moved).any():
+                    told.add(kind)
+                    yield Finding(
+                        "noise is used again",
+                        f"{kind}: {path}, messages {one + 1} and {two + 1}",
+                        f"{int(same.sum()):,} numbers together are free of noise: it is "
+                        f"{apart.mean(axis=0)[same & moved][0]:.6g} on all of {len(base)} runs, "
+                        f"where noise has a spread of {spread[same & moved][0]:.3g}",
+                    )
+                    break
+
+
+def between_entries(node: Node, first: Runs, second: Runs) -> Iterator[Finding]:
+    """Yield replies whose numbers share their noise, so that differences of them tell data."""
+    told = set()
+    for number, message in enumerate(node.messages):
+        kind = message.metadata.message_type
+        ours, theirs = (stacked_vectors([run[number] for run in runs]) for runs in (first, second))
+        if ours is None or theirs is None or ours.shape[1] != theirs.shape[1] or kind in told:
+            continue
+        spread = np.minimum(ours.std(axis=0), theirs.std(axis=0))
+        noisy = np.flatnonzero(spread > 0)
+        if len(noisy) < 2:
+            continue
+        apart = [rows[:, noisy[1:]] - rows[:, noisy[:1]] for rows in (ours, theirs)]
+        fixed = np.maximum(*(rows.std(axis=0) for rows in apart)) < _SAME * spread[noisy[1:]]
+        moved = np.abs(apart[0].mean(axis=0) - apart[1].mean(axis=0)) > (
+            10 * _SAME * spread[noisy[1:]]
+        )
+        if (fixed & moved).any():
+            told.add(kind)
+            which = int(np.argmax(fixed & moved))
+            yield Finding(
+                "numbers share their noise",
+                f"{kind}: all numbers",
+                f"the difference of two of them is free of noise: {apart[0][0, which]:.6g} "
+                f"became {apart[1][0, which]:.6g} with other data",
+            )
+
+
+def stacked_vectors(replies: Sequence[Seen]) -> Floats | None:
+    """Return all numbers of replies, a row for each; None if they are not as many."""
+    rows = [vector(reply) for reply in replies]
+    return np.stack(rows) if len({len(row) for row in rows}) == 1 else None
+
+
+def _update(node: Node, base: Runs, number: int, path: str) -> Floats | None:
+    """Return what replies add to what was sent, shape (runs, numbers)."""
+    rows = stacked([run[number] for run in base], path)
+    sent = _sent(node.messages[number], path)
+    if rows is None or sent is None or rows.shape[1] != sent.size:
+        return rows
+    return rows - sent
+
+
+def _sent(message: Message, path: str) -> Floats | None:
+    _, _, key = path.partition("/")
+    for record in message.content.values():
+        if isinstance(record, ArrayRecord) and key in record:
+            array = record[key].numpy()
+            if array.dtype.kind in "fiub":
+                return np.asarray(array, np.float64).ravel()
+    return None
+
+
+def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
+    """Yield numbers that vary from run to run, and do not where the clock stands still."""
+    moving = set(varying(base))
+    if not moving:
+        return
+
+    def stood_still(answers: Any) -> Runs:
+        found = []
+        for _ in range(_FROZEN):
+            with _standing_clock():
+                found.append(answers())
+        return found
+
+    frozen = node.run(BASE, stood_still)
+    still = moving - set(varying(frozen))
+    told = set()
+    for number, path in sorted(still):
+        kind = node.messages[number].metadata.message_type
+        rows = stacked([run[number] for run in base], path)
+        if (kind, path) in told or rows is None:
+            continue
+        if stacked([run[number] for run in frozen], path) is None:
+            continue
+        if few_valued([run[number] for run in base], path):
+            continue
+        told.add((kind, path))
+        is_one = rows.shape[1] == 1 and path.split("/")[0] not in _arrays(base[0][number])
+        if is_one:
+            node.clocks.add((kind, path))
+        yield Finding(
+            "a clock's reading is sent" if is_one else "noise comes from the clock",
+            f"{kind}: {path}",
+            f"it varies ({rows[0, 0]:.6g}, {rows[1, 0]:.6g}), and does not on {_FROZEN} runs with "
+            "the clock standing still"
+            + (": how long work takes may depend on data" if is_one else ""),
+            counts=not is_one,
+        )
+
+
+def _arrays(reply: Seen) -> set[str]:
+    """Return names of a reply's records of arrays."""
+    records: Any = reply.form.get("records", ())
+    return {name for name, kind in records if kind == "ArrayRecord"}
+
+
+def few_valued(replies: Sequence[Seen], path: str) -> bool:
+    """Whether a reply's numbers are so few that they may be the same by chance."""
+    rows = stacked(replies, path)
+    if rows is None:
+        return True
+    if np.array_equal(rows, np.round(rows)):
+        return rows.shape[1] < _LONG
+    distinct = len({row.tobytes() for row in rows})
+    return distinct * 4 < len(rows) * 3 and len(np.unique(rows)) < 2 * distinct
+
+
+def varying(runs: Runs) -> Iterator[tuple[int, str]]:
+    """Yield messages and paths whose numbers are not the same on all runs."""
+    for number in range(len(runs[0])):
+        for path in runs[0][number].numbers:
+            rows = stacked([run[number] for run in runs], path)
+            if rows is not None and (rows != rows[0]).any():
+                yield number, path
+
+
+@contextmanager
+def _standing_clock() -> Iterator[None]:
+    names = ("time", "monotonic", "perf_counter", "process_time")
+    with ExitStack() as stack:
+        for name in names:
+            at = getattr(time, name)()
+            if name == "time":
+                at = _MIDNIGHT
+            stack.enter_context(mock.patch.object(time, name, lambda at=at: at))
+            stack.enter_context(
+                mock.patch.object(time, f"{name}_ns", lambda at=at: int(at * 1_000_000_000))
+            )
+        yield
+
+
+_MIDNIGHT = float(int(time.time()))

@@ -1,0 +1,104 @@
+"""A node of more users than a client takes at a time: whose noise, and whose data, reports show.
+
+A client that is right for a few users may still give those whom it takes later the noise of
+those whom it took before, or sort users by what they hold once there are many.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..guarantee.users import Users
+from ..randomizers import RecordMechanism
+from ..randomness import KeyedRandom, derive
+from .independence import one_coin
+from .people import crowd, nobody, together
+from .probe import Client
+from .replacing import replaced
+from .tape import Tape, playing
+
+_AT_ONCE = 1024  # users that a client takes at a time
+_USERS = 2 * _AT_ONCE + 300
+_SILOS = 24  # are answered for one by one
+_KINDS = 60  # of ordinary users
+_HALVES = 4  # of the users: two of them are in the same halves once in 16 times
+
+
+@dataclass
+class Crowded:
+    """What a node of many users has shown.
+
+    Attributes
+    ----------
+    independent : bool
+        Whether no two of them share noise.
+    isolated : bool
+        Whether neither others' reports nor the order of users follow from some users' data.
+    """
+
+    independent: bool = True
+    isolated: bool = True
+
+
+def crowded(client: Client, num_features: int, seed: int) -> Crowded:
+    """Ask a node of many users, with noise from a tape.
+
+    The noise of one half of the users is drawn again, then that of the other half: the reports
+    of the others must stay the same, and of the former, in every thousand, some must change.
+    Then every third user's rows are taken away: the others' reports must stay where they are.
+
+    Parameters
+    ----------
+    client : Client
+        The client and the query.
+    num_features : int
+        Number of columns.
+    seed : int
+        Decides the tapes.
+    """
+    silos = isinstance(client.query.randomizer, RecordMechanism)
+    users, found = np.arange(_SILOS if silos else _USERS), Crowded()
+    ordinary, nothing = crowd(_KINDS, num_features), nobody(num_features)
+    kinds = together([*ordinary, nothing, nothing.take(np.zeros(1, np.int64), max_rows=0)])
+    empty = kinds.take(np.full(len(users), _KINDS))
+    before, _ = _asked(client, empty, Tape(seed))
+    starts = np.arange(0, len(users), _AT_ONCE)
+    for half in KeyedRandom(derive(seed, 2, users)).words((len(users), _HALVES)).T % 2 > 0:
+        for redrawn in (half, ~half):
+            after, _ = _asked(client, empty, Tape(seed, redrawn))
+            changed = _changed(before, after, len(users))
+            found.independent &= bool(np.logical_or.reduceat(changed & redrawn, starts).all())
+            found.independent &= not changed[~redrawn].any()
+    poor = users % 3 == 1
+    before, slots = _asked(client, kinds.take(users % _KINDS), Tape(seed))
+    others = kinds.take(np.where(poor, _KINDS + 1, users % _KINDS))
+    after, same_slots = _asked(client, others, Tape(seed))
+    found.isolated = slots == same_slots and not _changed(before, after, len(users))[~poor].any()
+    return found
+
+
+def _asked(client: Client, people: Users, tape: Tape) -> tuple[NDArray[np.uint8], bytes]:
+    """Return the bytes of all users' reports, in the order in which they are made, and slots."""
+    kind: Any = type(client.query.randomizer)
+    name = "report" if issubclass(kind, RecordMechanism) else "randomize"
+    honest, made = getattr(kind, name), []
+
+    def noting(*given: Any, **named: Any) -> Any:
+        reports = honest(*given, **named)
+        tape.behind += len(reports)
+        made.append(np.ascontiguousarray(reports).reshape(len(reports), -1).view(np.uint8))
+        return reports
+
+    with playing(tape), one_coin(), replaced(kind, **{name: noting}):
+        (answer,) = client.answers(people, [None])
+    told = answer.arrays.get("slots", answer.arrays.get("count", np.zeros(0)))
+    return np.concatenate(made), told.tobytes()
+
+
+def _changed(before: NDArray[np.uint8], after: NDArray[np.uint8], users: int) -> NDArray[np.bool_]:
+    """Return whose reports differ; everybody's, if there is not one for each."""
+    if not len(before) == len(after) == users:
+        return np.ones(users, bool)
+    return np.asarray((before != after).any(axis=1))

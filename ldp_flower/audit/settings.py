@@ -1,0 +1,161 @@
+"""What an operator's settings promise: rehearsals without data, few rows, when a reply leaves."""
+
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, Message
+
+from ..guarantee.ledger import SqliteLedger
+from ..guarantee.messages import Query
+from ..guarantee.users import Users
+from .deployed import MEMORY, DeployedNode, Seen, contents, terms_for
+from .neighbours import Plan
+from .people import crowd, together, unlike
+from .probe import MakeApp
+from .replacing import replaced
+from .tape import Tape, playing
+
+_ROWS = 2  # that a policy lets a user use
+_REPLY_AFTER = 2.0  # seconds, through which nobody really sleeps
+_LOCKED = 0.05  # seconds for which somebody else writes to the ledger
+
+#: A reply's form and contents, and what was drawn for it.
+_Told = tuple[Seen, bytes, list[tuple[int, ...]]]
+
+
+@dataclass
+class Settings:
+    """What a node of a deployment has made of its operator's settings.
+
+    Attributes
+    ----------
+    rehearsed : bool
+        With ``rehearsal`` replies are the same bytes whatever the data, and cost nothing.
+    limited : bool
+        With ``max-rows`` they are those of users without further rows.
+    waited : bool
+        No reply leaves before ``reply-after``, nor is dated earlier; none while somebody
+        else keeps its spend from being written.
+    """
+
+    rehearsed: bool = True
+    limited: bool = True
+    waited: bool = True
+
+
+def kept(
+    query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
+) -> Settings:
+    """Ask nodes of a deployment whose operators have set what others leave out.
+
+    Parameters
+    ----------
+    query, make_app, copies, candidates, seed
+        As of :func:`.neighbours.compared`.
+    """
+    plan, found = Plan(query, copies), Settings()
+    num_features = candidates[0].num_features
+    ordinary = crowd(plan.size, num_features)
+    extreme = [*candidates, *unlike(num_features)]
+    others = [extreme[i % len(extreme)] for i in range(plan.size)]
+    queries = plan.queries
+
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+
+        def node(name: str, people: Users, **config: str | float | bool) -> DeployedNode:
+            path = Path(folder) / name
+            SqliteLedger.create(path)
+            users = replace(people, ids=np.array([f"{i:04d}" for i in range(len(people))]))
+            terms = {**terms_for(query.randomizer, path), **config}
+            return DeployedNode(make_app, lambda _: users, terms)
+
+        one, other = (
+            node(f"rehearsal {number}", together(people), rehearsal=True)
+            for number, people in enumerate([ordinary, others])
+        )
+        found.rehearsed = _told(one, queries, seed) == _told(other, queries, seed)
+        found.rehearsed &= not one.ledger.spent() and not other.ledger.spent()
+
+        few, more = _with_further_rows(ordinary, others)
+        told = [_told(node("few", few), queries, seed)]
+        told.append(_told(node("more", more, **{"max-rows": _ROWS}), queries, seed))
+        found.limited = told[0] == told[1]
+
+        slow = node("slow", together(ordinary), **{"reply-after": _REPLY_AFTER})
+        for asked in [*queries, queries[1]]:
+            found.waited &= _late(slow, asked)
+        found.waited &= all(_late(replace(slow, load_users=_fails), asked) for asked in queries[:2])
+        busy = node("busy", together(ordinary))
+        found.waited &= _after_others(busy, queries[1])
+    return found
+
+
+def _told(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> list[_Told]:
+    told = []
+    for asked in queries:
+        with playing(Tape(seed)) as tape:
+            reply, form = node.ask(asked)
+        told.append((form, contents(reply), tape.draws))
+    return told
+
+
+def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tuple[Users, Users]:
+    """Return users of so many rows as may be used, and the same with others' rows behind."""
+    first = np.zeros(1, np.int64)
+    some = [together([a, a]) for a in ordinary]
+    few = [replace(a, offsets=np.array([0, len(a.features)])).take(first, _ROWS) for a in some]
+    both = [together(pair) for pair in zip(few, others, strict=True)]
+    more = [replace(a, offsets=np.array([0, len(a.features)])) for a in both]
+    return together(few), together(more)
+
+
+def _late(node: DeployedNode, query: Query | None) -> bool:
+    """Whether a reply leaves, and is dated, after the operator's time."""
+    honest, slept, woken = time.monotonic, [0.0], [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        woken.append(time.time())
+
+    def monotonic() -> float:
+        return honest() + sum(slept)
+
+    started = honest()
+    with replaced(time, sleep=sleep, monotonic=monotonic):
+        reply: Message = node.ask(query)[0]
+        took = time.monotonic() - started
+    return took >= _REPLY_AFTER and reply.metadata.created_at >= woken[-1]
+
+
+def _after_others(node: DeployedNode, query: Query | None) -> bool:
+    """Whether a reply waits for somebody who writes to the ledger when data are loaded."""
+    held, released = threading.Event(), threading.Event()
+
+    def load(context: Context) -> Users:
+        threading.Thread(target=hold).start()
+        held.wait()
+        return node.load_users(context)
+
+    def hold() -> None:
+        with closing(sqlite3.connect(str(node.node_config["ledger-path"]))) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            held.set()
+            time.sleep(_LOCKED)
+            released.set()
+            connection.rollback()
+
+    reply, _ = replace(node, load_users=load).ask(query)
+    in_time = released.is_set()
+    released.wait()
+    return in_time and not reply.has_error()
+
+
+def _fails(context: Context) -> Users:
+    raise ValueError("patient-0001 has 3 rows")

@@ -1,0 +1,110 @@
+"""The command ``ldp-flower plan``."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..planning import NoPlan, Plan
+from ..planning import plan as planned
+from ..presentation.words import number
+from .console import USAGE, console, fail
+
+#: Questions, each with the protocol that answers it.
+QUESTIONS = {
+    "regression": "PrivateRegression",
+    "classification": "PrivateClassification",
+    "mean": "Means",
+    "counts": "Counts",
+    "quantiles": "Quantiles",
+    "distribution": "Distribution",
+    "heavy-hitters": "HeavyHitters",
+    "model": "LdpFedAvg",
+}
+_WIDTH = 60
+
+
+def plan(
+    question: Annotated[
+        str, typer.Argument(help=f"One of {', '.join(QUESTIONS)}, or a protocol by its name.")
+    ],
+    users: Annotated[int, typer.Option(min=1, help="How many people would be asked.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 1.0,
+    features: Annotated[
+        int | None, typer.Option(min=1, help="Features of a row, or items to choose from.")
+    ] = None,
+    rows: Annotated[float, typer.Option(min=1, help="Rows of one user, in the mean.")] = 1,
+    quality: Annotated[
+        float | None,
+        typer.Option(help="R2 or AUC of the same model without privacy.", show_default="assumed"),
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="The error that is wanted.", show_default="half of it")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page for a reviewer to this file.")
+    ] = None,
+) -> None:
+    """Tell what error to expect of QUESTION, before anybody is asked.
+
+    From public numbers alone: no data are read. The exit code is 0 with an answer, also if it
+    is that the run would be refused or that nobody can tell, and 2 for a bad argument.
+    """
+    from ..strategies.catalogue import PROTOCOLS
+
+    name = QUESTIONS.get(question, question)
+    if name not in PROTOCOLS:
+        fail(f"Expected one of {[*QUESTIONS, *PROTOCOLS]}, got {question!r}.", USAGE)
+    try:
+        made = planned(
+            PROTOCOLS[name],
+            num_users=users,
+            rows_per_user=rows,
+            num_features=features,
+            epsilon=epsilon,
+            quality=quality,
+            target=target,
+        )
+    except NoPlan as error:
+        console.print(Text(str(error)))
+        return
+    except ValueError as error:
+        fail(str(error), USAGE)
+    _show(made)
+    if html is not None:
+        try:
+            made.to_html(html)
+        except OSError as error:
+            fail(f"Cannot write {html}: {error.strerror}. Choose another --html.", USAGE)
+        console.print(Text(f"Page: {html}"))
+
+
+def _show(plan: Plan) -> None:
+    for sentence in plan.sentences():
+        console.print(Text(sentence), width=_WIDTH, soft_wrap=False)
+    if expected := plan.expected:
+        spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column()
+        grid.add_row("each user", spent)
+        grid.add_row("a report", f"{expected.report_bytes} bytes, {1000 * plan.seconds:.2g} ms")
+        grid.add_row("rounds", str(expected.rounds))
+        for label, texts in (("assumes", expected.assumes), ("know", expected.notes)):
+            for text in texts:
+                grid.add_row(label, Text(text))
+        console.print(Padding(grid, (1, 0)), width=_WIDTH, soft_wrap=False)
+    crowds = sorted({point["users"] for point in plan.curve})
+    table = Table(title="Expected error", title_justify="left")
+    table.add_column("epsilon", justify="right")
+    for users in crowds:
+        table.add_column(f"{number(users)} users", justify="right")
+    for epsilon in sorted({point["epsilon"] for point in plan.curve}):
+        errors = [point["error"] for point in plan.curve if point["epsilon"] == epsilon]
+        told = ["refused" if math.isnan(error) else number(error) for error in errors]
+        table.add_row(f"{epsilon:g}", *told)
+    console.print(table, width=_WIDTH)

@@ -1,0 +1,143 @@
+"""What of a run's log is shown, and why the run failed."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from .console import console
+
+
+class Reason(NamedTuple):
+    """An exception that left the app's own code."""
+
+    what: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.where})"
+
+
+class Screen:
+    """Shows a run's log and, on a terminal, that it goes on and for how long.
+
+    Flower's own announcements are left out, and so are its colours and padding. Tracebacks are
+    left to the log, where each is several times, through all of Flower and Ray: what the app
+    raised, and where, is kept for the end.
+
+    Attributes
+    ----------
+    reasons : list of Reason
+        Different exceptions of the app's code, those of clients and server, as they came.
+    refusal : str
+        What Flower's command line has against the app; empty if nothing.
+    """
+
+    _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+    _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) : {2,6}")
+    _PADDING = 12  # columns before Flower's messages
+    _ANNOUNCEMENTS = (
+        "Using SuperLink:",
+        "Successfully started run",
+        "Starting logstream",
+        "Starting Flower Simulation",
+        "Since flwr 1.32",
+        "Federation `",
+        "To change federation size",
+        "flwr federation simulation-config",
+        "Successfully installed",
+    )
+    # Explanations of an exception that the app has raised, which say less.
+    _EXIT, _EXIT_ENDS = ("Exit Code: 700", "Exit Code: 607"), "For more information, visit: <"
+    _HEADS = ("Simulation raised an exception", "An exception was raised when processing")
+    _ACTOR = re.compile(r"\(ClientAppActor pid=\d+[^)]*\) ?")
+    _TRACE = re.compile(r"Traceback \(most recent call last\):|.*ray::\w+\.run\(\)")
+    _FRAME = re.compile(r' +File "(.*)", line (\d+), in ')
+    _RAISED = re.compile(r"([A-Za-z_][\w.]*)(:(?: .*)?)?$")
+    _BETWEEN = (
+        "The above exception was the direct cause",
+        "During handling of the above exception",
+        "Exception ClientAppException occurred.",
+    )
+
+    def __init__(self, app: Path) -> None:
+        self.reasons: list[Reason] = []
+        self.refusal = ""
+        self._app = app
+        self._started = self._exiting = self._refusing = False
+        self._tracing = self._raised = False
+        self._frame = ""
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("Starting Flower", total=None)
+
+    def __enter__(self) -> "Screen":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, line: str) -> None:
+        """Take a line of the log, and print it unless it is one of those that say nothing."""
+        line = self._COLOUR.sub("", line)
+        level = self._LEVEL.match(line)
+        if level:
+            line = line[self._PADDING :]
+            self._exiting = line.startswith(self._EXIT)
+        if self._exiting:
+            self._exiting = not line.startswith(self._EXIT_ENDS)
+            return
+        if self._is_trace(self._ACTOR.sub("", line), level is not None) or self._is_refusal(line):
+            return
+        if level and line.startswith(self._HEADS):
+            return
+        if not self._started:
+            if line.strip().startswith(self._ANNOUNCEMENTS):
+                return
+            self._started = True
+            self._progress.update(self._task, description="Running")
+        if level and level[1] not in ("DEBUG", "INFO"):
+            line = f"{level[1].capitalize()}: {line}"
+        console.print(Text(line, "yellow" if level and level[1] == "WARNING" else ""))
+
+    def _is_trace(self, line: str, logged: bool) -> bool:
+        """Whether a line is part of a traceback; learns what the app has raised."""
+        if self._TRACE.match(line):
+            self._tracing, self._raised, self._frame = True, False, ""
+        elif logged:
+            self._tracing = False
+        elif self._tracing and (frame := self._FRAME.match(line)):
+            if Path(frame[1]).is_relative_to(self._app):
+                self._frame = f"{Path(frame[1]).relative_to(self._app)}, line {frame[2]}"
+        elif self._tracing and not self._raised and (raised := self._RAISED.match(line)):
+            self._raised = True
+            self._keep(raised[1], raised[2] or "")
+        elif self._tracing:
+            code = line.startswith(" ") and not self._raised
+            self._tracing = code or not line.strip() or line.startswith(self._BETWEEN)
+        return self._tracing
+
+    def _keep(self, kind: str, message: str) -> None:
+        reason = Reason(f"{kind.rpartition('.')[2]}{message}", self._frame)
+        if self._frame and reason not in self.reasons:
+            self.reasons.append(reason)
+
+    def _is_refusal(self, line: str) -> bool:
+        """Whether a line is in the box in which Flower's command line says what is wrong."""
+        if line.startswith("╭─ Error"):
+            self._refusing = True
+        elif self._refusing and line.startswith("│"):
+            self.refusal = f"{self.refusal} {line.strip('│ ')}".strip()
+        elif self._refusing:
+            self._refusing = False
+            return line.startswith("╰")
+        return self._refusing

@@ -1,0 +1,268 @@
+"""Plans: what error to expect of a protocol, what it costs, and what would make it smaller."""
+
+import inspect
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..presentation import charts, page, words
+from ..randomizers.base import Randomizer
+from ..randomness import SystemRandom
+from ..validation import check_number, check_positive
+from .expectation import Expectation, NoPlan, WouldRefuse
+from .plan_page import draw, sections_of, title_of
+from .plannable import Plannable
+from .setting import Setting
+from .variants import MOST_EPSILON, MOST_USERS, Variants
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+_CROWDS = (0.25, 1.0, 4.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What error to expect of a protocol, before anybody is asked.
+
+    Attributes
+    ----------
+    protocol, question : str
+        Name of the strategy, and what it estimates.
+    setting : Setting
+        The public numbers that it was made from.
+    epsilon, delta : float
+        What each user would spend at most.
+    protects : str
+        Whom the guarantee is about.
+    expected : Expectation or None
+        The error to expect; None if such a run would be refused.
+    refusal : str
+        Why it would be refused, in the strategy's own words; empty if it would not.
+    target : float
+        The error that ``changes`` reach: the one that was asked for, by default half of the
+        expected one. NaN if the run would be refused and none was asked for.
+    changes : dict
+        ``users``, ``epsilon`` and, where it can be told, ``features``: the number that
+        reaches the target while the others stay; None if none does.
+    curve : tuple of dict
+        Expected errors at other numbers of users and epsilon, with their ranges.
+    seconds : float
+        Time that the slowest mechanism took for one report on this machine.
+    """
+
+    protocol: str
+    question: str
+    setting: Setting
+    epsilon: float
+    delta: float
+    protects: str
+    expected: Expectation | None
+    refusal: str
+    target: float
+    changes: dict[str, float | None]
+    curve: tuple[dict[str, float], ...]
+    seconds: float
+
+    def table(self) -> "DataFrame":
+        """Return the curve: users, epsilon, expected error, and where 8 runs of 10 lie."""
+        from pandas import DataFrame
+
+        return DataFrame(list(self.curve))
+
+    def sentences(self) -> list[str]:
+        """Return the plan in sentences: what to expect, and what reaches the target."""
+        return [self._answer(), *self._ways()]
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draw the expected error over epsilon, a line for each number of users."""
+        with charts.style():
+            axes = charts.new_axes(3.6) if axes is None else axes
+            draw(self, axes)
+        return axes
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return a page for a reviewer or an ethics board, and write it if a path is given.
+
+        It tells in plain words what is asked, what is promised, which error to expect, what
+        that rests on, and what it does not know. It needs no other file.
+        """
+        return page.page(title_of(self), sections_of(self), path)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return page.fragment(title_of(self), sections_of(self))
+
+    def __repr__(self) -> str:
+        told = self.expected
+        notes = [*told.assumes, *told.notes] if told else []
+        return "\n".join([*self.sentences(), *notes])
+
+    def _answer(self) -> str:
+        if self.expected is None:
+            return f"Such a run would be refused before anybody is asked. {self.refusal}"
+        low, value, high = map(
+            words.number, (self.expected.low, self.expected.value, self.expected.high)
+        )
+        return f"Expected: {self.expected.error} {value}; in 8 runs of 10 {low} to {high}."
+
+    def _ways(self) -> list[str]:
+        told = {"users": "{:,} users", "epsilon": "epsilon {:g}", "features": "{:,} features"}
+        ways = [told[name].format(v) for name, v in self.changes.items() if v is not None]
+        which = "" if math.isnan(self.target) else f" of {words.number(self.target)}"
+        if not ways:
+            return [
+                f"Nothing that was tried reaches an error{which}: not {MOST_USERS:,} users, nor "
+                f"epsilon {MOST_EPSILON:g}."
+            ]
+        either = f"{', or '.join(ways)}, with the other numbers as they are"
+        if math.isnan(self.target):
+            return [f"What would not be refused: {either}."]
+        if self.expected is not None and self.expected.value <= self.target:
+            return [f"That reaches an error{which}; so would {either}."]
+        return [f"What would reach an error{which}: {either}."]
+
+
+def plan(
+    protocol: Any,
+    *,
+    num_users: int,
+    rows_per_user: float = 1,
+    num_features: int | None = None,
+    epsilon: float | None = None,
+    quality: float | None = None,
+    target: float | None = None,
+) -> Plan:
+    """Tell what error to expect of a protocol, from public numbers alone.
+
+    Parameters
+    ----------
+    protocol : LdpStrategy, or a class of it
+        A strategy as it would be started; or its class, with ``epsilon`` and whatever else its
+        parameters follow from.
+    num_users : int
+        How many people would be asked.
+    rows_per_user : float (default: 1)
+        Rows that one of them holds, in the mean.
+    num_features : int, optional
+        Features of a row, or items to choose from; with a class.
+    epsilon : float, optional
+        Privacy parameter of each user; with a class.
+    quality : float, optional
+        What the same model would reach without privacy: R2, or AUC.
+    target : float, optional
+        The error that is wanted; by default half of the expected one.
+
+    Returns
+    -------
+    Plan
+        With the expected error, its range, what it costs, and what reaches the target.
+
+    Raises
+    ------
+    NoPlan
+        If nobody can tell what to expect of this protocol; the text says why.
+    ValueError
+        If an argument is out of range or has no effect.
+
+    Notes
+    -----
+    No data are read, and nobody is asked. The formulas are those by which strategies refuse
+    runs that cannot work.
+    """
+    setting = Setting(
+        num_users=num_users,
+        rows_per_user=rows_per_user,
+        num_features=num_features,
+        quality=quality,
+    )
+    kind = protocol if inspect.isclass(protocol) else type(protocol)
+    if not issubclass(kind, Plannable):
+        raise ValueError(f"Expected a strategy or its class, got {kind.__name__}.")
+    if kind is protocol:
+        if epsilon is None:
+            raise ValueError(f"Expected epsilon with the class {kind.__name__}, got None.")
+        check_number("epsilon", epsilon)
+        check_positive("epsilon", epsilon)
+    elif epsilon is not None or (num_features is not None and kind.sized):
+        name, value = (
+            ("epsilon", epsilon) if epsilon is not None else ("num_features", num_features)
+        )
+        raise ValueError(f"Expected no {name} with a strategy, which has its own, got {value!r}.")
+    if target is not None:
+        check_number("target", target)
+        check_positive("target", target)
+    if kind.no_plan:
+        raise NoPlan(kind.no_plan)
+    if unread := setting.given() - {"num_users"} - kind.plans_with:
+        name = min(unread)
+        value = getattr(setting, name)
+        raise ValueError(
+            f"Expected no {name} with {kind.__name__}, whose plan does not depend on it, got "
+            f"{value!r}."
+        )
+    variants = Variants(protocol, setting, protocol.epsilon if epsilon is None else float(epsilon))
+    return _made(kind, variants, target)
+
+
+def _made(kind: Any, variants: Variants, target: float | None) -> Plan:
+    expected, refusal = None, ""
+    try:
+        expected = variants.expect()
+    except WouldRefuse as error:
+        refusal = str(error)
+    aim = target if target is not None else expected.value / 2 if expected else math.inf
+    return Plan(
+        protocol=kind.__name__,
+        question=kind.card.question,
+        setting=variants.setting,
+        epsilon=variants.epsilon,
+        delta=max((each.delta for each in expected.randomizers), default=0.0) if expected else 0.0,
+        protects=kind.protects,
+        expected=expected,
+        refusal=refusal,
+        target=aim if math.isfinite(aim) else math.nan,
+        changes=_changes(variants, min(aim, 1e300)),
+        curve=_curve(variants),
+        seconds=max(map(_seconds, expected.randomizers)) if expected else math.nan,
+    )
+
+
+def _changes(variants: Variants, target: float) -> dict[str, float | None]:
+    found: dict[str, float | None] = {
+        "users": variants.users_for(target),
+        "epsilon": variants.epsilon_for(target),
+    }
+    features = None if variants.error() <= target else variants.features_for(target)
+    return found | ({} if features is None else {"features": features})
+
+
+def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
+    own = variants.setting.num_users
+    points = []
+    for crowd in _CROWDS:
+        for epsilon in sorted({*_EPSILONS, variants.epsilon}):
+            users = max(round(crowd * own), 1)
+            try:
+                told = variants.expect(epsilon, num_users=users)
+                error = (told.value, told.low, told.high)
+            except WouldRefuse:
+                error = (math.nan,) * 3
+            names = ("users", "epsilon", "error", "low", "high")
+            points.append(dict(zip(names, (users, epsilon, *error), strict=True)))
+    return tuple(points)
+
+
+def _seconds(randomizer: Randomizer) -> float:
+    value, times = np.zeros((1, randomizer.width)), []
+    for _ in range(3):
+        started = time.perf_counter()
+        randomizer.randomize(value, SystemRandom())
+        times.append(time.perf_counter() - started)
+    return min(times)

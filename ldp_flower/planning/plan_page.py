@@ -1,0 +1,114 @@
+"""What a plan shows: its figure, and the page for a reviewer or an ethics board."""
+
+import math
+from typing import TYPE_CHECKING
+
+from ..presentation import charts
+from ..presentation.markup import Markup, element, table_of
+from ..presentation.page import Section, listed
+from ..presentation.words import guarantee, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .plan import Plan
+
+_SPAN = 30  # of errors that one scale of equal steps can show
+_COLOURS = (charts.PURPLE, charts.GREEN, charts.BLUE)
+_UNKNOWN = (
+    "How many of the people answer: the plan is about those who do.",
+    "Whether declared bounds fit the data: what lies outside counts as the bound.",
+    "Whether people are alike: many who answer wrongly or on purpose move any estimate.",
+)
+_NO_DATA = "This plan was made from public numbers. No data were read, and nobody was asked."
+
+
+def title_of(plan: "Plan") -> str:
+    """Return what the plan is of."""
+    return f"Plan: {plan.question}"
+
+
+def draw(plan: "Plan", axes: "Axes") -> None:
+    """Draw the expected error over epsilon, a line for each number of users."""
+    own = plan.setting.num_users
+    crowds = sorted({point["users"] for point in plan.curve})
+    for users, colour in zip(crowds, _COLOURS, strict=False):
+        points = [p for p in plan.curve if p["users"] == users and not math.isnan(p["error"])]
+        if not points:
+            continue
+        at, error = ([point[name] for point in points] for name in ("epsilon", "error"))
+        axes.plot(at, error, "o-", ms=4, color=colour, label=f"{users:,} users")
+        if users == own:
+            low, high = ([point[name] for point in points] for name in ("low", "high"))
+            axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
+    if plan.expected is not None:
+        axes.plot(plan.epsilon, plan.expected.value, "o", ms=9, mfc="none", color=charts.INK)
+    if not math.isnan(plan.target):
+        axes.axhline(
+            plan.target, color=charts.GREY, lw=1, ls="--", label=f"target {plan.target:.3g}"
+        )
+    axes.set_xscale("log", base=2)
+    ticks = sorted({point["epsilon"] for point in plan.curve})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    _scale(axes, [p["error"] for p in plan.curve if not math.isnan(p["error"])])
+    axes.set_xlabel("epsilon of each user")
+    axes.set_ylabel(plan.expected.error if plan.expected else "error")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend()
+
+
+def _scale(axes: "Axes", errors: list[float]) -> None:
+    """Show small errors, too, where others are much larger."""
+    if errors and min(errors) > 0 and max(errors) > _SPAN * min(errors):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def sections_of(plan: "Plan") -> list[Section]:
+    """Return what a plan tells, in a reader's order."""
+    told = plan.expected
+    return [
+        Section("", [_asked(plan), _NO_DATA]),
+        Section("What to expect", [*plan.sentences(), _figure(plan)]),
+        Section("What it costs each person", [_costs(plan)] if told else []),
+        Section("What is protected", [guarantee(plan.epsilon, plan.delta, plan.protects)]),
+        Section("What this rests on", [listed(told.assumes)] if told else []),
+        Section("What to know", [listed(told.notes)] if told else []),
+        Section("What it does not know", [listed(_UNKNOWN)]),
+        Section("Other numbers", [table_of(plan.table().dropna())]),
+    ]
+
+
+def _asked(plan: "Plan") -> str:
+    setting = plan.setting
+    features = f", {number(setting.num_features)} features" if setting.num_features else ""
+    rows = f", {setting.rows_per_user:g} rows each" if setting.rows_per_user != 1 else ""
+    return (
+        f"{plan.protocol} of ldp-flower would ask {number(setting.num_users)} people"
+        f"{rows}{features}, with epsilon {plan.epsilon:g} each."
+    )
+
+
+def _figure(plan: "Plan") -> Markup:
+    with charts.style():
+        axes = charts.standing_alone(3.6)
+        draw(plan, axes)
+    return charts.svg(axes, "Expected error over epsilon, by number of users")
+
+
+def _costs(plan: "Plan") -> Markup:
+    if (told := plan.expected) is None:
+        return Markup()
+    spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
+    text = (
+        f"At most {spent} of the person's budget, for one report of {_bytes(told.report_bytes)} at "
+        f"most, "
+        f"made in about {1000 * plan.seconds:.2g} ms. The server asks {told.rounds} "
+        f"{'time' if told.rounds == 1 else 'times'} in all."
+    )
+    return element("p", text)
+
+
+def _bytes(count: int) -> str:
+    return f"{number(count)} byte" + "s" * (count != 1)

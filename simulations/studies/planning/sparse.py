@@ -1,0 +1,135 @@
+"""Populations for sparse models and means, and how far off a run on them is."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower import Users, simulate
+from ldp_flower.planning import Setting
+from ldp_flower.strategies import (
+    LabelLdpIht,
+    LdpIht,
+    LdpStrategy,
+    MultiRoundRegression,
+    NonInteractiveIht,
+    SparseMean,
+    SparseRegression,
+    TwoRoundRegression,
+    UserLevelMean,
+)
+
+Floats = NDArray[np.float64]
+
+_CELLS = 32  # of each protocol
+_MOST_NUMBERS = 1.2e7, 3e6  # in a population, and where users vote, each with a Lasso of its own
+_ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
+_VOTING = (SparseRegression, TwoRoundRegression, MultiRoundRegression)
+_SPARSITY = {"LdpIht": 4, "NonInteractiveIht": 4}  # others have 8
+
+PROTOCOLS = {
+    cls.__name__: cls
+    for cls in (
+        *(UserLevelMean, LdpIht, NonInteractiveIht, LabelLdpIht),
+        *(SparseMean, SparseRegression, TwoRoundRegression, MultiRoundRegression),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A protocol and a population."""
+
+    protocol: str
+    users: int
+    features: int
+    rows: int
+    epsilon: float
+    quality: float
+
+    @property
+    def setting(self) -> Setting:
+        """What is publicly known of it."""
+        cls = PROTOCOLS[self.protocol]
+        given = {
+            "rows_per_user": self.rows,
+            "num_features": self.features,
+            "quality": self.quality,
+        }
+        return Setting(
+            num_users=self.users,
+            **{name: value for name, value in given.items() if name in cls.plans_with},
+        )
+
+    @property
+    def strategy(self) -> LdpStrategy:
+        """The protocol as it is planned."""
+        return PROTOCOLS[self.protocol].planned_for(self.setting, self.epsilon)
+
+
+def cells() -> Iterator[Cell]:
+    """Yield cells that were drawn by lot; one in four of them with users of one row."""
+    for number, (name, cls) in enumerate(PROTOCOLS.items()):
+        rng = np.random.default_rng([2026, number])
+        found = 0
+        while found < _CELLS:
+            one = cls in _ONE_ROW or (cls in (LdpIht, UserLevelMean) and found % 4 == 0)
+            rows = 1 if one else int(rng.choice([3, 10, 30, 100]))
+            users = int(round(math.exp(rng.uniform(math.log(500), math.log(20_000))), -2))
+            features = int(rng.choice([8, 16, 32, 64, 128]))
+            cell = Cell(
+                name,
+                users,
+                features,
+                rows,
+                float(rng.choice([0.5, 1.0, 2.0, 4.0, 8.0])),
+                float(rng.choice([0.3, 0.5, 0.7, 0.9])),
+            )
+            if users * rows * features <= _MOST_NUMBERS[cls in _VOTING]:
+                found += 1
+                yield cell
+
+
+def seeds(cell: Cell) -> int:
+    """Return how many runs there are."""
+    return 5 if PROTOCOLS[cell.protocol] in _VOTING else 10
+
+
+def measured(cell: Cell, errors: list[float]) -> float:
+    """Return the median."""
+    return float(np.median(errors))
+
+
+def errors(cell: Cell, seed: int) -> float:
+    """Return the error of a run, as the plan names it."""
+    rng = np.random.default_rng([seed, cell.users, cell.features, cell.rows])
+    if cell.protocol == "UserLevelMean":
+        return _bounded_mean(cell, rng, seed)
+    truth = np.zeros(cell.features)
+    places = rng.choice(cell.features, min(_SPARSITY.get(cell.protocol, 8), cell.features), False)
+    truth[places] = rng.choice([-1.0, 1.0], len(places)) / math.sqrt(len(places))
+    if cell.protocol == "SparseMean":
+        truth *= 2.0 * math.sqrt(len(places))
+        users = Users.from_rows(truth + rng.standard_normal((cell.users, cell.features)))
+    else:
+        shape = (cell.users * cell.rows, cell.features)
+        signs = cell.rows == 1 and cell.protocol in _SPARSITY
+        x = rng.choice([-1.0, 1.0], shape) if signs else rng.standard_normal(shape)
+        noise = math.sqrt(1 / cell.quality - 1)
+        y = x @ truth + noise * rng.standard_normal(len(x))
+        users = Users(x, y, cell.rows * np.arange(cell.users + 1))
+    found = simulate(cell.strategy, users, seed=seed).coef
+    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+
+
+def _bounded_mean(cell: Cell, rng: np.random.Generator, seed: int) -> float:
+    """Rows are signs, all on the bound; the mean is .35 to .65 of it long."""
+    truth = rng.standard_normal(cell.features)
+    truth *= rng.uniform(0.35, 0.65) / np.linalg.norm(truth)
+    size = 1 / math.sqrt(cell.features)
+    truth = np.clip(truth, -size, size)
+    ups = rng.binomial(cell.rows, (1 + truth / size) / 2, (cell.users, cell.features))
+    users = Users.from_rows(size * (2 * ups / cell.rows - 1))
+    return float(np.linalg.norm(simulate(cell.strategy, users, seed=seed).coef - truth))

@@ -1,0 +1,214 @@
+"""Expected errors of the shares of cells, and of means made of them: from the oracles' covariance.
+
+A wave is an oracle and how many users answer with it. Oracles know the covariance of one report
+(:meth:`~ldp_flower.randomizers.FrequencyOracle.covariance`), so nothing here was fitted.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.planning import Expectation, NoPlan, Setting
+from ldp_flower.randomizers import FrequencyOracle, Randomizer
+
+Floats = NDArray[np.float64]
+Waves = Sequence[tuple[FrequencyOracle, int]]
+
+_PLACES = 41  # of a number between the middle and an end, where all users may be
+_EXACT = 1e-12  # a variance that tells nothing apart: inverses stay inverses
+_OWN = "Every user has an answer."
+_EVEN = "Cells are equally frequent."
+_ROWS = "The rows of one user differ as those of different users do."
+_PLACED = (
+    "An eighth of their bounds' distance is the standard deviation of users' values, and the "
+    "distance of their mean from the middle."
+)
+_TYPICAL = 0.25  # both, of numbers in [-1, 1]
+
+
+def number_of_items(protocol: type, setting: Setting) -> int:
+    """Return how many items there are to choose from.
+
+    Raises
+    ------
+    NoPlan
+        If the setting does not tell.
+    """
+    if setting.num_features is None:
+        raise NoPlan(f"Expected num_features for {protocol.__name__}, got None.")
+    return setting.num_features
+
+
+def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
+    """Return the variance of a weighted sum of cells' estimated shares.
+
+    Parameters
+    ----------
+    waves : sequence of (FrequencyOracle, int)
+        Each asks users of its own; their estimates are weighted by their precision.
+    shares, weights : ndarray, shape (cells,)
+        Of the cells that have a weight; what others hold does not matter.
+
+    Notes
+    -----
+    ``w' C w / n`` of each wave, C the covariance of one report of a user drawn at random, and what
+    :func:`_left` says.
+    """
+    told = [
+        users / max(float(weights @ oracle.covariance(shares) @ weights), 1e-18)
+        for oracle, users in waves
+    ]
+    return 1 / sum(told) + _left(waves, 1 / told[0], 1 / sum(told))
+
+
+def _left(waves: Waves, first: float, both: float) -> float:
+    """Return the variance that is left where few users tell how those without an answer answer.
+
+    In a second wave these draw answers of the first wave's shares. How many they are is not known
+    either: the product of two errors, as far as the second wave counts.
+    """
+    if len(waves) < 2:
+        return 0.0
+    oracle, users = waves[0]
+    return oracle.variance_at(0.0) / users * first * (1 - both / first) ** 2
+
+
+def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> float:
+    """Return the standard error of the share that one of the cells has among these users.
+
+    Parameters
+    ----------
+    waves : sequence of (FrequencyOracle, int)
+        Who answers with what.
+    num_cells : int
+        How many cells there are; all but one are equally frequent.
+    share : float
+        Of that one.
+    rows : float
+        Rows of a user, of which it draws one.
+
+    Notes
+    -----
+    All cells but one are alike, and so are their estimates: what reports tell of it is in three
+    numbers, the estimates of this cell, of all others together and, in a first wave, of who has no
+    answer, which is 1 less the two. They are fitted by least squares as the protocol fits the
+    cells (:class:`~..analytics.cells.CellShares`), and ``d(u / (u + v)) = (1 - s) du - s dv``. The
+    users themselves are known, but not which of their rows they draw: of ``s (1 - s) / n`` the
+    part ``1 / rows`` is no error.
+    """
+    rest = (1 - share) / (num_cells - 1)
+    cells = np.array([share, rest, rest, 0.0])
+    k = num_cells - 1
+    adding = np.diag([1.0, k, 1.0])
+    slope = np.array([1 - share, -share])
+    information, variances, users = np.zeros((2, 2)), list[float](), 0
+    for oracle, size in waves:
+        report = oracle.covariance(cells)
+        covariance = adding @ report[np.ix_((0, 1, 3), (0, 1, 3))] @ adding
+        covariance[1, 1] += k * (k - 1) * (report[1, 2] - report[1, 1])
+        design = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
+        if users:  # in a second wave whoever has no answer gives one as others do
+            design = design[:2] - np.outer([share, 1 - share], [1.0, 1.0])
+        # Where counts add up the last one tells nothing.
+        told = len(design) - (oracle.support_size is not None)
+        design, covariance = design[:told], covariance[:told, :told] + _EXACT * np.eye(told)
+        information += size * design.T @ np.linalg.solve(covariance, design)
+        variances.append(float(slope @ np.linalg.solve(information, slope)))
+        users += size
+    variance = variances[-1] + _left(waves, variances[0], variances[-1])
+    return math.sqrt(max(variance - share * (1 - share) / rows / users, 0.0))
+
+
+def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) -> Expectation:
+    """Return the standard error of cells' shares that are equally large.
+
+    Its range is that of a cell which nobody is in, or half of the users.
+
+    Parameters
+    ----------
+    waves : sequence of (FrequencyOracle, int)
+        Who answers with what.
+    num_cells : int
+        How many cells there are, at least two.
+    setting : Setting
+        Of which the rows matter.
+    what : str
+        Whose share it is.
+    """
+    rows = setting.rows_per_user
+    value = share_error(waves, num_cells, 1 / num_cells, rows)
+    ends = [share_error(waves, num_cells, share, rows) for share in (0.0, 0.5)]
+    return Expectation(
+        error=f"standard error of {what}",
+        value=value,
+        low=min(value, *ends),
+        high=max(value, *ends),
+        rounds=len(waves),
+        randomizers=tuple(oracle for oracle, _ in waves),
+        assumes=(_OWN, _EVEN, *([_ROWS] if rows > 1 else [])),
+    )
+
+
+def mean_error(waves: Waves, groups: int, shares: Floats, centre: float, known: float) -> float:
+    """Return the standard error of a mean of numbers in [-1, 1] that are told by levels.
+
+    Parameters
+    ----------
+    waves : sequence of (FrequencyOracle, int)
+        Who answers with what, about levels of all groups.
+    groups : int
+        How many groups there are, equally large.
+    shares : ndarray, shape (levels,)
+        Of the users of a group.
+    centre : float
+        Their mean.
+    known : float
+        The part of the variance of such a mean that is no error, since it is about these users.
+    """
+    weights = groups * (np.linspace(-1.0, 1.0, len(shares)) - centre)
+    return math.sqrt(max(variance_of_sum(waves, shares / groups, weights) - known, 0.0))
+
+
+def expected_mean(
+    waves: Waves, groups: int, levels: int, num_users: int, others: Sequence[Randomizer] = ()
+) -> Expectation:
+    """Return the standard error of a mean of numbers, in widths of their bounds.
+
+    Its range is that of numbers which are all at one place, wherever it is, or half of them at
+    each of the two bounds.
+
+    Parameters
+    ----------
+    waves : sequence of (FrequencyOracle, int)
+        Who answers with what about one column.
+    groups, levels : int
+        How many of these there are.
+    num_users : int
+        Whom the means are about: those who are asked about a column are a random part of them.
+    others : sequence of Randomizer
+        What other users answer with.
+    """
+    at = np.linspace(-1.0, 1.0, levels)
+
+    def near(place: float) -> Floats:
+        """Return how often levels are told by those who are at one place."""
+        return np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
+
+    places = np.linspace(0.0, 1.0, _PLACES)
+    around = _TYPICAL * (1 + math.sqrt(3) * (2 * places - 1))
+    typical = np.mean([near(place) for place in around], axis=0)
+    apart = np.where(np.abs(at) == 1, 0.5, 0.0)
+    value = mean_error(waves, groups, typical, _TYPICAL, np.var(around) * groups / num_users)
+    ends = [value, mean_error(waves, groups, apart, 0.0, groups / num_users)]
+    ends += [mean_error(waves, groups, near(place), float(place), 0.0) for place in places]
+    return Expectation(
+        error="standard error of a mean, in widths of the bounds",
+        value=value / 2,
+        low=min(ends) / 2,
+        high=max(ends) / 2,
+        rounds=len(waves) + len(others),
+        randomizers=(*(oracle for oracle, _ in waves), *others),
+        assumes=(_OWN, _PLACED, *(["Groups are equally large."] if groups > 1 else [])),
+    )

@@ -1,0 +1,107 @@
+"""A protocol run on answers that are made up: nobody is asked, and nothing but counts is known."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ldp_flower.planning import WouldRefuse
+from ldp_flower.randomizers import Estimate, Randomizer
+
+from ..runtime.base import LdpStrategy, TooFewReports
+from ..runtime.exchange import Answers, Ask
+from ..runtime.population import Population
+from ..runtime.result import Result
+
+R = TypeVar("R", bound=Result)
+
+
+class Headcount(Population):
+    """So many people of whom nothing else is known: cohorts have sizes and no members."""
+
+    def __init__(self, num_users: int) -> None:
+        super().__init__({}, 0)
+        self._size = num_users
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _cut_before(self, rank: int) -> int:
+        return rank
+
+
+@dataclass(frozen=True)
+class DryRun(Generic[R]):
+    """What a protocol made of answers that were made up.
+
+    Attributes
+    ----------
+    result : Result
+        What it returned.
+    asks : tuple of Ask
+        What it asked: how many, and through which mechanism.
+    """
+
+    result: R
+    asks: tuple[Ask, ...]
+
+    @property
+    def randomizers(self) -> tuple[Randomizer, ...]:
+        """The mechanisms, each once."""
+        return tuple(dict.fromkeys(ask.randomizer for ask in self.asks))
+
+
+def dry_run(
+    strategy: LdpStrategy[R], num_users: int, answer: Callable[[Ask], Estimate | Answers]
+) -> DryRun[R]:
+    """Run a protocol on made-up answers.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        It is not changed.
+    num_users : int
+        How many there are to ask.
+    answer : callable
+        Makes up what a cohort answers.
+
+    Raises
+    ------
+    WouldRefuse
+        If the protocol refuses so many users, in its own words.
+    """
+    imagined = copy.copy(strategy)
+    imagined._population = Headcount(num_users)
+    asks: list[Ask] = []
+    try:
+        imagined.check_census()
+        running = imagined.protocol()
+        reply: Estimate | Answers | None = None
+        while True:
+            asks.append(running.send(reply))
+            reply = answer(asks[-1])
+    except TooFewReports as refused:
+        raise WouldRefuse(str(refused)) from None
+    except StopIteration as end:
+        return DryRun(end.value, tuple(asks))
+
+
+def check_enough(strategy: LdpStrategy[Any], num_users: int) -> None:
+    """Refuse what a protocol refuses before it asks anybody.
+
+    Raises
+    ------
+    WouldRefuse
+        In its own words.
+    """
+
+    class Begun(Exception):
+        """The first question was asked."""
+
+    def first(ask: Ask) -> Estimate:
+        raise Begun
+
+    try:
+        dry_run(strategy, num_users, first)
+    except Begun:
+        return

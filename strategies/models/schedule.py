@@ -1,0 +1,133 @@
+"""What a run of LdpFedAvg costs in noise, and how it divides users and path, before it starts."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldp_flower.guarantee.questions import ClippedUpdate, NormalisedUpdate, UpdateQuestion
+from ldp_flower.randomizers import Randomizer, ball_codebook
+
+#: Above the first, results are poor; above the second, useless.
+WARN_ABOVE, REFUSE_ABOVE = 0.6, 2.0
+
+_FEWEST_PER_COHORT = 30
+LONGEST_STEP = 4.0
+LONGEST_PATH = 100.0
+_NET_PATH = 30.0
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """How one update becomes a report.
+
+    Attributes
+    ----------
+    dim : int
+        Number of parameters.
+    question : UpdateQuestion
+        What of its update a client reports.
+    radius : float
+        Largest length of what is reported.
+    randomizer : Randomizer
+        The mechanism.
+    """
+
+    dim: int
+    question: UpdateQuestion
+    radius: float
+    randomizer: Randomizer
+
+    @classmethod
+    def of(
+        cls, epsilon: float, dim: int, clip: float | None, num_codewords: int | None
+    ) -> "Reporting":
+        """Return how to report updates of unit length, or of at most ``clip``."""
+        question = NormalisedUpdate() if clip is None else ClippedUpdate(radius=clip)
+        radius = clip or 1.0
+        return cls(dim, question, radius, ball_codebook(epsilon, dim, radius, num_codewords))
+
+    @property
+    def noise(self) -> float:
+        """The constant c: the mean of n updates of length 1 has noise ``sqrt(c / n)`` each.
+
+        The noise of a parameter of the mean, as a standard deviation; sqrt(dim c / n)
+        is that of the whole.
+        """
+        return self.randomizer.variance / self.radius**2
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Cohorts and step lengths.
+
+    Attributes
+    ----------
+    noise_to_signal : float
+        The rule of thumb q = sqrt(dim c / n), n being the number of reports.
+    sizes : list of int
+        Sizes of the cohorts; a step asks one, and goes on with the first after the last.
+    steps : list of float
+        What the mean update is multiplied by in every step.
+    """
+
+    noise_to_signal: float
+    sizes: list[int]
+    steps: list[float]
+
+    @classmethod
+    def of(
+        cls,
+        reporting: Reporting,
+        num_users: int,
+        answers_per_user: int,
+        net: bool,
+        num_rounds: int,
+        path_length: float | None,
+        learning_rate: float | None,
+        decay: bool,
+    ) -> "Schedule":
+        """Return the schedule; ``num_rounds`` of 0 and None stand for the rules of thumb."""
+        reports = num_users * answers_per_user
+        rounds = num_rounds or default_rounds(num_users, answers_per_user, net)
+        if path_length is None:
+            linear = min(LONGEST_PATH, math.sqrt(reports / reporting.noise))
+            path_length = _NET_PATH if net else linear
+        shape = 1 - np.arange(rounds) / rounds if decay else np.ones(rounds)
+        if learning_rate is None:
+            lengths = np.minimum(path_length * shape / shape.sum(), LONGEST_STEP)
+            steps = lengths / reporting.radius
+        else:
+            steps = learning_rate * shape
+        groups = -(-rounds // answers_per_user)
+        sizes = [num_users // groups + (i < num_users % groups) for i in range(groups)]
+        ratio = math.sqrt(reporting.dim * reporting.noise / reports)
+        return cls(ratio, sizes, steps.tolist())
+
+    def told(self, reporting: Reporting) -> str:
+        """Return the rule of thumb in words."""
+        return (
+            f"noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "
+            f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
+        )
+
+    def refusal(self, reporting: Reporting, answers_per_user: int) -> str:
+        """Return why a run would be useless; empty if it would not."""
+        if self.noise_to_signal <= REFUSE_ABOVE:
+            return ""
+        return (
+            f"{self.told(reporting)}: the noise would drown the model (q > {REFUSE_ABOVE:g}). "
+            f"About {users_wanted(reporting, answers_per_user)} users, a larger epsilon or fewer "
+            "parameters are needed; force=True tries anyway."
+        )
+
+
+def users_wanted(reporting: Reporting, answers_per_user: int) -> int:
+    """Return with how many users results are no longer poor."""
+    return math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / answers_per_user)
+
+
+def default_rounds(num_users: int, answers_per_user: int, net: bool) -> int:
+    """Return 20 to 100 rounds, fewer where cohorts would be small."""
+    rounds = 20 if num_users < 5_000 else 100 if net and num_users >= 10_000 else 30
+    return max(1, min(rounds, answers_per_user * (num_users // _FEWEST_PER_COHORT)))

@@ -1,0 +1,50 @@
+"""Planted faults in strangers' apps, all of which the audit finds; honest apps, in which none."""
+
+import sys
+
+import pytest
+from faulty import FAULTY
+from honest import HONEST, SILENT
+from strangers import written
+from torch_apps import TORCH_FAULTY, TORCH_HONEST
+
+from ldp_flower.audit.app import CannotAuditError, Options, audit_app
+
+ALL_FAULTY, ALL_HONEST = FAULTY | TORCH_FAULTY, HONEST | TORCH_HONEST
+#: Of every kind one; the others take minutes together.
+FEW_FAULTY = ["localdp_tiny_sensitivity", "fedavg", "num_examples", "noise_again_after_a_restart"]
+FEW_HONEST = ["gaussian"]
+
+
+def audited(app, name, folder, seconds):
+    kept, modules = list(sys.path), set(sys.modules)
+    root, rows = written(app, name, folder)
+    options = Options(sample=rows, claim=app.claim, delta=app.delta, unit=app.unit, seconds=seconds)
+    try:
+        return audit_app(root, options)
+    finally:
+        sys.path[:] = kept
+        for module in set(sys.modules) - modules:
+            if module.split(".")[0] == name:
+                del sys.modules[module]
+
+
+def few(table, names):
+    return [pytest.param(n, marks=[] if n in names else pytest.mark.long) for n in table]
+
+
+@pytest.mark.parametrize("name", few(ALL_FAULTY, FEW_FAULTY))
+def test_a_planted_fault_is_found(name, tmp_path):
+    assert audited(ALL_FAULTY[name], name, tmp_path, 5.0).found
+
+
+@pytest.mark.parametrize("name", few(ALL_HONEST, FEW_HONEST))
+def test_nothing_is_found_in_an_honest_app(name, tmp_path):
+    assert not audited(ALL_HONEST[name], name, tmp_path, 5.0).found
+
+
+@pytest.mark.parametrize("name", few(SILENT, ["constants_everywhere"]))
+def test_an_app_that_sends_nothing_of_its_data_is_not_accused(name, tmp_path):
+    """Nor told to be right: its data may not have been reached."""
+    with pytest.raises(CannotAuditError, match="Nothing that was tried changed any reply"):
+        audited(SILENT[name], name, tmp_path, 5.0)

@@ -1,0 +1,244 @@
+"""Apps that somebody else wrote: what is found in them, and that nothing is in sound ones."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from typer.testing import CliRunner
+
+from ldp_flower import Users
+from ldp_flower.accounting import noise_multiplier_epsilon
+from ldp_flower.audit.app import CannotAuditError, Options, audit_app
+from ldp_flower.audit.app.stand_in import Rows
+from ldp_flower.audit.app.values import altered, fingerprint
+from ldp_flower.audit.app.variants import variants
+from ldp_flower.cli.app import app as command
+
+PROJECT = """
+[project]
+name = "stranger"
+version = "1.0.0"
+[tool.flwr.app.components]
+serverapp = "{name}.server:app"
+clientapp = "{name}.client:app"
+[tool.flwr.app.config]
+rounds = 2
+"""
+SERVER = """
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+app = ServerApp()
+
+@app.main()
+def main(grid, context):
+    FedAvg(fraction_evaluate=0.0).start(
+        grid=grid,
+        initial_arrays=ArrayRecord([np.zeros(3)]),
+        num_rounds=context.run_config["rounds"],
+    )
+"""
+CLIENT = """
+import time
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod
+from ldp_flower.accounting import local_dp_mod
+
+def load_data(partition):
+    rng = np.random.default_rng(partition)
+    x = rng.normal(size=(20, 3))
+    return x, (x.sum(axis=1) > 0).astype(int)
+
+app = ClientApp()
+RNG = np.random.default_rng(7)
+
+def train(message, context):
+    x, y = load_data(context.node_config["partition-id"])
+    (w,) = message.content["arrays"].to_numpy_ndarrays()
+    w = w + (y - 1 / (1 + np.exp(-x @ w))) @ x / 20
+    metrics = {"num-examples": 1}
+    TRAINED
+    content = RecordDict({"arrays": ArrayRecord([w]), "metrics": MetricRecord(metrics)})
+    reply = Message(content, reply_to=message)
+    REPLY
+    return reply
+
+app.train(mods=[MODS])(train)
+"""
+NAMES = (f"stranger{i}" for i in itertools.count())
+CALIBRATED = "local_dp_mod(2.0, 1e-5, 1.0, answers=2)"
+QUICK = Options(seconds=0.2)
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Return a function that writes an app; what it does to this process ends with the test."""
+    import sys
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def written(mods="", trained="pass", reply="pass"):
+        name = next(NAMES)
+        package = tmp_path / name / name
+        package.mkdir(parents=True)
+        (package.parent / "pyproject.toml").write_text(PROJECT.format(name=name))
+        (package / "__init__.py").touch()
+        (package / "server.py").write_text(SERVER)
+        body = CLIENT.replace("MODS", mods).replace("TRAINED", trained).replace("REPLY", reply)
+        (package / "client.py").write_text(body)
+        return package.parent
+
+    return written
+
+
+@pytest.fixture
+def without_restarts(monkeypatch):
+    """Spare the seconds that two processes take to start, where they tell nothing."""
+    monkeypatch.setattr("ldp_flower.audit.app.restart._restarted", lambda _: None)
+
+
+def findings(folder, options=QUICK):
+    return {(finding.what, finding.where) for finding in audit_app(folder, options).found}
+
+
+@pytest.mark.usefixtures("without_restarts")
+def test_nothing_is_found_in_a_calibrated_mod(write):
+    found = audit_app(write(CALIBRATED), QUICK)
+    assert found.found == []
+    (run, _) = found.worth
+    assert run.claimed == 2 and run.exact == pytest.approx(2, rel=1e-6) and run.measured <= 2
+    assert any("20 records" in line for line in found.tried)
+
+
+@pytest.mark.usefixtures("without_restarts")
+def test_the_true_epsilon_of_a_mod_is_that_of_the_accounting(write):
+    found = audit_app(write("LocalDpMod(1.0, 1e-4, 10.0, 1e-5)"), QUICK)
+    noise = 1e-4 * np.sqrt(2 * np.log(1.25e5)) / 10
+    expected = noise_multiplier_epsilon([noise] * 2, 1e-5)
+    assert found.worth[0].exact == pytest.approx(expected) and expected > 1.7e9
+    assert [finding.what for finding in found.found] == ["the claim is too small"]
+
+
+@pytest.mark.usefixtures("without_restarts")
+def test_what_is_no_array_is_found_beside_private_ones(write):
+    """A metric, an order, a ttl, an error's text: one app, so that one attack finds them all."""
+    folder = write(
+        CALIBRATED,
+        """if x.max() > 100: raise ValueError(f"too large: {x.max()}")
+    metrics["num-examples"] = len(x)
+    metrics = {"z": 1, **metrics} if y.mean() > 0.4 else {**metrics, "z": 1}""",
+        "reply.metadata.ttl = 100.0 + len(x)",
+    )
+    assert findings(folder) >= {
+        ("a function of the data, without noise", "train: metrics/num-examples, in 2 messages"),
+        ("names or order of what is sent tell data", "train: metrics: keys, in 2 messages"),
+        ("the form of the reply tells data", "train: metadata: ttl, in 2 messages"),
+        ("an error's text tells data", "train: error text, in 2 messages"),
+        ("whether it answers depends on data", "train: reply, in 2 messages"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        pytest.param(
+            "w = w + np.random.RandomState(1).normal(0, 9, 3)",
+            "a function of the data, without noise",
+            marks=pytest.mark.long,
+        ),
+        ("w = w + RNG.normal(0, 9, 3)", "noise is the same after a restart"),
+        pytest.param(
+            "w = w + np.random.default_rng(time.time_ns()).normal(0, 9, 3)",
+            "noise comes from the clock",
+            marks=pytest.mark.long,
+        ),
+        (
+            """n = context.state.setdefault(
+        "n", ConfigRecord({"n": np.random.normal(0, 9, 3).tolist()}))
+    w = w + n["n"]""",
+            "noise is used again",
+        ),
+    ],
+)
+def test_noise_that_is_none_is_found(write, fault, what, request):
+    if "restart" not in what:
+        request.getfixturevalue("without_restarts")
+    assert any(found.startswith(what) for found, _ in findings(write(trained=fault)))
+
+
+@pytest.mark.usefixtures("without_restarts")
+def test_noise_is_measured_against_the_owners_claim(write):
+    """Laplace noise that tells signs apart nearly always, judged as epsilon 72, and as 0.2."""
+    folder = write(trained="w = 3 * np.sign(w) + RNG.laplace(0, 0.5, 3)")
+    assert findings(folder, Options(claim=72.0, seconds=0.2)) == set()
+    told = findings(folder, Options(claim=0.2, seconds=0.2))
+    assert [what for what, _ in told] == ["noisy replies tell data apart"]
+
+
+def test_what_cannot_be_tried_says_what_to_give(write, tmp_path):
+    silent = write("", "w = np.ones(3)")
+    found = audit_app(silent, QUICK)
+    assert found.found == [] and any("no change of the data did" in t for t in found.untried)
+    with pytest.raises(CannotAuditError, match=r"one of .*client:load_data"):
+        audit_app(silent, Options(loader="nowhere:load"))
+    with pytest.raises(CannotAuditError, match="is no Flower app"):
+        audit_app(tmp_path, QUICK)
+
+
+def test_the_command_tells_by_its_exit_code(write, tmp_path):
+    def run(*arguments):
+        return CliRunner().invoke(command, ["audit", *map(str, arguments)])
+
+    page = tmp_path / "page.html"
+    found = run("--app", write(), "--seconds", 1, "--html", page)
+    assert found.exit_code == 1 and "arrays/0" in found.output
+    assert "arrays/0" in page.read_text() and "private" not in found.output + page.read_text()
+    for wrong in (
+        [],
+        ["LdpIht", "--app", tmp_path],
+        ["LdpIht", "--claim", 2],
+        ["--app", tmp_path, "--dim", 3],
+        ["--app", tmp_path],
+    ):
+        assert run(*wrong).exit_code == 2, wrong
+
+
+X, Y = np.arange(12.0).reshape(6, 2) + 0.5, np.arange(6) % 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (X, Y),
+        {"x": X.astype(np.float32), "y": Y},
+        pd.DataFrame({"a": X[:, 0], "b": Y, "c": list("uvwuvw")}),
+        (torch.tensor(X), torch.tensor(Y)),
+        DataLoader(TensorDataset(torch.tensor(X), torch.tensor(Y)), batch_size=2),
+        [(1.5, 0), (2.5, 1), (7.5, 0)],
+        [{"age": 31.5, "name": "u"}, {"age": 4.5, "name": "v"}],
+        Users(X, Y, np.arange(7)),
+        Rows(pd.DataFrame({"image": list(X), "label": Y})),
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_every_change_leaves_data_in_their_form_and_changes_them(data):
+    before, changed = fingerprint(data), set()
+    for variant in variants("node", others=False):
+        after = variant.of(data)
+        assert type(after) is type(data)
+        if fingerprint(after) != before:
+            changed.add(variant.name)
+    assert fingerprint(data) == before
+    assert {"record 1 turned over", "all records turned over"} <= changed
+
+
+def test_a_change_of_one_record_leaves_the_others(data=X):
+    for variant in variants("record", others=False):
+        after = altered((data, Y), variant.alter)
+        assert np.array_equal(after[0][1:], data[1:]) and not np.array_equal(after[0], data)

@@ -1,0 +1,198 @@
+"""Plans of a protocol whose error is known: 10 / (epsilon * sqrt(users))."""
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from ldp_flower import plan
+from ldp_flower.cli import app as commands
+from ldp_flower.planning import Expectation, NoPlan, Plannable, Setting, WouldRefuse
+from ldp_flower.randomizers import RandomizedResponse
+from ldp_flower.strategies import catalogue
+
+
+@dataclasses.dataclass
+class Known(Plannable):
+    plans_with = frozenset({"num_features"})
+    protects = "user"
+    card = SimpleNamespace(question="a number that is known")
+
+    epsilon: float
+    num_features: int = 1
+
+    @classmethod
+    def planned_for(cls, setting, epsilon):
+        if setting.num_features is None:
+            raise ValueError("Expected num_features for Known, got None.")
+        return cls(epsilon, setting.num_features)
+
+    def expect(self, setting):
+        if setting.num_users < 100:
+            raise WouldRefuse("Expected 100 users at least.")
+        error = 10 * self.num_features / (self.epsilon * math.sqrt(setting.num_users))
+        return Expectation(
+            error="distance in units",
+            value=error,
+            low=error / 2,
+            high=2 * error,
+            rounds=3,
+            randomizers=(RandomizedResponse(self.epsilon),),
+            assumes=("Distances are as they are.",),
+        )
+
+
+class Unknown(Known):
+    no_plan = "Nobody knows."
+
+
+@pytest.fixture
+def known(monkeypatch):
+    monkeypatch.setitem(catalogue.PROTOCOLS, "Known", Known)
+    monkeypatch.setitem(catalogue.PROTOCOLS, "Unknown", Unknown)
+
+
+def test_a_plan_tells_the_error_and_what_halves_it():
+    made = plan(Known, num_users=10_000, num_features=4, epsilon=2.0)
+    assert made.expected.value == 0.2
+    assert made.target == 0.1
+    # Four times the users, twice the epsilon, half of the features, each in two digits.
+    assert 40_000 <= made.changes["users"] <= 42_000
+    assert 4.0 <= made.changes["epsilon"] <= 4.2
+    assert made.changes["features"] == 2
+
+
+@pytest.mark.parametrize("target", [0.01, 0.07, 0.3, 5.0])
+def test_what_is_told_reaches_the_target_and_little_less_does_not(target):
+    made = plan(Known, num_users=10_000, num_features=4, epsilon=2.0, target=target)
+    users, epsilon = made.changes["users"], made.changes["epsilon"]
+    if users is not None:
+        assert 40 / (2 * math.sqrt(users)) <= target
+        # Two digits are 10 % at most, the search is 5 % off; below 100 users it is refused.
+        assert users <= 110 or 40 / (2 * math.sqrt(users / 1.16)) > target
+    if epsilon is not None:
+        assert 0.4 / epsilon <= target
+        assert 0.4 / (epsilon / 1.16) > target
+
+
+def test_what_nothing_reaches_is_said():
+    made = plan(Known(0.01, 10**6), num_users=10_000, target=1e-6)
+    assert set(made.changes.values()) == {None}
+    assert "Nothing that was tried" in made.sentences()[1]
+
+
+def test_a_plan_of_a_strategy_keeps_its_parameters():
+    made = plan(Known(2.0, 4), num_users=10_000)
+    assert made.expected.value == 0.2
+    assert "features" not in made.changes
+
+
+def test_what_would_be_refused_is_said_with_what_would_do():
+    made = plan(Known(2.0), num_users=50)
+    assert made.expected is None
+    assert made.refusal == "Expected 100 users at least."
+    assert made.changes == {"users": 100, "epsilon": None}
+    assert made.refusal in made.sentences()[0]
+    assert "100 users" in made.sentences()[1]
+    assert "refused" in made.to_html()
+
+
+def test_the_curve_has_what_the_plan_tells():
+    table = plan(Known(3.0), num_users=10_000).table()
+    assert list(table.columns) == ["users", "epsilon", "error", "low", "high"]
+    own = table[(table.users == 10_000) & (table.epsilon == 3.0)]
+    assert own.error.tolist() == [10 / (3 * 100)]
+    assert set(table.users) == {2_500, 10_000, 40_000}
+
+
+def test_the_page_says_what_it_rests_on_and_what_it_does_not_know(tmp_path):
+    made = plan(Known(2.0), num_users=10_000)
+    text = made.to_html(tmp_path / "plan.html")
+    assert (tmp_path / "plan.html").read_text("utf-8") == text
+    for said in (
+        "No data were read",
+        "Distances are as they are.",
+        "guesses right",
+        "does not know",
+    ):
+        assert said in text
+    assert "<svg" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"num_users": 0}, "num_users"),
+        ({"rows_per_user": 0.5}, "rows_per_user"),
+        ({"rows_per_user": 3}, "Expected no rows_per_user with Known"),
+        ({"quality": 0.5}, "Expected no quality with Known"),
+        ({"quality": 2.0}, "quality"),
+        ({"epsilon": None}, "Expected epsilon with the class Known"),
+        ({"epsilon": -1.0}, "Expected epsilon > 0"),
+        ({"num_features": None}, "Expected num_features for Known"),
+        ({"target": 0.0}, "Expected target > 0"),
+        ({"protocol": int}, "Expected a strategy or its class, got int"),
+        ({"protocol": Known(1.0)}, "Expected no epsilon with a strategy"),
+    ],
+)
+def test_wrong_arguments_are_named(given, said):
+    arguments = {"protocol": Known, "num_users": 1000, "num_features": 4, "epsilon": 1.0, **given}
+    with pytest.raises(ValueError, match=said):
+        plan(arguments.pop("protocol"), **arguments)
+
+
+def test_a_protocol_without_a_plan_says_why():
+    with pytest.raises(NoPlan, match="Nobody knows"):
+        plan(Unknown, num_users=1000, epsilon=1.0)
+
+
+def test_an_expectation_has_a_range_around_its_value():
+    with pytest.raises(ValueError, match="low <= value <= high"):
+        Expectation(
+            error="x", value=1, low=2, high=3, rounds=1, randomizers=(RandomizedResponse(1.0),)
+        )
+    assert Setting(num_users=3).given() == {"num_users"}
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ("Known --users 10000 --features 4 --epsilon 2", 0, "distance in units 0.2"),
+        ("Known --users 50 --features 4", 0, "refused before anybody is asked"),
+        ("Unknown --users 50", 0, "Nobody knows."),
+        ("Nothing --users 50", 2, "Expected one of"),
+        ("Known --users 50", 2, "Expected num_features"),
+        ("Known --users 50 --features 4 --epsilon -1", 2, "Expected epsilon > 0"),
+        ("Known --users 0", 2, "--users"),
+    ],
+)
+def test_the_command_answers_with_its_exit_code(known, given, code, said):
+    told = CliRunner().invoke(commands.app, ["plan", *given.split()])
+    assert told.exit_code == code, told.output
+    assert said in " ".join(told.output.split())
+    if code == 0 and "refused" not in said and "Nobody" not in said:
+        assert max(map(len, told.output.splitlines())) <= 60
+
+
+def test_the_command_writes_the_page(known, tmp_path):
+    page = tmp_path / "page.html"
+    arguments = ["plan", "Known", "--users", "900", "--features", "2", "--html", str(page)]
+    assert CliRunner().invoke(commands.app, arguments).exit_code == 0
+    assert "distance in units" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", catalogue.PROTOCOLS)
+def test_every_protocol_has_a_plan_or_says_why_not(name):
+    kind = catalogue.PROTOCOLS[name]
+    if kind.no_plan:
+        with pytest.raises(NoPlan, match=r"\.$"):
+            plan(kind, num_users=10_000, epsilon=1.0)
+        return
+    features = {"num_features": 8} if "num_features" in kind.plans_with else {}
+    smaller = plan(kind, num_users=10**6, epsilon=2.0, **features)
+    larger = plan(kind, num_users=10**7, epsilon=4.0, **features)
+    assert smaller.expected is not None
+    assert larger.expected is not None
+    assert larger.expected.value <= smaller.expected.value

@@ -1,0 +1,55 @@
+"""The docs as one reads them: how long they are, how pages open, and what the site is made of."""
+
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if "repository" not in page.parts)
+MOST_WORDS = 16_000
+
+
+def prose(text):
+    """Return the text without blocks of code and tables."""
+    blocks = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+    return re.sub(r"^ *\|.*$", "", blocks.sub("", text), flags=re.MULTILINE)
+
+
+def test_all_pages_are_read_in_an_hour():
+    words = {
+        page.relative_to(ROOT): len(prose(page.read_text("utf-8")).split())
+        for page in [ROOT / "README.md", *PAGES]
+    }
+    print("\n".join(f"{count:6} {page}" for page, count in words.items()))
+    assert sum(words.values()) < MOST_WORDS, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_opens_with_what_it_answers(page):
+    """But the first page, which is README's."""
+    if page.name == "index.md":
+        assert page.read_text("utf-8").startswith("<!-- README.md -->")
+    else:
+        title, opening = page.read_text("utf-8").split("\n\n")[:2]
+        assert title.startswith("# ") and "?" in opening, opening
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_page_is_in_the_index(page):
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    name = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
+    assert name == "index" or re.search(rf"^{name}$", index, re.MULTILINE)
+
+
+def test_the_table_of_epsilons_is_that_of_the_formulas():
+    drawn = runpy.run_path(str(ROOT / "docs" / "figures" / "concepts.py"))
+    page = (ROOT / "docs" / "concepts.md").read_text("utf-8")
+    for epsilon in drawn["EPSILONS"]:
+        odds = np.exp(epsilon)
+        sure = [f"{100 * drawn['believed'](prior, epsilon):.1f} %" for prior in (0.1, 0.5)]
+        users = f"{(drawn['share_error'](epsilon, 1) / 0.01) ** 2:,.0f}"
+        often = f"{odds:.1f}" if odds < 100 else f"{odds:,.0f}"
+        assert f"| {epsilon:g} | {often} | {' | '.join(sure)} | {users} |\n" in page
