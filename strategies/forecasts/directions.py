@@ -93,7 +93,7 @@ def auc_lost(
 
 def _hidden(noise: float, power: float) -> float:
     """Return the share that so much noise hides, in units of the signal."""
-    return 1 - 1 / (1 + noise**power)
+    return 1 - 1 / (1 + math.pow(noise, power))
 
 
 def _luck(level: float) -> float:

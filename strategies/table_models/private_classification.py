@@ -16,7 +16,8 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.made_up import features_of, made_up_schema
+from ..forecasts.made_up import made_up_schema
+from ..forecasts.planned import features_of
 from ..numerics.two_normals import Ranked
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
@@ -140,7 +141,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the one for two classes and so many columns of numbers."""
-        schema = made_up_schema(features_of(cls, setting), Categories(["no", "yes"]))
+        schema = made_up_schema(features_of(setting, cls), Categories(["no", "yes"]))
         return cls(schema, epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:

@@ -16,7 +16,8 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.made_up import features_of, made_up_schema
+from ..forecasts.made_up import made_up_schema
+from ..forecasts.planned import features_of
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
@@ -139,7 +140,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the one for so many columns of numbers."""
-        schema = made_up_schema(features_of(cls, setting), Numeric(-1, 1))
+        schema = made_up_schema(features_of(setting, cls), Numeric(-1, 1))
         return cls(schema, epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:

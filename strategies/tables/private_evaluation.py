@@ -13,7 +13,7 @@ from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import check_positive
 
-from ..forecasts.made_up import features_of
+from ..forecasts.planned import features_of
 from ..forecasts.squared_errors import difference_spread, error_of_mean
 from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
@@ -123,7 +123,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the evaluation of a model with so many features beside the intercept."""
-        return cls(np.zeros(features_of(cls, setting) + 1), epsilon=epsilon)
+        return cls(np.zeros(features_of(setting, cls) + 1), epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the standard error of R2 that is expected."""
