@@ -200,7 +200,8 @@ def expected_mean(
     around = _TYPICAL * (1 + math.sqrt(3) * (2 * places - 1))
     typical = np.mean([near(place) for place in around], axis=0)
     apart = np.where(np.abs(at) == 1, 0.5, 0.0)
-    value = mean_error(waves, groups, typical, _TYPICAL, np.var(around) * groups / num_users)
+    known = float(np.var(around)) * groups / num_users
+    value = mean_error(waves, groups, typical, _TYPICAL, known)
     ends = [value, mean_error(waves, groups, apart, 0.0, groups / num_users)]
     ends += [mean_error(waves, groups, near(place), float(place), 0.0) for place in places]
     return Expectation(
