@@ -221,6 +221,7 @@ def summary(protocol: str, runs: Sequence[Floats]) -> float:
     """Return a standard error, the error of the median run, or the mean of a share."""
     if protocol == "HeavyHitters":
         return float(np.mean(runs))
-    squares = [float(np.mean(np.square(run))) for run in runs]
+    told = [run[np.isfinite(run)] for run in runs]  # means of which it is not clear whose they are
+    squares = [float(np.mean(np.square(run))) for run in told if len(run)]
     middle = np.median if protocol in ("Quantiles", "Distribution") else np.mean
     return float(np.sqrt(middle(squares)))
