@@ -26,7 +26,7 @@ _PLACED = (
     "distance of their mean from the middle."
 )
 _HIDDEN = "Some runs may tell no mean: too few users tell how many have an answer."
-_CLEAR = 4.0  # standard errors of a share; three have to be seen, and one more makes it likely
+_CLEAR = 5.0  # standard errors of a share: three have to be seen, and two more make it likely
 _TYPICAL = 0.25  # both, of numbers in [-1, 1]
 
 
