@@ -25,6 +25,8 @@ _PLACED = (
     "An eighth of their bounds' distance is the standard deviation of users' values, and the "
     "distance of their mean from the middle."
 )
+_HIDDEN = "Some runs may tell no mean: too few users tell how many have an answer."
+_CLEAR = 5.0  # standard errors of a share: three have to be seen, and two more make it likely
 _TYPICAL = 0.25  # both, of numbers in [-1, 1]
 
 
@@ -200,7 +202,8 @@ def expected_mean(
     around = _TYPICAL * (1 + math.sqrt(3) * (2 * places - 1))
     typical = np.mean([near(place) for place in around], axis=0)
     apart = np.where(np.abs(at) == 1, 0.5, 0.0)
-    value = mean_error(waves, groups, typical, _TYPICAL, np.var(around) * groups / num_users)
+    known = float(np.var(around)) * groups / num_users
+    value = mean_error(waves, groups, typical, _TYPICAL, known)
     ends = [value, mean_error(waves, groups, apart, 0.0, groups / num_users)]
     ends += [mean_error(waves, groups, near(place), float(place), 0.0) for place in places]
     return Expectation(
@@ -211,4 +214,14 @@ def expected_mean(
         rounds=len(waves) + len(others),
         randomizers=(*(oracle for oracle, _ in waves), *others),
         assumes=(_OWN, _PLACED, *(["Groups are equally large."] if groups > 1 else [])),
+        notes=() if _shows(waves, groups, typical) else (_HIDDEN,),
     )
+
+
+def _shows(waves: Waves, groups: int, shares: Floats) -> bool:
+    """Whether it is clear in nearly all runs that somebody is in a group: no mean is told else."""
+    oracle, users = waves[0]
+    variance = variance_of_sum(waves[:1], shares / groups, np.ones(len(shares)))
+    if groups == 1:
+        variance = min(variance, oracle.variance_at(0.0) / users)  # who is in none tells it, too
+    return _CLEAR * math.sqrt(variance) < 1 / groups

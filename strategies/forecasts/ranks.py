@@ -17,8 +17,14 @@ _LOST, _SAMPLED = 1.15, 0.72
 # Of the largest error of a distribution function, fitted on three columns of one hump, 500 to
 # 20,000 users, 10 runs each: of the smoothed noise, its power, and of who is asked; and what else
 # columns and runs make of it.
-_NOISE, _POWER, _ASKED, _RANGE = 1.07, 0.74, 0.435, (0.65, 1.6)
-_HUMP = "The column has one hump; errors are half as large if it is even, and twice with two peaks."
+_NOISE, _POWER, _ASKED, _RANGE = 1.07, 0.74, 0.435, (0.6, 1.8)
+_DRAWN = (
+    0.75  # the same of which rows are drawn: the mean of Kolmogorov's law, less what is smoothed
+)
+_HUMP = (
+    "The column has one hump, which takes a good part of the bounds; errors are half as large if "
+    "it is even, and up to three times with two peaks or bounds that are far too wide."
+)
 _OWN = "Every user has an entry, and entries are no multiples of a round step."
 _ROWS = "The rows of one user differ as those of different users do."
 
@@ -95,8 +101,9 @@ def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
     all users tell by one bit: a smooth density averages over thresholds. That other users
     are asked first than later counts as that of a sample.
     """
-    one = math.sqrt(bit_variance(epsilon, 0.5, rows) / users)
-    value = min(1.0, math.hypot(_NOISE * one**_POWER, _ASKED / math.sqrt(users)))
+    one = math.sqrt(bit_variance(epsilon, 0.5, 1) / users)
+    sampled = math.hypot(_ASKED / math.sqrt(rows), _DRAWN * math.sqrt(1 - 1 / rows))
+    value = min(1.0, math.hypot(_NOISE * one**_POWER, sampled / math.sqrt(users)))
     return Expectation(
         error="largest error of the distribution function",
         value=value,

@@ -204,7 +204,7 @@ def cells() -> Iterator[Cell]:
 
 def seeds(cell: Cell) -> int:
     """Return how often a cell is run."""
-    return 20 if cell.protocol in ("Means", "Counts") else 10
+    return 10
 
 
 def measured(cell: Cell, runs: Sequence[Floats]) -> float:
