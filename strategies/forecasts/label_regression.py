@@ -17,11 +17,11 @@ from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from .answers import of_bins
 from .linear_users import DISTANCE, relative_distance
+from .trials import Trials
 
 Floats = NDArray[np.float64]
 
 _TRIALS, _SCALES = 99, 33  # runs that are made up, and estimated scales among them
-_LOW, _HIGH = 0.1, 0.9  # quantiles of the range that a plan gives
 
 
 def expected_of_labels(
@@ -66,14 +66,9 @@ def expected_of_labels(
         largest = keep_largest(factor * truth + noise, sparsity)
         coef = keep_above(largest, clears * error) / divisor
         found.append(relative_distance(coef, truth))
-    low, value, high = np.quantile(found, [_LOW, 0.5, _HIGH]).tolist()
-    return Expectation(
-        error=DISTANCE,
-        value=value,
-        low=low,
-        high=high,
-        rounds=rounds,
-        randomizers=(mechanism(bounds[0][0]),),
+    told = Trials(np.array(found), rounds, (mechanism(bounds[0][0]),))
+    return told.expectation(
+        DISTANCE,
         assumes=(
             f"{np.count_nonzero(truth)} coefficients of one size, which explain {quality:.0%} of "
             "the labels' variance, labels that are normal, of scale 1 unless their bound is "

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,15 @@ from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
 from ..numerics.attenuation import ridge_moments
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
+from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
-from .answers import answered, log_root, of_bins, of_sets, shortening
+from .answers import answered, log_root, of_bins, of_sets, radius_of, shortening
 from .trials import TRIALS, trials
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
+R = TypeVar("R", bound=LinearResult)
 
 #: What regressions are judged by; 1 is what returning zero has.
 DISTANCE = "distance of the coefficients from the truth, over their length"
@@ -116,7 +117,7 @@ class LinearUsers:
             return answered(ask, mean, 0.0, self.rng)
         mean = (theta - self.truth)[wanted]
         along, lengths = self._lengths(theta, wanted)
-        factors = np.minimum(1.0, ask.randomizer.radius / lengths)
+        factors = np.minimum(1.0, radius_of(ask) / lengths)
         if mean.any():
             mean = mean * float(np.mean(factors * along) / np.mean(along))
         square = float(np.mean((factors * lengths) ** 2))
@@ -156,7 +157,7 @@ class LinearUsers:
             variance = np.append(variance, question.scale_weight**2 / (2 * self.rows))
         total = float(variance.sum())
         degrees = total**2 / float(variance @ variance)
-        left = shortening(float(mean @ mean), total, degrees, ask.randomizer.radius)
+        left = shortening(float(mean @ mean), total, degrees, radius_of(ask))
         return answered(ask, left * mean, left**2 * variance, self.rng)
 
     def _residual(self, theta: Floats) -> float:
@@ -197,7 +198,7 @@ def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
 
 
 def expected_of_linear(
-    strategy: LdpStrategy[LinearResult],
+    strategy: FeatureStrategy[R],
     num_users: int,
     sparsity: int,
     rows: float,
@@ -209,8 +210,8 @@ def expected_of_linear(
 
     Parameters
     ----------
-    strategy : LdpStrategy
-        For a linear model whose features have mean square 1, with its ``dim``.
+    strategy : FeatureStrategy
+        For a linear model whose features have mean square 1.
     num_users, rows : float
         How many users there are, and rows of each.
     sparsity : int
@@ -222,8 +223,7 @@ def expected_of_linear(
     number : int (default: 33)
         How often the protocol is tried.
     """
-    dim = strategy._num_features
-    truth = equal_coefficients(dim, sparsity, scale * math.sqrt(quality))
+    truth = equal_coefficients(strategy.dim, sparsity, scale * math.sqrt(quality))
     noise = scale * math.sqrt(1 - quality)
     found = trials(
         strategy,

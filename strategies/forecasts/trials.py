@@ -1,5 +1,6 @@
 """What comes of a protocol that is run several times on answers that are made up."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,6 +21,11 @@ R = TypeVar("R", bound=Result)
 
 TRIALS = 33
 _LOW, _HIGH = 0.1, 0.9  # quantiles of the range that a plan gives
+_APART = 4.0  # times as large an error at the end of the range
+_JUST = (
+    "Runs differ much, as they do where the noise just lets some of what is looked for be found: "
+    "a few more users may find all of it, a few less none."
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Trials:
     def expectation(self, error: str, **facts: Any) -> Expectation:
         """Return the plan: the median error, and between what eight of ten lie."""
         low, value, high = np.quantile(self.errors, [_LOW, 0.5, _HIGH]).tolist()
+        if high > _APART * low:
+            facts["notes"] = (*facts.get("notes", ()), _JUST)
         return Expectation(
             error=error,
             value=value,
@@ -88,3 +96,16 @@ def trials(
     mechanisms = dict.fromkeys(each for run in runs for each in run.randomizers)
     errors = np.array([judge(run.result) for run in runs])
     return Trials(errors, max(len(run.asks) for run in runs), tuple(mechanisms))
+
+
+def noise_length(variance: float, dim: int) -> tuple[float, float, float]:
+    """Return quantiles .1, .5 and .9 of the length of normal noise.
+
+    Its square over ``variance``, that of each of the ``dim`` coordinates, is chi-squared.
+    """
+    from scipy.special import chdtri
+
+    low, median, high = (
+        math.sqrt(variance * float(chdtri(dim, 1 - share))) for share in (_LOW, 0.5, _HIGH)
+    )
+    return low, median, high

@@ -24,7 +24,8 @@ from ldp_flower.validation import (
 
 from ..forecasts.dry_run import check_enough, dry_run
 from ..forecasts.mean_users import MeanUsers
-from ..forecasts.planned import features_of, noise_length, rows_of
+from ..forecasts.planned import features_of, rows_of
+from ..forecasts.trials import noise_length
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports

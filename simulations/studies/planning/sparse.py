@@ -24,7 +24,8 @@ from ldp_flower.strategies import (
 Floats = NDArray[np.float64]
 
 _CELLS = 32  # of each protocol
-_MOST_NUMBERS = 1.2e7, 3e6  # in a population, and where users vote, each with a Lasso of its own
+_MOST_NUMBERS = 1.2e7  # in a population
+_MOST_USERS = 20_000, 3000  # and where users vote, each with a Lasso of its own
 _ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
 _VOTING = (SparseRegression, TwoRoundRegression, MultiRoundRegression)
 _SPARSITY = {"LdpIht": 4, "NonInteractiveIht": 4}  # others have 8
@@ -77,7 +78,8 @@ def cells() -> Iterator[Cell]:
         while found < _CELLS:
             one = cls in _ONE_ROW or (cls in (LdpIht, UserLevelMean) and found % 4 == 0)
             rows = 1 if one else int(rng.choice([3, 10, 30, 100]))
-            users = int(round(math.exp(rng.uniform(math.log(500), math.log(20_000))), -2))
+            most = math.log(_MOST_USERS[cls in _VOTING])
+            users = int(round(math.exp(rng.uniform(math.log(500), most)), -2))
             features = int(rng.choice([8, 16, 32, 64, 128]))
             cell = Cell(
                 name,
@@ -87,14 +89,14 @@ def cells() -> Iterator[Cell]:
                 float(rng.choice([0.5, 1.0, 2.0, 4.0, 8.0])),
                 float(rng.choice([0.3, 0.5, 0.7, 0.9])),
             )
-            if users * rows * features <= _MOST_NUMBERS[cls in _VOTING]:
+            if users * rows * features <= _MOST_NUMBERS:
                 found += 1
                 yield cell
 
 
 def seeds(cell: Cell) -> int:
     """Return how many runs there are."""
-    return 5 if PROTOCOLS[cell.protocol] in _VOTING else 10
+    return 3 if PROTOCOLS[cell.protocol] in _VOTING else 10
 
 
 def measured(cell: Cell, errors: list[float]) -> float:
