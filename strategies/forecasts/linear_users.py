@@ -152,7 +152,7 @@ class LinearUsers:
         mean = question.weights * factor * off[wanted] / residual
         variance = question.weights**2 * noise / self.rows
         if question.scale is not None and question.scale_weight is not None:
-            told = question.scale_weight * math.log(scale / question.scale)
+            told = question.scale_weight * (math.log(scale / question.scale) + log_root(self.rows))
             mean = np.append(mean, told)
             variance = np.append(variance, question.scale_weight**2 / (2 * self.rows))
         total = float(variance.sum())
@@ -202,11 +202,11 @@ def expected_of_linear(
     num_users: int,
     sparsity: int,
     rows: float,
-    scale: float,
+    scale: float | None,
     quality: float,
     number: int = TRIALS,
 ) -> Expectation:
-    """Return what a protocol makes of targets of this scale, explained to this R2.
+    """Return what a protocol makes of targets that a linear model explains to this R2.
 
     Parameters
     ----------
@@ -216,20 +216,25 @@ def expected_of_linear(
         How many users there are, and rows of each.
     sparsity : int
         Number of coefficients, all of one size.
-    scale : float
-        Root mean square of the targets.
+    scale : float, optional
+        Root mean square of the targets; by default any.
     quality : float
         R2 without privacy.
     number : int (default: 33)
         How often the protocol is tried.
     """
-    truth = equal_coefficients(strategy.dim, sparsity, scale * math.sqrt(quality))
-    noise = scale * math.sqrt(1 - quality)
+    truth = equal_coefficients(strategy.dim, sparsity, math.sqrt(quality))
+    noise = math.sqrt(1 - quality)
+
+    def users(rng: np.random.Generator) -> LinearUsers:
+        unit = 2 ** rng.uniform() if scale is None else scale  # anywhere in an octave's bins
+        return LinearUsers(unit * truth, unit * noise, rng, rows)
+
     found = trials(
         strategy,
         num_users,
-        lambda rng: LinearUsers(truth, noise, rng, rows),
-        lambda result: relative_distance(result.coef, truth),
+        users,
+        lambda result, users: relative_distance(result.coef, users.truth),
         number,
     )
     return found.expectation(

@@ -18,6 +18,7 @@ from .dry_run import DryRun, dry_run
 
 Floats = NDArray[np.float64]
 R = TypeVar("R", bound=Result)
+U = TypeVar("U", bound=Callable[[Ask], Estimate])
 
 TRIALS = 33
 _LOW, _HIGH = 0.1, 0.9  # quantiles of the range that a plan gives
@@ -65,8 +66,8 @@ class Trials:
 def trials(
     strategy: LdpStrategy[R],
     num_users: int,
-    users: Callable[[np.random.Generator], Callable[[Ask], Estimate]],
-    judge: Callable[[R], float],
+    users: Callable[[np.random.Generator], U],
+    judge: Callable[[R, U], float],
     number: int = TRIALS,
 ) -> Trials:
     """Run a protocol on users that are made up, each time with other noise.
@@ -80,7 +81,7 @@ def trials(
     users : callable
         Makes users, who answer, from a source of noise.
     judge : callable
-        Returns the error of a result.
+        Returns the error of a result about such users.
     number : int (default: 33)
         How often.
 
@@ -89,12 +90,10 @@ def trials(
     WouldRefuse
         If the protocol refuses so many users.
     """
-    runs: list[DryRun[R]] = [
-        dry_run(strategy, num_users, users(np.random.default_rng([seed, 0])))
-        for seed in range(number)
-    ]
+    asked = [users(np.random.default_rng([seed, 0])) for seed in range(number)]
+    runs: list[DryRun[R]] = [dry_run(strategy, num_users, each) for each in asked]
     mechanisms = dict.fromkeys(each for run in runs for each in run.randomizers)
-    errors = np.array([judge(run.result) for run in runs])
+    errors = np.array([judge(run.result, each) for run, each in zip(runs, asked, strict=True)])
     return Trials(errors, max(len(run.asks) for run in runs), tuple(mechanisms))
 
 

@@ -23,7 +23,7 @@ from ldp_flower.strategies import (
 
 Floats = NDArray[np.float64]
 
-_CELLS = 32  # of each protocol
+_CELLS = 32, 44  # of each protocol, and where users vote, some of which are refused
 _MOST_NUMBERS = 1.2e7  # in a population
 _MOST_USERS = 20_000, 3000  # and where users vote, each with a Lasso of its own
 _ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
@@ -73,12 +73,13 @@ class Cell:
 def cells() -> Iterator[Cell]:
     """Yield cells that were drawn by lot; one in four of them with users of one row."""
     for number, (name, cls) in enumerate(PROTOCOLS.items()):
-        rng = np.random.default_rng([2026, number])
+        voting = cls in _VOTING
+        rng = np.random.default_rng([2026 + voting, number])
         found = 0
-        while found < _CELLS:
+        while found < _CELLS[voting]:
             one = cls in _ONE_ROW or (cls in (LdpIht, UserLevelMean) and found % 4 == 0)
             rows = 1 if one else int(rng.choice([3, 10, 30, 100]))
-            most = math.log(_MOST_USERS[cls in _VOTING])
+            most = math.log(_MOST_USERS[voting])
             users = int(round(math.exp(rng.uniform(math.log(500), most)), -2))
             features = int(rng.choice([8, 16, 32, 64, 128]))
             cell = Cell(
@@ -121,6 +122,9 @@ def errors(cell: Cell, seed: int) -> float:
         x = rng.choice([-1.0, 1.0], shape) if signs else rng.standard_normal(shape)
         noise = math.sqrt(1 / cell.quality - 1)
         y = x @ truth + noise * rng.standard_normal(len(x))
+        if PROTOCOLS[cell.protocol] in _VOTING:  # which learn the targets' scale in bins
+            unit = 2 ** rng.uniform()
+            y, truth = unit * y, unit * truth
         users = Users(x, y, cell.rows * np.arange(cell.users + 1))
     found = simulate(cell.strategy, users, seed=seed).coef
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
