@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.planning import Expectation
@@ -62,7 +63,7 @@ def expected_of_labels(
         factor = kept(bound)
         left = clipped_square(bound) * bound**2 - quality * factor**2 + variance
         error = math.sqrt(left / max(num_labels - sparsity, 1))
-        noise = error * np.random.default_rng([seed, 1]).standard_normal(dim)
+        noise = error * default_rng([seed, 1]).standard_normal(dim)
         largest = keep_largest(factor * truth + noise, sparsity)
         coef = keep_above(largest, clears * error) / divisor
         found.append(relative_distance(coef, truth))
@@ -99,7 +100,7 @@ def scales_told(
     scales = []
     for seed in range(_SCALES):
         asking = question(Cohort(0, 1, size))
-        answer = of_bins(next(asking), 0.0, labels, np.random.default_rng([seed, 2]))
+        answer = of_bins(next(asking), 0.0, labels, default_rng([seed, 2]))
         try:
             asking.send(answer)
         except StopIteration as end:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import (
@@ -183,7 +184,7 @@ def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
     means of x**2, x e and e**2 over the user's rows, and the squared length of the mean of the
     other features times the residuals, over the residuals' mean square.
     """
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     squares = rng.chisquare(rows, _USERS)
     cross = rng.standard_normal(_USERS)
     rest = rng.chisquare(rows - 1, _USERS) if rows > 1 else np.zeros(_USERS)

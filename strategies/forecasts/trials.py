@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.planning import Expectation
@@ -90,7 +91,7 @@ def trials(
     WouldRefuse
         If the protocol refuses so many users.
     """
-    asked = [users(np.random.default_rng([seed, 0])) for seed in range(number)]
+    asked = [users(default_rng([seed, 0])) for seed in range(number)]
     runs: list[DryRun[R]] = [dry_run(strategy, num_users, each) for each in asked]
     mechanisms = dict.fromkeys(each for run in runs for each in run.randomizers)
     errors = np.array([judge(run.result, each) for run, each in zip(runs, asked, strict=True)])
