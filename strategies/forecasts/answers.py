@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import DistanceBin, LassoFeatures, TargetScaleBin
 from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
+from ldp_flower.randomizers.domains import OfVector
 
 from ..numerics.spike_and_slab import passing, passing_threshold
 from ..runtime.exchange import Ask
@@ -101,6 +102,12 @@ def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator) -> Estimate:
     own, other = float(oracle.own), float(oracle.other)
     named = rng.binomial(count, np.clip(other + (own - other) * held, 0, 1)) / count
     return Estimate((named - other) / (own - other), np.zeros(len(scores)), count)
+
+
+def radius_of(ask: Ask) -> float:
+    """Return the length to which clients shorten vectors."""
+    assert isinstance(ask.randomizer, OfVector)
+    return ask.randomizer.radius
 
 
 def shortening(square: float, varying: float, degrees: float, radius: float) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.planning import Expectation
@@ -17,11 +18,11 @@ from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from .answers import of_bins
 from .linear_users import DISTANCE, relative_distance
+from .trials import Trials
 
 Floats = NDArray[np.float64]
 
 _TRIALS, _SCALES = 99, 33  # runs that are made up, and estimated scales among them
-_LOW, _HIGH = 0.1, 0.9  # quantiles of the range that a plan gives
 
 
 def expected_of_labels(
@@ -62,18 +63,13 @@ def expected_of_labels(
         factor = kept(bound)
         left = clipped_square(bound) * bound**2 - quality * factor**2 + variance
         error = math.sqrt(left / max(num_labels - sparsity, 1))
-        noise = error * np.random.default_rng([seed, 1]).standard_normal(dim)
+        noise = error * default_rng([seed, 1]).standard_normal(dim)
         largest = keep_largest(factor * truth + noise, sparsity)
         coef = keep_above(largest, clears * error) / divisor
         found.append(relative_distance(coef, truth))
-    low, value, high = np.quantile(found, [_LOW, 0.5, _HIGH]).tolist()
-    return Expectation(
-        error=DISTANCE,
-        value=value,
-        low=low,
-        high=high,
-        rounds=rounds,
-        randomizers=(mechanism(bounds[0][0]),),
+    told = Trials(np.array(found), rounds, (mechanism(bounds[0][0]),))
+    return told.expectation(
+        DISTANCE,
         assumes=(
             f"{np.count_nonzero(truth)} coefficients of one size, which explain {quality:.0%} of "
             "the labels' variance, labels that are normal, of scale 1 unless their bound is "
@@ -104,7 +100,7 @@ def scales_told(
     scales = []
     for seed in range(_SCALES):
         asking = question(Cohort(0, 1, size))
-        answer = of_bins(next(asking), 0.0, labels, np.random.default_rng([seed, 2]))
+        answer = of_bins(next(asking), 0.0, labels, default_rng([seed, 2]))
         try:
             asking.send(answer)
         except StopIteration as end:

@@ -3,8 +3,10 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import (
@@ -19,15 +21,15 @@ from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
 from ..numerics.attenuation import ridge_moments
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
+from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
-from .answers import answered, log_root, of_bins, of_sets, shortening
+from .answers import answered, log_root, of_bins, of_sets, radius_of, shortening
 from .trials import TRIALS, trials
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
+R = TypeVar("R", bound=LinearResult)
 
 #: What regressions are judged by; 1 is what returning zero has.
 DISTANCE = "distance of the coefficients from the truth, over their length"
@@ -116,7 +118,7 @@ class LinearUsers:
             return answered(ask, mean, 0.0, self.rng)
         mean = (theta - self.truth)[wanted]
         along, lengths = self._lengths(theta, wanted)
-        factors = np.minimum(1.0, ask.randomizer.radius / lengths)
+        factors = np.minimum(1.0, radius_of(ask) / lengths)
         if mean.any():
             mean = mean * float(np.mean(factors * along) / np.mean(along))
         square = float(np.mean((factors * lengths) ** 2))
@@ -151,12 +153,12 @@ class LinearUsers:
         mean = question.weights * factor * off[wanted] / residual
         variance = question.weights**2 * noise / self.rows
         if question.scale is not None and question.scale_weight is not None:
-            told = question.scale_weight * math.log(scale / question.scale)
+            told = question.scale_weight * (math.log(scale / question.scale) + log_root(self.rows))
             mean = np.append(mean, told)
             variance = np.append(variance, question.scale_weight**2 / (2 * self.rows))
         total = float(variance.sum())
         degrees = total**2 / float(variance @ variance)
-        left = shortening(float(mean @ mean), total, degrees, ask.randomizer.radius)
+        left = shortening(float(mean @ mean), total, degrees, radius_of(ask))
         return answered(ask, left * mean, left**2 * variance, self.rng)
 
     def _residual(self, theta: Floats) -> float:
@@ -182,7 +184,7 @@ def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
     means of x**2, x e and e**2 over the user's rows, and the squared length of the mean of the
     other features times the residuals, over the residuals' mean square.
     """
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     squares = rng.chisquare(rows, _USERS)
     cross = rng.standard_normal(_USERS)
     rest = rng.chisquare(rows - 1, _USERS) if rows > 1 else np.zeros(_USERS)
@@ -197,39 +199,43 @@ def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
 
 
 def expected_of_linear(
-    strategy: LdpStrategy[LinearResult],
+    strategy: FeatureStrategy[R],
     num_users: int,
     sparsity: int,
     rows: float,
-    scale: float,
+    scale: float | None,
     quality: float,
     number: int = TRIALS,
 ) -> Expectation:
-    """Return what a protocol makes of targets of this scale, explained to this R2.
+    """Return what a protocol makes of targets that a linear model explains to this R2.
 
     Parameters
     ----------
-    strategy : LdpStrategy
-        For a linear model whose features have mean square 1, with its ``dim``.
+    strategy : FeatureStrategy
+        For a linear model whose features have mean square 1.
     num_users, rows : float
         How many users there are, and rows of each.
     sparsity : int
         Number of coefficients, all of one size.
-    scale : float
-        Root mean square of the targets.
+    scale : float, optional
+        Root mean square of the targets; by default any.
     quality : float
         R2 without privacy.
     number : int (default: 33)
         How often the protocol is tried.
     """
-    dim = strategy._num_features
-    truth = equal_coefficients(dim, sparsity, scale * math.sqrt(quality))
-    noise = scale * math.sqrt(1 - quality)
+    truth = equal_coefficients(strategy.dim, sparsity, math.sqrt(quality))
+    noise = math.sqrt(1 - quality)
+
+    def users(rng: np.random.Generator) -> LinearUsers:
+        unit = 2 ** rng.uniform() if scale is None else scale  # anywhere in an octave's bins
+        return LinearUsers(unit * truth, unit * noise, rng, rows)
+
     found = trials(
         strategy,
         num_users,
-        lambda rng: LinearUsers(truth, noise, rng, rows),
-        lambda result: relative_distance(result.coef, truth),
+        users,
+        lambda result, users: relative_distance(result.coef, users.truth),
         number,
     )
     return found.expectation(

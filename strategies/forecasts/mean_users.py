@@ -10,7 +10,7 @@ from ldp_flower.guarantee.questions import DistanceBin, Mean, OutstandingFeature
 from ldp_flower.randomizers import Estimate
 
 from ..runtime.exchange import Ask
-from .answers import answered, of_bins, of_sets, shortening
+from .answers import answered, of_bins, of_sets, radius_of, shortening
 
 Floats = NDArray[np.float64]
 
@@ -51,5 +51,5 @@ class MeanUsers:
         mean = question.weights * (off if wanted is None else off[wanted])
         total = float(variance.sum())
         degrees = total**2 / float(variance @ variance)
-        left = shortening(float(mean @ mean), total, degrees, ask.randomizer.radius)
+        left = shortening(float(mean @ mean), total, degrees, radius_of(ask))
         return answered(ask, left * mean, left**2 * variance, self.rng)

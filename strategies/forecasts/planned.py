@@ -1,10 +1,6 @@
-"""What plans read in a setting, and how long a vector of noise is."""
-
-import math
+"""What plans read in a setting."""
 
 from ldp_flower.planning import Setting
-
-_LOW, _HIGH = 0.1, 0.9  # quantiles of the range that a plan gives
 
 
 def rows_of(setting: Setting, guessed: int) -> float:
@@ -17,16 +13,3 @@ def features_of(setting: Setting, protocol: type) -> int:
     if setting.num_features is None:
         raise ValueError(f"Expected num_features for {protocol.__name__}, got None.")
     return setting.num_features
-
-
-def noise_length(variance: float, dim: int) -> tuple[float, float, float]:
-    """Return quantiles .1, .5 and .9 of the length of normal noise.
-
-    Its square over ``variance``, that of each of the ``dim`` coordinates, is chi-squared.
-    """
-    from scipy.special import chdtri
-
-    low, median, high = (
-        math.sqrt(variance * float(chdtri(dim, 1 - share))) for share in (_LOW, 0.5, _HIGH)
-    )
-    return low, median, high

@@ -1,10 +1,12 @@
 """What comes of a protocol that is run several times on answers that are made up."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.planning import Expectation
@@ -17,9 +19,15 @@ from .dry_run import DryRun, dry_run
 
 Floats = NDArray[np.float64]
 R = TypeVar("R", bound=Result)
+U = TypeVar("U", bound=Callable[[Ask], Estimate])
 
 TRIALS = 33
 _LOW, _HIGH = 0.1, 0.9  # quantiles of the range that a plan gives
+_APART = 4.0  # times as large an error at the end of the range
+_JUST = (
+    "Runs differ much, as they do where the noise just lets some of what is looked for be found: "
+    "a few more users may find all of it, a few less none."
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,8 @@ class Trials:
     def expectation(self, error: str, **facts: Any) -> Expectation:
         """Return the plan: the median error, and between what eight of ten lie."""
         low, value, high = np.quantile(self.errors, [_LOW, 0.5, _HIGH]).tolist()
+        if high > _APART * low:
+            facts["notes"] = (*facts.get("notes", ()), _JUST)
         return Expectation(
             error=error,
             value=value,
@@ -57,8 +67,8 @@ class Trials:
 def trials(
     strategy: LdpStrategy[R],
     num_users: int,
-    users: Callable[[np.random.Generator], Callable[[Ask], Estimate]],
-    judge: Callable[[R], float],
+    users: Callable[[np.random.Generator], U],
+    judge: Callable[[R, U], float],
     number: int = TRIALS,
 ) -> Trials:
     """Run a protocol on users that are made up, each time with other noise.
@@ -72,7 +82,7 @@ def trials(
     users : callable
         Makes users, who answer, from a source of noise.
     judge : callable
-        Returns the error of a result.
+        Returns the error of a result about such users.
     number : int (default: 33)
         How often.
 
@@ -81,10 +91,21 @@ def trials(
     WouldRefuse
         If the protocol refuses so many users.
     """
-    runs: list[DryRun[R]] = [
-        dry_run(strategy, num_users, users(np.random.default_rng([seed, 0])))
-        for seed in range(number)
-    ]
+    asked = [users(default_rng([seed, 0])) for seed in range(number)]
+    runs: list[DryRun[R]] = [dry_run(strategy, num_users, each) for each in asked]
     mechanisms = dict.fromkeys(each for run in runs for each in run.randomizers)
-    errors = np.array([judge(run.result) for run in runs])
+    errors = np.array([judge(run.result, each) for run, each in zip(runs, asked, strict=True)])
     return Trials(errors, max(len(run.asks) for run in runs), tuple(mechanisms))
+
+
+def noise_length(variance: float, dim: int) -> tuple[float, float, float]:
+    """Return quantiles .1, .5 and .9 of the length of normal noise.
+
+    Its square over ``variance``, that of each of the ``dim`` coordinates, is chi-squared.
+    """
+    from scipy.special import chdtri
+
+    low, median, high = (
+        math.sqrt(variance * float(chdtri(dim, 1 - share))) for share in (_LOW, 0.5, _HIGH)
+    )
+    return low, median, high

@@ -213,7 +213,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
             self,
             setting.num_users,
             lambda rng: LinearUsers(truth, noise, rng, rows, self._feature_variance),
-            lambda result: relative_distance(result.coef, truth),
+            lambda result, _: relative_distance(result.coef, truth),
         )
         return found.expectation(
             DISTANCE,

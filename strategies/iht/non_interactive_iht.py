@@ -171,7 +171,7 @@ class NonInteractiveIht(SparseStrategy):
             self,
             setting.num_users,
             lambda rng: LinearUsers(truth, noise, rng, 1, variance),
-            lambda result: relative_distance(result.coef, truth),
+            lambda result, _: relative_distance(result.coef, truth),
         )
         return found.expectation(
             DISTANCE,

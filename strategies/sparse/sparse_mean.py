@@ -119,7 +119,7 @@ class SparseMean(SparseWaves):
             self,
             setting.num_users,
             lambda rng: MeanUsers(truth, each * math.sqrt(self.dim), rng),
-            lambda result: relative_distance(result.coef, truth),
+            lambda result, _: relative_distance(result.coef, truth),
             TRIALS,
         )
         return found.expectation(

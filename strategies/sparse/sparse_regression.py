@@ -170,10 +170,9 @@ class SparseRegression(SparseWaves):
             raise NoPlan("Only link='identity' of SparseRegression has a plan.")
         sparsity = min(_PLANNED_SPARSITY, self.dim)
         rows = rows_of(setting, self.samples_per_user)
-        scale = self.target_scale or 1.0
         quality = quality_of(setting)
         return expected_of_linear(
-            self, setting.num_users, sparsity, rows, scale, quality, number=TRIALS
+            self, setting.num_users, sparsity, rows, self.target_scale, quality, number=TRIALS
         )
 
     @property

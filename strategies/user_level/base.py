@@ -125,9 +125,8 @@ class SelectedRegression(SparseStrategy):
         if self.method == "paper":
             raise NoPlan(f"Only method='auto' of {type(self).__name__} has a plan.")
         rows = rows_of(setting, self.samples_per_user)
-        scale = self.target_scale or 1.0
         return expected_of_linear(
-            self, setting.num_users, self.sparsity, rows, scale, quality_of(setting)
+            self, setting.num_users, self.sparsity, rows, self.target_scale, quality_of(setting)
         )
 
     def protocol(self) -> Protocol:

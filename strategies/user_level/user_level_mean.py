@@ -7,6 +7,7 @@ from functools import partial
 from typing import Self
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 from scipy.special import chdtri, digamma
 
@@ -24,7 +25,8 @@ from ldp_flower.validation import (
 
 from ..forecasts.dry_run import check_enough, dry_run
 from ..forecasts.mean_users import MeanUsers
-from ..forecasts.planned import features_of, noise_length, rows_of
+from ..forecasts.planned import features_of, rows_of
+from ..forecasts.trials import noise_length
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports
@@ -92,7 +94,8 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         default it is estimated (``"auto"``; about 30 users at epsilon 4, 150 at 2, 700 at 1),
         or, if that is more than 13 % of the users and with ``"paper"``, taken for what
         records within ``bound`` allow at most if users are alike: ``bound /
-        sqrt(samples_per_user)`` (in each coordinate with ``"paper"``).
+        sqrt(samples_per_user)`` (in each coordinate with ``"paper"``). An estimate that is
+        uncertain counts where it is larger than that.
     num_waves : int, optional
         Re-centred cohorts after the first one with ``"auto"``, by default 4; fewer if users are
         few.
@@ -186,7 +189,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             raise NoPlan("Only method='auto' of UserLevelMean has a plan.")
         spread = self.spread or self.bound / math.sqrt(rows_of(setting, self._samples_per_user))
         truth = np.full(self.dim, self.bound / 2 / math.sqrt(self.dim))
-        run = dry_run(self, setting.num_users, MeanUsers(truth, spread, np.random.default_rng(0)))
+        run = dry_run(self, setting.num_users, MeanUsers(truth, spread, default_rng(0)))
         # Its standard errors are known in advance, and its error is normal.
         variance = float(np.mean(run.result.std_error**2)) / self.bound**2
         low, value, high = noise_length(variance, self.dim)

@@ -23,8 +23,9 @@ from ldp_flower.strategies import (
 
 Floats = NDArray[np.float64]
 
-_CELLS = 32  # of each protocol
-_MOST_NUMBERS = 1.2e7, 3e6  # in a population, and where users vote, each with a Lasso of its own
+_CELLS = 32, 44  # of each protocol, and where users vote, some of which are refused
+_MOST_NUMBERS = 1.2e7  # in a population
+_MOST_USERS = 20_000, 3000  # and where users vote, each with a Lasso of its own
 _ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
 _VOTING = (SparseRegression, TwoRoundRegression, MultiRoundRegression)
 _SPARSITY = {"LdpIht": 4, "NonInteractiveIht": 4}  # others have 8
@@ -72,12 +73,14 @@ class Cell:
 def cells() -> Iterator[Cell]:
     """Yield cells that were drawn by lot; one in four of them with users of one row."""
     for number, (name, cls) in enumerate(PROTOCOLS.items()):
-        rng = np.random.default_rng([2026, number])
+        voting = cls in _VOTING
+        rng = np.random.default_rng([2026 + voting, number])
         found = 0
-        while found < _CELLS:
+        while found < _CELLS[voting]:
             one = cls in _ONE_ROW or (cls in (LdpIht, UserLevelMean) and found % 4 == 0)
             rows = 1 if one else int(rng.choice([3, 10, 30, 100]))
-            users = int(round(math.exp(rng.uniform(math.log(500), math.log(20_000))), -2))
+            most = math.log(_MOST_USERS[voting])
+            users = int(round(math.exp(rng.uniform(math.log(500), most)), -2))
             features = int(rng.choice([8, 16, 32, 64, 128]))
             cell = Cell(
                 name,
@@ -87,14 +90,14 @@ def cells() -> Iterator[Cell]:
                 float(rng.choice([0.5, 1.0, 2.0, 4.0, 8.0])),
                 float(rng.choice([0.3, 0.5, 0.7, 0.9])),
             )
-            if users * rows * features <= _MOST_NUMBERS[cls in _VOTING]:
+            if users * rows * features <= _MOST_NUMBERS:
                 found += 1
                 yield cell
 
 
 def seeds(cell: Cell) -> int:
     """Return how many runs there are."""
-    return 5 if PROTOCOLS[cell.protocol] in _VOTING else 10
+    return 3 if PROTOCOLS[cell.protocol] in _VOTING else 10
 
 
 def measured(cell: Cell, errors: list[float]) -> float:
@@ -119,6 +122,9 @@ def errors(cell: Cell, seed: int) -> float:
         x = rng.choice([-1.0, 1.0], shape) if signs else rng.standard_normal(shape)
         noise = math.sqrt(1 / cell.quality - 1)
         y = x @ truth + noise * rng.standard_normal(len(x))
+        if PROTOCOLS[cell.protocol] in _VOTING:  # which learn the targets' scale in bins
+            unit = 2 ** rng.uniform()
+            y, truth = unit * y, unit * truth
         users = Users(x, y, cell.rows * np.arange(cell.users + 1))
     found = simulate(cell.strategy, users, seed=seed).coef
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
