@@ -117,7 +117,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             self,
             setting.num_users,
             people.answering,
-            lambda result: relative_distance(result.coef, unit * people.truth),
+            lambda result, _: relative_distance(result.coef, unit * people.truth),
             number=_TRIALS,
         )
         return found.expectation(DISTANCE, assumes=(people.told,))
