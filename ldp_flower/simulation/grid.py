@@ -104,7 +104,7 @@ class InProcessGrid(Grid):
             message_id = str(uuid4())
             message.metadata.__dict__["_message_id"] = message_id
             ids.append(message_id)
-            reply = self.handle(message)
+            reply = self._handle(message)
             if reply is not None:
                 self._replies[message_id] = reply
         return ids
@@ -119,8 +119,7 @@ class InProcessGrid(Grid):
         """Push messages and return the replies there are."""
         return self.pull_messages(self.push_messages(messages))
 
-    def handle(self, message: Message) -> Message | None:
-        """Let the addressed node handle a message; None if nothing comes back that answers it."""
+    def _handle(self, message: Message) -> Message | None:
         context = self.contexts.get(message.metadata.dst_node_id)
         if context is None:
             return None

@@ -30,11 +30,10 @@ class TellingGrid(InProcessGrid):
         self._done, self._messages = 0, len(pushed)
         return super().push_messages(pushed)
 
-    def handle(self, message: Message) -> Message | None:
-        """Let the addressed node handle a message, and tell how many have."""
+    def _handle(self, message: Message) -> Message | None:
         self._tell()
         self._done += 1
-        return super().handle(message)
+        return super()._handle(message)
 
     def _tell(self) -> None:
         now = time.monotonic()

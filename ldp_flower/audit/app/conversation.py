@@ -53,7 +53,7 @@ class _Listening(InProcessGrid):
         self._last: dict[str, Message] = {}
         self._until = time.monotonic() + _PATIENCE
 
-    def handle(self, message: Message) -> Message | None:
+    def _handle(self, message: Message) -> Message | None:
         """Let a node answer, or repeat what some node answered before."""
         kept = copy(message)
         kept.content = RecordDict({k: r.copy() for k, r in message.content.items()})
@@ -61,7 +61,7 @@ class _Listening(InProcessGrid):
         kind = message.metadata.message_type
         if time.monotonic() > self._until and kind in self._last:
             return Message(self._last[kind].content, reply_to=message)
-        reply = super().handle(message)
+        reply = super()._handle(message)
         if reply is not None and not reply.has_error():
             self._last[kind] = reply
         return reply

@@ -14,6 +14,13 @@ from .loading import Stranger, quiet
 from .replies import Seen, seen
 
 
+class _Grid(InProcessGrid):
+    """A grid that is asked without a new number for every message."""
+
+    def answer(self, message: Message) -> Message | None:
+        return self._handle(message)
+
+
 class _Operators(dict[str, Any]):
     """What an operator tells, and which of it was asked for."""
 
@@ -68,7 +75,7 @@ class Node:
         self._app, self._num_nodes, self._config = app, num_nodes, node_config
         self.asked_for: set[str] = set()
         self.clocks: set[tuple[str, str]] = set()
-        self._grid = InProcessGrid(app.client, 1, app.run_config)
+        self._grid = _Grid(app.client, 1, app.run_config)
         self._variant: Variant | None = None
         for number, message in enumerate(self.messages):
             # The same on every run: what a server knows may not be what noise is made of.
@@ -132,7 +139,7 @@ class Node:
             # An app may write into it.
             message.metadata.__dict__.update(before | {"_created_at": started})
             try:
-                reply = self._grid.handle(message)
+                reply = self._grid.answer(message)
             except SystemExit as error:
                 found.append(Seen({"reply": "the process ended", "code": str(error.code)}))
                 continue
