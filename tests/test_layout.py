@@ -170,8 +170,7 @@ MAY_IMPORT = {
     "strategies/runtime": SERVER,
     "strategies/forecasts": SERVER | of_strategies("numerics"),
     "strategies/subprotocols": SERVER | of_strategies("runtime", "numerics"),
-    "strategies/tables": SERVER
-    | of_strategies("runtime", "numerics", "forecasts", "subprotocols"),
+    "strategies/tables": SERVER | of_strategies("runtime", "numerics", "forecasts", "subprotocols"),
     **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},
     "strategies": of_strategies(*SHARED, *FAMILIES),
     "simulation": BOTH_SIDES | {"clients", "strategies"},
