@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
 from ..distinguish import Event, Sample, likeliest_events
+from .cuts import Cut, best_cut
 from .data.variants import Variant
 from .node import Node
 from .replies import Floats, Seen
@@ -235,11 +236,14 @@ def _best(
     """Choose events on the first half of the runs, and judge them by the second."""
     half = len(scored[0]) // 2
     width = min(len(scores) for runs in scored for _, scores in runs)
-    searched: list[tuple[float, int, Event]] = []
+    searched: list[tuple[float, int, Event | Cut]] = []
     for which in range(-1, width):
         samples = _samples(names, scored, slice(0, half), which)
-        for event in likeliest_events(samples, 2, delta, alpha):
-            searched.append((event.bound(samples, delta, alpha), which, event))
+        if which < 0:
+            events: list[Event | Cut] = [*likeliest_events(samples, 2, delta, alpha)]
+        else:
+            events = [best_cut(samples, pair, delta, alpha) for pair in permutations(names)]
+        searched += [(event.bound(samples, delta, alpha), which, event) for event in events]
     searched.sort(key=lambda option: -option[0])
     best = Bound(0.0, names, "")
     for _, which, event in searched[:_CONFIRMED]:
