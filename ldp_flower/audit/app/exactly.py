@@ -88,7 +88,9 @@ class Comparison:
         numbers = {key: group for key, group in self._groups.items() if key[2] != "form"}
         found = set()
         few = len(self._base)
-        more = max(self._wanted(numbers) - few, 0) if few >= 8 else few
+        wanted_runs = self._wanted(numbers)
+        slow = few < 8 and wanted_runs == _CONFIRMING
+        more = few if slow else max(wanted_runs - few, 0)
         wanted = {group.worst[0] for group in numbers.values()}
         base = self._node.runs(BASE, more) if wanted and more else []
         for variant in wanted:

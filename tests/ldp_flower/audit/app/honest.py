@@ -220,10 +220,7 @@ answer["counts"] = (counts + np.random.default_rng().laplace(scale=2.0, size=3))
         claim=1.0,
         unit="record",
     ),
-}
-
-#: Apps that send nothing of their data: that nothing moves their replies is all that can be said.
-SILENT = {
+    # -------------------------------------------------------------------- nothing of the data
     "constants": App(train=ONLY_ZERO),
     "constants_everywhere": App(
         train=ONLY_ZERO, evaluate='metrics["loss"] = 0.5', query='answer["ready"] = 1'
@@ -232,5 +229,4 @@ SILENT = {
         train=f'{ONLY_ZERO}\nmetrics["partition"] = context.node_config["partition-id"]\n'
         'metrics["round"] = server_round',
     ),
-    "an_error_for_everybody": App(train='raise ValueError("not yet")', own_server=True),
 }
