@@ -26,6 +26,7 @@ _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
+_LEAST_LOG = -745.0  # below it the exponential is zero
 _COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
 # A local score stands out by so many times the square root of a user's rows times the
 # coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
@@ -240,9 +241,10 @@ class _Mixture:
     ) -> "_Mixture":
         logs = logs - logs.max(axis=1, keepdims=True)
         log_zero = logs[:, len(values) // 2]
-        likelihood = np.exp(logs)
+        told = np.flatnonzero(logs.max(axis=0) > _LEAST_LOG)  # elsewhere the likelihood is zero
+        likelihood, near, slabs = np.exp(logs[:, told]), values[told], slabs[told]
         slab = likelihood @ slabs
-        first, second = (likelihood * values) @ slabs, (likelihood * values**2) @ slabs
+        first, second = (likelihood * near) @ slabs, (likelihood * near**2) @ slabs
         log_odds = np.log(slab + _TINY) - log_zero[:, None]  # (rows, sizes)
         # log of prod over coefficients of (1 - pi) + pi * odds, relative to nothing at all
         most, pi = np.maximum(log_odds, 0.0), shares[:, None, None]
