@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-_CROWDS = (0.25, 1.0, 4.0)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -244,18 +241,15 @@ def _changes(variants: Variants, target: float) -> dict[str, float | None]:
 
 
 def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
-    own = variants.setting.num_users
     points = []
-    for crowd in _CROWDS:
-        for epsilon in sorted({*_EPSILONS, variants.epsilon}):
-            users = max(round(crowd * own), 1)
-            try:
-                told = variants.expect(epsilon, num_users=users)
-                error = (told.value, told.low, told.high)
-            except WouldRefuse:
-                error = (math.nan,) * 3
-            names = ("users", "epsilon", "error", "low", "high")
-            points.append(dict(zip(names, (users, epsilon, *error), strict=True)))
+    for users, epsilon in variants.points():
+        try:
+            told = variants.expect(epsilon, users)
+            error = (told.value, told.low, told.high)
+        except WouldRefuse:
+            error = (math.nan,) * 3
+        names = ("users", "epsilon", "error", "low", "high")
+        points.append(dict(zip(names, (users, epsilon, *error), strict=True)))
     return tuple(points)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .expectation import Expectation, WouldRefuse
@@ -11,7 +12,10 @@ from .setting import Setting
 
 MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01
-_STEP, _STRIDE = 1.05, 4.0  # how exactly numbers are told; how far a search looks at once
+# How exactly numbers are told, how far a search looks at once, and between which a line is drawn.
+_STEP, _STRIDE, _NEAR = 1.05, 4.0, 2.0
+_CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, of which a curve tells
+_EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)  # of one's own, of others
 
 
 class Variants:
@@ -38,15 +42,53 @@ class Variants:
             return dataclasses.replace(self._protocol, epsilon=epsilon)  # type: ignore[type-var]
         return self._protocol.planned_for(setting, epsilon)
 
-    def expect(self, epsilon: float | None = None, **changed: Any) -> Expectation:
-        """Return what to expect with another epsilon or setting.
+    def points(self) -> list[tuple[int, float]]:
+        """Return the users and epsilons of a curve, in their order."""
+        own = self.setting.num_users
+        crowds = {max(round(share * own), 1): share for share in _CROWDS}
+        crowds[own] = 1.0
+        return [
+            (users, epsilon)
+            for users, share in sorted(crowds.items())
+            for epsilon in sorted({*(_EPSILONS if share == 1 else _FEW_EPSILONS), self.epsilon})
+        ]
+
+    def expect(self, epsilon: float | None = None, num_users: int | None = None) -> Expectation:
+        """Return what to expect with another epsilon or number of users.
 
         Raises
         ------
         NoPlan, WouldRefuse
             As of :meth:`Plannable.expect`.
+
+        Notes
+        -----
+        Who has more users or more epsilon than a protocol makes use of could leave them away.
+        So the error to expect is never larger than that of a smaller point of the curve; plans
+        that are medians of trials, which scatter, would else say that more makes it worse.
         """
+        users = self.setting.num_users if num_users is None else num_users
         epsilon = self.epsilon if epsilon is None else epsilon
+        own = self._expected(epsilon, num_users=users)
+        least = own
+        for fewer, less in self.points():
+            if fewer <= users and less <= epsilon:
+                with suppress(WouldRefuse):
+                    found = self._expected(less, num_users=fewer)
+                    least = found if found.value < least.value else least
+        return dataclasses.replace(own, low=least.low, value=least.value, high=least.high)
+
+    def error(self, epsilon: float | None = None, **changed: Any) -> float:
+        """Return the expected error; infinite where the run would be refused."""
+        try:
+            if "num_features" in changed:
+                return self._expected(self.epsilon, **changed).value
+            return self.expect(epsilon, **changed).value
+        except WouldRefuse:
+            return math.inf
+
+    def _expected(self, epsilon: float, **changed: Any) -> Expectation:
+        """Return what the strategy itself expects, which is asked once."""
         setting = dataclasses.replace(self.setting, **changed)
         if (setting, epsilon) not in self._known:
             try:
@@ -58,23 +100,16 @@ class Variants:
             raise found
         return found
 
-    def error(self, epsilon: float | None = None, **changed: Any) -> float:
-        """Return the expected error; infinite where the run would be refused."""
-        try:
-            return self.expect(epsilon, **changed).value
-        except WouldRefuse:
-            return math.inf
-
     def users_for(self, target: float) -> int | None:
         """Return the fewest users whose expected error is at most ``target``, in two digits."""
         own = self.setting.num_users
-        least = _least(lambda n: self.error(num_users=round(n)) <= target, own, 1, MOST_USERS)
+        least = _least(lambda n: self.error(num_users=round(n)), target, own, 1, MOST_USERS)
         return None if least is None else _up(least)
 
     def epsilon_for(self, target: float) -> float | None:
         """Return the least epsilon that does, in two digits; None if none up to 16 does."""
         start = min(max(self.epsilon, _LEAST_EPSILON), MOST_EPSILON)
-        least = _least(lambda e: self.error(e) <= target, start, _LEAST_EPSILON, MOST_EPSILON)
+        least = _least(self.error, target, start, _LEAST_EPSILON, MOST_EPSILON)
         return None if least is None else min(_up(100 * least) / 100, MOST_EPSILON)
 
     def features_for(self, target: float) -> int | None:
@@ -96,21 +131,34 @@ class Variants:
             return None
 
 
-def _least(reaches: Callable[[float], bool], start: float, low: float, high: float) -> float | None:
-    """Return the least number from where on a growing condition holds, within 5 %."""
+def _least(
+    error: Callable[[float], float], target: float, start: float, low: float, high: float
+) -> float | None:
+    """Return the least number from where on a falling error is at most the target, within 5 %.
+
+    Between near numbers an error is taken for a power of the number.
+    """
+
+    def reaches(number: float) -> bool:
+        return error(number) <= target
+
     if reaches(start):
         least = start
         while least > low and reaches(max(least / _STRIDE, low)):
             least = max(least / _STRIDE, low)
         most, least = least, max(least / _STRIDE, low)
     else:
-        most = start
-        while most < high and not reaches(most):
-            most = min(most * _STRIDE, high)
-        if not reaches(most):
+        most = min(start * _STRIDE, high)
+        if not reaches(most) and not reaches(high):
             return None
-        least = max(most / _STRIDE, low)
+        while not reaches(most):
+            most = min(most * _STRIDE, high)
+        least = max(most / _STRIDE, min(start, high), low)
     while most > _STEP * least:
+        more, less = error(least), error(most)
+        if most <= _NEAR * _STEP * least and math.isfinite(more) and 0 < less < target < more:
+            share = math.log(more / target) / math.log(more / less)
+            return float(least * (most / least) ** share)
         middle = math.sqrt(least * most)
         least, most = (least, middle) if reaches(middle) else (middle, most)
     return most

@@ -170,9 +170,10 @@ class LinearUsers:
         """Return users' mean gradients: how far they go where their mean points, and how far."""
         off = float(np.linalg.norm((theta - self.truth)[wanted]))
         noise = math.sqrt(max(self._residual(theta) ** 2 - off**2, 0.0))
-        x, both, e, across = _draws(float(self.rows), len(wanted))
-        along = off * x + noise * both
-        square = off**2 * x + 2 * off * noise * both + noise**2 * e
+        root, cross, rest, across = _draws(float(self.rows), len(wanted))
+        towards = off * root + noise * cross
+        # Squares are added, so that rounding makes none of them negative.
+        along, square = root * towards, towards**2 + noise**2 * rest
         return along, np.sqrt(along**2 + square * across)
 
 
@@ -180,20 +181,22 @@ class LinearUsers:
 def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
     """Draw what a user's mean gradient is made of, for features and noise that are normal.
 
-    With x the features along the mean gradient and e the noise of a user's targets, that is the
-    means of x**2, x e and e**2 over the user's rows, and the squared length of the mean of the
-    other features times the residuals, over the residuals' mean square.
+    With x the features along the mean gradient and e the noise of a user's targets, over the
+    root of its rows, that is the length of x, the part of e along x, the square of the rest of
+    e, and the squared length of the mean of the other features times the residuals, over the
+    residuals' mean square. Users come in pairs whose noise has opposite signs, which leaves the
+    mean gradient as it is.
     """
     rng = default_rng(0)
-    squares = rng.chisquare(rows, _USERS)
-    cross = rng.standard_normal(_USERS)
+    squares = np.repeat(rng.chisquare(rows, _USERS // 2), 2)
+    cross = np.repeat(rng.standard_normal(_USERS // 2), 2)
+    cross[1::2] *= -1
     rest = rng.chisquare(rows - 1, _USERS) if rows > 1 else np.zeros(_USERS)
     others = rng.chisquare(dim - 1, _USERS) if dim > 1 else np.zeros(_USERS)
-    both = np.sqrt(squares) * cross
     return (
-        squares / np.mean(squares),
-        (both - np.mean(both)) / rows,
-        (cross**2 + rest) / rows,
+        np.sqrt(squares / np.mean(squares)),
+        cross / math.sqrt(rows),
+        rest / rows,
         others / rows,
     )
 

@@ -9,6 +9,7 @@ its own. Everything here is post-processing.
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
+_LEAST_LOG = -745.0  # below it the exponential is zero
 _COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
 # A local score stands out by so many times the square root of a user's rows times the
 # coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
@@ -91,14 +93,14 @@ class Vote:
         threshold = passing_threshold(self.set_size, len(self.counts), pi, root * size)
         missed = self.num_reports - counts[:, None]
 
-        def log_binomial(multiplier: float) -> Floats:
-            beyond = passing(threshold, multiplier * root * values)
-            chance = self.other + (self.own - self.other) * beyond
-            return np.asarray(counts[:, None] * np.log(chance) + missed * np.log1p(-chance))
-
-        each = np.stack([log_binomial(multiplier) for multiplier in _MULTIPLIERS])
+        # Chances are even in the values, which are symmetric around zero.
+        half = values[len(values) // 2 :]
+        beyond = passing(threshold, np.multiply.outer(_MULTIPLIERS, root * half))[:, None]
+        chance = self.other + (self.own - self.other) * beyond
+        each = counts[:, None] * np.log(chance) + missed * np.log1p(-chance)
         most = each.max(axis=0)  # all are finite: scipy's sum, which asks, takes five times as long
-        return np.asarray(most + np.log(np.mean(np.exp(each - most), axis=0)))
+        told = most + np.log(np.mean(np.exp(each - most), axis=0))
+        return np.concatenate([told[:, :0:-1], told], axis=1)
 
 
 @dataclass
@@ -175,9 +177,7 @@ def posterior(evidence: Evidence) -> Posterior:
     normal = weighted[:, None] * values - precision[:, None] * values**2 / 2
     shares = np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5)
     shares = np.unique(shares)
-    smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(evidence.rows))
-    sizes = np.geomspace(smallest, _LARGEST, _NUM_SIZES)
-    slabs = _slabs(values, sizes)
+    sizes, slabs = _slabs(len(values), evidence.rows)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):
         logs = normal
@@ -199,14 +199,17 @@ def _grid(precision: float) -> Floats:
     return np.linspace(-1.0, 1.0, 2 * steps + 1)
 
 
-def _slabs(values: Floats, sizes: Floats) -> Floats:
-    """Return the prior of a coefficient that is not zero, (values, sizes)."""
-    scaled = values[:, None] / sizes
+@lru_cache(maxsize=8)
+def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
+    """Return sizes, and the prior of a coefficient that is not zero, (values, sizes)."""
+    smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(rows))
+    sizes = np.geomspace(smallest, _LARGEST, _NUM_SIZES)
+    scaled = np.linspace(-1.0, 1.0, num_values)[:, None] / sizes
     either = np.exp(-(((scaled - 1) / _SPREAD) ** 2) / 2)
     either += np.exp(-(((scaled + 1) / _SPREAD) ** 2) / 2)
     either /= either.sum(axis=0)
     # A coefficient of quite another size than the others is unlikely, not impossible.
-    return np.asarray((1 - _OUTLYING) * either + _OUTLYING / len(values))
+    return sizes, np.asarray((1 - _OUTLYING) * either + _OUTLYING / num_values)
 
 
 @dataclass(frozen=True)
@@ -238,14 +241,15 @@ class _Mixture:
     ) -> "_Mixture":
         logs = logs - logs.max(axis=1, keepdims=True)
         log_zero = logs[:, len(values) // 2]
-        likelihood = np.exp(logs)
+        told = np.flatnonzero(logs.max(axis=0) > _LEAST_LOG)  # elsewhere the likelihood is zero
+        likelihood, near, slabs = np.exp(logs[:, told]), values[told], slabs[told]
         slab = likelihood @ slabs
-        first, second = (likelihood * values) @ slabs, (likelihood * values**2) @ slabs
+        first, second = (likelihood * near) @ slabs, (likelihood * near**2) @ slabs
         log_odds = np.log(slab + _TINY) - log_zero[:, None]  # (rows, sizes)
         # log of prod over coefficients of (1 - pi) + pi * odds, relative to nothing at all
-        evidence = np.stack(
-            [times @ np.logaddexp(np.log1p(-pi), np.log(pi) + log_odds) for pi in shares]
-        )
+        most, pi = np.maximum(log_odds, 0.0), shares[:, None, None]
+        either = (1 - pi) * np.exp(-most) + pi * np.exp(log_odds - most)
+        evidence = times @ (most + np.log(either))
         # All coefficients together explain at most all of the targets' variance.
         possible = times.sum() * shares[:, None] * sizes**2 <= 1
         evidence = np.where(possible, evidence + math.log((1 - _NOTHING) / possible.sum()), -np.inf)

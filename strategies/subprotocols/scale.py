@@ -148,11 +148,18 @@ def estimate_target_scale(
 def _posterior(
     counts: Floats, num_reports: int, own: float, other: float, samples_per_user: int
 ) -> TargetScale:
-    logs, in_bin = _shares_of_bins(samples_per_user)
-    chance = other + (own - other) * in_bin
-    log_weights = (counts * np.log(chance) + (num_reports - counts) * np.log1p(-chance)).sum(axis=1)
+    logs, named, unnamed = _log_chances(own, other, samples_per_user)
+    log_weights = named @ counts + unnamed @ (num_reports - counts)
     weights = np.exp(log_weights - log_weights.max())
     return _believed(logs, weights / weights.sum())
+
+
+@lru_cache(maxsize=8)
+def _log_chances(own: float, other: float, samples_per_user: int) -> tuple[Floats, Floats, Floats]:
+    """Return logarithms of scales, and those of the chances that bins are named, and are not."""
+    logs, in_bin = _shares_of_bins(samples_per_user)
+    chance = other + (own - other) * in_bin
+    return logs, np.log(chance), np.log1p(-chance)
 
 
 @lru_cache

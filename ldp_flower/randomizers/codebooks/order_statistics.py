@@ -24,14 +24,18 @@ def _best(w: Floats, density: Floats, above: Floats, number: int) -> tuple[Float
     Entry r - 1 is ``number`` times the integral of w (or w**2) against its density (times
     the quadrature's weights) times the probability that at most r - 1 of the others exceed it.
     """
-    ranks = np.arange(1, number + 1, dtype=np.float64)[:, None]
-    # P(Binomial(K - 1, above) <= r - 1) is the regularised I_{1 - above}(K - r, r).
-    included = np.ones((number, len(w)))
-    included[:-1] = betainc(number - ranks[:-1], ranks[:-1], 1 - above)
-    return included @ (number * density * w), included @ (number * density * w * w)
+    others = np.arange(number, dtype=np.float64)[:, None]
+    logs = gammaln(number) - gammaln(others + 1) - gammaln(number - others)
+    above = np.clip(above, 1e-300, 1 - 1e-16)  # of finite logarithms
+    logs = logs + others * np.log(above)
+    logs += (number - 1 - others) * np.log1p(-above)
+    # Of each number of others that exceed w: the integral, which is added up over numbers.
+    exactly = np.exp(logs, out=logs) @ np.stack([density * w, density * w * w], axis=1)
+    sums, squares = number * np.cumsum(exactly, axis=0).T
+    return sums, squares
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def of_directions(dim: int, number: int) -> tuple[Floats, Floats]:
     """Return expected sums of W and W**2 over the best r of ``number`` random directions.
 
@@ -49,7 +53,7 @@ def of_directions(dim: int, number: int) -> tuple[Floats, Floats]:
     return _best(w, limit * weights * np.exp(log_density), above, number)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def of_axes(dim: int, number: int) -> tuple[Floats, Floats]:
     """Return the same for ``number`` of the axes of R^dim, turned at random together.
 

@@ -107,6 +107,25 @@ def test_the_curve_has_what_the_plan_tells():
     assert set(table.users) == {2_500, 10_000, 40_000}
 
 
+class Scattered(Known):
+    def expect(self, setting):
+        told = super().expect(setting)
+        worse = 3.0 if self.epsilon == 2.0 else 1.0
+        return dataclasses.replace(told, value=worse * told.value, high=2 * worse * told.high)
+
+
+def test_more_epsilon_or_users_than_are_used_could_be_left_away():
+    made = plan(Scattered(2.0), num_users=10_000)
+    assert made.expected.value == 10 / (1.0 * 100)  # that of epsilon 1
+    table = made.table()
+    own = table[(table.users == 10_000) & (table.epsilon == 2.0)]
+    assert own.error.tolist() == [made.expected.value]
+    for _, points in table.groupby("users"):
+        assert points.sort_values("epsilon").error.is_monotonic_decreasing
+    for _, points in table.groupby("epsilon"):
+        assert points.sort_values("users").error.is_monotonic_decreasing
+
+
 def test_the_page_says_what_it_rests_on_and_what_it_does_not_know(tmp_path):
     made = plan(Known(2.0), num_users=10_000)
     text = made.to_html(tmp_path / "plan.html")
