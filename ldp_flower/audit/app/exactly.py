@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ..distinguish import log_ratio
 from .compared import Difference, Runs, differences
 from .data.variants import BASE, Variant
 from .findings import Finding
@@ -12,6 +13,8 @@ from .node import Node
 
 _CONFIRMING = 60  # runs of either data set that confirm a difference of numbers
 _MOST_CONFIRMING = 3000  # of whole numbers, which may be answers that are seldom wrong
+_LONGEST = 60.0  # seconds that more than the first of these take
+_MISTAKEN = 1e-3  # how often an answer with noise may be said to have none
 _MOD_FAILED = "ZeroDivisionError"
 
 _OF_FAILURE = ("reply", "error text")
@@ -48,10 +51,12 @@ class Comparison:
         Who answered.
     base : sequence of runs
         Its replies on the data as they are.
+    seconds : float
+        How long one run takes.
     """
 
-    def __init__(self, node: Node, base: Runs) -> None:
-        self._node, self._base = node, base
+    def __init__(self, node: Node, base: Runs, seconds: float) -> None:
+        self._node, self._base, self._seconds = node, base, seconds
         self._groups: dict[tuple[str, str, str], _Group] = {}
         self._invalid: dict[Variant, Runs] = {}
         self.any = False
@@ -112,7 +117,18 @@ class Comparison:
         if epsilon is None or not answers:
             return _CONFIRMING
         # A randomised answer that is right but for once in exp(epsilon) times, say.
-        return min(max(_CONFIRMING, int(12 * math.exp(min(epsilon, 9.0)))), _MOST_CONFIRMING)
+        wanted = min(int(12 * math.exp(min(epsilon, 9.0))), _MOST_CONFIRMING)
+        data_sets = 1 + len({group.worst[0] for group in groups.values()})
+        affordable = int(_LONGEST / max(self._seconds, 1e-9) / data_sets)
+        return max(_CONFIRMING, min(wanted, affordable))
+
+    def _may_be_noise(self, worst: Difference) -> bool:
+        """Whether an answer of the claimed epsilon could have been the same on all runs."""
+        epsilon, delta = self._node.claims.of_run()
+        if epsilon is None or not worst.is_answer:
+            return False
+        count = self.confirming
+        return bool(log_ratio(count, count, 0, count, delta, _MISTAKEN) <= epsilon)
 
     def _told(self, kind: str, path: str, of: str, group: _Group) -> Finding:
         variant, worst = group.worst
@@ -124,8 +140,11 @@ class Comparison:
         seen = f"{worst.first} became {worst.second} {how}"
         if of == "numbers":
             some = f"{worst.how_many:,} numbers without noise; " if worst.how_many > 1 else ""
-            what = "a function of the data, without noise"
-            return Finding(what, where, f"{some}{seen}, on all of {self.confirming} runs")
+            evidence = f"{some}{seen}, on all of {self.confirming} runs"
+            if self._may_be_noise(worst):
+                what = "no noise was seen, and the claim allows that in so few runs"
+                return Finding(what, where, evidence, counts=False)
+            return Finding("a function of the data, without noise", where, evidence)
         if of == "noise":
             return Finding("which numbers get noise depends on data", where, seen)
         local = self._node.claims.local.get(kind)
