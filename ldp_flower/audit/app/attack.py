@@ -11,7 +11,7 @@ from flwr.app import Message
 from ...validation import check_fraction, check_positive
 from . import exactly, repeats
 from .claims import Claims
-from .compared import Runs
+from .compared import Runs, only_errors
 from .conversation import Conversation, overheard
 from .data import stand_in
 from .data.sources import Sources
@@ -163,9 +163,9 @@ def _attack(
     report.findings.extend(repeats.with_the_clock(node, base))
     node.mark(base)
     found = {BASE: moments(base)}
-    if all(reply.form["reply"] != "content" for run in base for reply in run):
-        report.failed = str(base[0][0].form.get("error text", base[0][0].form["reply"]))
-    comparison = exactly.Comparison(node, base)
+    errors = only_errors([message.metadata.message_type for message in node.messages], base)
+    report.untried.extend(f"{kind}: it answers with nothing but {e}" for kind, e in errors.items())
+    comparison = exactly.Comparison(node, base, seconds)
     for variant in tried:
         runs = node.runs(variant, few)
         comparison.add(variant, runs)
@@ -197,6 +197,10 @@ def _attack(
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
     _judge(node, talk, measured, report)
+    if len(errors) == len(talk.kinds()) and not report.found:
+        raise CannotAuditError(
+            "The app answers with errors only, on its own data: " + "; ".join(errors.values())
+        )
     _tell(node, talk, tried, few, report)
     return base
 

@@ -59,6 +59,18 @@ def differences(first: Runs, second: Runs) -> Iterator[Difference]:
                 yield from told or _of_low_bits(number, path, ours, theirs)
 
 
+def only_errors(kinds: Sequence[str], runs: Runs) -> dict[str, str]:
+    """Return what those types of messages get instead of content that never get any."""
+    found: dict[str, str] = {}
+    answered = set()
+    for run in runs:
+        for kind, reply in zip(kinds, run, strict=True):
+            if reply.form["reply"] == "content":
+                answered.add(kind)
+            found.setdefault(kind, str(reply.form.get("error text", reply.form["reply"])))
+    return {kind: error for kind, error in found.items() if kind not in answered}
+
+
 def stacked(replies: Sequence[Seen], path: str) -> Floats | None:
     """Return numbers of all replies, shape (replies, numbers); None if they do not fit."""
     found = [reply.numbers.get(path) for reply in replies]

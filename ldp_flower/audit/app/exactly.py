@@ -11,7 +11,10 @@ from .findings import Finding
 from .node import Node
 
 _CONFIRMING = 60  # runs of either data set that confirm a difference of numbers
-_MOST_CONFIRMING = 3000  # of whole numbers, which may be answers that are seldom wrong
+_SLOW = 8  # where fewer were affordable to find it, as many confirm it
+_LONGEST = 60.0  # seconds that those take of whole numbers, which may be answers seldom wrong
+_MISTAKEN = 1e-5  # probability with which such answers are said to have no noise
+_LARGEST = 20.0  # epsilon that is told from none
 _MOD_FAILED = "ZeroDivisionError"
 
 _OF_FAILURE = ("reply", "error text")
@@ -48,10 +51,12 @@ class Comparison:
         Who answered.
     base : sequence of runs
         Its replies on the data as they are.
+    seconds : float
+        How long one run takes.
     """
 
-    def __init__(self, node: Node, base: Runs) -> None:
-        self._node, self._base = node, base
+    def __init__(self, node: Node, base: Runs, seconds: float) -> None:
+        self._node, self._base, self._seconds = node, base, seconds
         self._groups: dict[tuple[str, str, str], _Group] = {}
         self._invalid: dict[Variant, Runs] = {}
         self.any = False
@@ -89,8 +94,7 @@ class Comparison:
         found = set()
         few = len(self._base)
         wanted_runs = self._wanted(numbers)
-        slow = few < 8 and wanted_runs == _CONFIRMING
-        more = few if slow else max(wanted_runs - few, 0)
+        more = max(wanted_runs - few, 0)
         wanted = {group.worst[0] for group in numbers.values()}
         base = self._node.runs(BASE, more) if wanted and more else []
         for variant in wanted:
@@ -107,12 +111,23 @@ class Comparison:
 
     def _wanted(self, groups: Mapping[tuple[str, str, str], _Group]) -> int:
         """Return how many runs confirm that numbers have no noise, which answers may have."""
-        epsilon, _ = self._node.claims.of_run()
-        answers = any(group.worst[1].is_answer for group in groups.values())
-        if epsilon is None or not answers:
-            return _CONFIRMING
-        # A randomised answer that is right but for once in exp(epsilon) times, say.
-        return min(max(_CONFIRMING, int(12 * math.exp(min(epsilon, 9.0)))), _MOST_CONFIRMING)
+        few = len(self._base)
+        if not any(self._may_have_noise(group.worst[1]) for group in groups.values()):
+            return 2 * few if few < _SLOW else _CONFIRMING
+        needed = math.log(_MISTAKEN) / (2 * math.log(self._same_by_chance()))
+        data_sets = 1 + len({group.worst[0] for group in groups.values()})
+        affordable = int(_LONGEST / max(self._seconds, 1e-9) / data_sets)
+        return max(2 * few, min(max(_CONFIRMING, math.ceil(needed)), affordable))
+
+    def _may_have_noise(self, worst: Difference) -> bool:
+        """Whether this is an answer, of an owner who claims an epsilon for it."""
+        return worst.is_answer and self._node.claims.epsilon is not None
+
+    def _same_by_chance(self) -> float:
+        """Return the largest probability of an answer that differs on two data sets."""
+        epsilon, delta = self._node.claims.of_run()
+        odds = math.exp(min(epsilon or 0.0, _LARGEST))
+        return min((odds + delta) / (1 + odds), 1 - math.exp(-_LARGEST))
 
     def _told(self, kind: str, path: str, of: str, group: _Group) -> Finding:
         variant, worst = group.worst
@@ -124,8 +139,12 @@ class Comparison:
         seen = f"{worst.first} became {worst.second} {how}"
         if of == "numbers":
             some = f"{worst.how_many:,} numbers without noise; " if worst.how_many > 1 else ""
-            what = "a function of the data, without noise"
-            return Finding(what, where, f"{some}{seen}, on all of {self.confirming} runs")
+            evidence = f"{some}{seen}, on all of {self.confirming} runs"
+            chance = self._same_by_chance() ** (2 * self.confirming)
+            if self._may_have_noise(worst) and chance > _MISTAKEN:
+                what = "no noise was seen, and the claim allows that in so few runs"
+                return Finding(what, where, evidence, counts=False)
+            return Finding("a function of the data, without noise", where, evidence)
         if of == "noise":
             return Finding("which numbers get noise depends on data", where, seen)
         local = self._node.claims.local.get(kind)

@@ -64,9 +64,6 @@ class AppAudit:
         What noise is worth.
     tried, untried : list of str
         What was attacked, and what was not.
-    failed : str
-        What the app answers on the data as they are, if that is nothing but errors: then
-        nothing was tried.
     """
 
     name: str
@@ -74,7 +71,6 @@ class AppAudit:
     worth: list[Worth] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
-    failed: str = ""
 
     @property
     def found(self) -> list[Finding]:

@@ -181,6 +181,41 @@ def test_noise_is_measured_against_the_owners_claim(write):
     assert [what for what, _ in told] == ["noisy replies tell data apart"]
 
 
+@pytest.mark.usefixtures("without_restarts")
+def test_a_sample_is_changed_where_the_app_reads_it_and_nowhere_else(write, tmp_path):
+    """Flower reads a model's arrays by the same function of NumPy's as the app its rows."""
+    np.savez(tmp_path / "rows.npz", x=np.random.default_rng(3).normal(size=(20, 3)))
+    folder = write(CALIBRATED)
+    client = folder / folder.name / "client.py"
+    made = "rng = np.random.default_rng(partition)\n    x = rng.normal(size=(20, 3))"
+    read = "with np.load(partition) as kept:\n        x = kept['x']"
+    body = client.read_text().replace('node_config["partition-id"]', 'node_config["data-path"]')
+    assert made in body
+    client.write_text(body.replace(made, read))
+    options = Options(sample=tmp_path / "rows.npz", seconds=0.2)
+    for _ in range(2):  # a stand-in of the first audit is in the second one's way
+        found = audit_app(folder, options)
+        assert found.found == []
+        assert any("load (20 records)" in line for line in found.tried)
+
+
+@pytest.mark.usefixtures("without_restarts")
+def test_answers_without_noise_are_told_apart_from_noise_by_enough_runs(write, monkeypatch):
+    """An answer that is wrong once in exp(claim) times is the same on a few runs."""
+    folder = write(CALIBRATED, 'metrics["num-examples"] = len(x)')
+    exact = ("a function of the data, without noise", "train: metrics/num-examples, in 2 messages")
+    assert findings(folder, Options(claim=3.0, seconds=0.2)) == {exact}
+    monkeypatch.setattr("ldp_flower.audit.app.exactly._LONGEST", 0.0)
+    found = audit_app(folder, Options(claim=3.0, seconds=0.2))
+    assert exact not in {(finding.what, finding.where) for finding in found.found}
+    assert any(finding.what.startswith("no noise was seen") for finding in found.findings)
+
+
+def test_an_app_that_answers_with_errors_only_cannot_be_tried(write):
+    with pytest.raises(CannotAuditError, match=r"errors only.*no file"):
+        audit_app(write(trained="raise OSError('no file')"), QUICK)
+
+
 def test_what_cannot_be_tried_says_what_to_give(write, tmp_path):
     silent = write("", "w = np.ones(3)")
     found = audit_app(silent, QUICK)

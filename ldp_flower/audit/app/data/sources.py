@@ -14,7 +14,7 @@ from flwr.app import Message
 from ....guarantee.users import Users
 from ..errors import CannotAuditError
 from ..loading import Stranger
-from .values import fingerprint, leaves, size
+from .values import fingerprint, kept, leaves, size
 from .variants import BASE, Variant
 
 _OF_DATA = re.compile(r"load|data|read|fetch|partition|users|records|rows|samples|table", re.I)
@@ -197,7 +197,8 @@ class Sources:
             for source in self.found:
                 for function in source.functions:
                     original = _copy(function)
-                    stack.enter_context(_code_of(function, self._answer(source.label, original)))
+                    answer = self._answer(source.label, original)
+                    stack.enter_context(_code_of(function, answer))
             for label, number, value in self._recorded(look, 1):
                 self._others.setdefault((label, number), value)
             own = self._recorded(look, 0)
@@ -212,12 +213,17 @@ class Sources:
         return found
 
     def _answer(self, label: str, original: FunctionType) -> Callable[..., Any]:
+        of_app = self._app.owns(original.__code__.co_filename)
+
         def call(*args: Any, **kwargs: Any) -> Any:
             value = original(*args, **kwargs)
+            # A library's reader serves others, too: Flower reads a model's arrays by NumPy's.
+            if not (of_app or self._called_by_app(sys._getframe(1))):
+                return value
             number = self._counts.get(label, 0)
             self._counts[label] = number + 1
             if self._recording is not None:
-                self._recording.append((label, number, value))
+                self._recording.append((label, number, kept(value)))
                 return value
             if self._variant.partition:
                 other = self._others.get((label, number), value)

@@ -6,6 +6,7 @@ on the rows of a sample.
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from ..errors import CannotAuditError
 NAMES = ("flwr_datasets", "datasets")
 #: Those of them that an app has asked.
 served: set[str] = set()
+_stood_in: set[str] = set()  # those that it stands for in this process
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -161,7 +163,8 @@ class _Split(dict[str, Rows]):
 def installed(sample: Path) -> None:
     """Put a sample's rows in the place of packages that are not installed."""
     frame = read(sample)
-    if find_spec("flwr_datasets") is None:
+    served.clear()
+    if _absent("flwr_datasets"):
 
         class FederatedDataset:
             """Partitions of the sample."""
@@ -198,8 +201,8 @@ def installed(sample: Path) -> None:
         package = ModuleType("flwr_datasets")
         package.__path__ = []
         vars(package).update(FederatedDataset=FederatedDataset, partitioner=partitioners)
-        sys.modules |= {"flwr_datasets": package, "flwr_datasets.partitioner": partitioners}
-    if find_spec("datasets") is None:
+        _put(package, partitioners)
+    if _absent("datasets"):
 
         def load_dataset(*_: Any, split: str | None = None, **__: Any) -> Rows | _Split:
             served.add("datasets")
@@ -207,7 +210,19 @@ def installed(sample: Path) -> None:
 
         package = ModuleType("datasets")
         vars(package).update(Dataset=Rows, load_dataset=load_dataset)
-        sys.modules["datasets"] = package
+        _put(package)
+
+
+def _absent(name: str) -> bool:
+    return name in _stood_in or find_spec(name) is None
+
+
+def _put(package: ModuleType, *modules: ModuleType) -> None:
+    _stood_in.add(package.__name__)
+    for module in (package, *modules):
+        # Other libraries ask whether these are installed, which fails without a specification.
+        module.__spec__ = ModuleSpec(module.__name__, None)
+        sys.modules[module.__name__] = module
 
 
 __all__ = ["NAMES", "Rows", "installed", "read"]

@@ -55,7 +55,9 @@ def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
     if not depth:
         return value
     if isinstance(value, dict):
-        return {key: altered(part, alter, depth - 1) for key, part in value.items()}
+        made = copy(value)  # of its own kind, which may have methods that an app calls
+        made.update({key: altered(part, alter, depth - 1) for key, part in value.items()})
+        return made
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(altered(part, alter, depth - 1) for part in value))
     if isinstance(value, NpzFile) and value.zip is not None:
@@ -70,6 +72,11 @@ def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
             object.__setattr__(made, name, altered(part, alter, depth - 1))
         return made
     return value
+
+
+def kept(value: Any) -> Any:
+    """Return a value that is still read when an app has closed its file."""
+    return altered(value, np.copy) if isinstance(value, NpzFile) else value
 
 
 def fingerprint(value: Any) -> bytes:
