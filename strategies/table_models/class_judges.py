@@ -19,6 +19,7 @@ from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import number_randomizer
 from ..tables.standardisation import Standardisation
+from .judges import EVERYBODY, Number, ask_present
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,7 @@ _LEAST = 0.01  # share of a class that is told
 class Judges:
     """Cohorts who are kept back for one class."""
 
+    present: Cohort | None
     share: Cohort
     size: Cohort
     centre: Cohort
@@ -62,7 +64,12 @@ class Judges:
             If a cohort would be smaller than the strategy's ``min_reports``.
         """
         sizes = num_judges(strategy.num_users / classes, epsilon, rows_per_user)
-        return cls(*strategy.cohorts([max(size, strategy.min_reports) for size in sizes]))
+        share, *others = (max(size, strategy.min_reports) for size in sizes)
+        # A quarter of those who tell the share tell who is present, if they are enough.
+        some = round(share / 4)
+        if some < strategy.min_reports:
+            return cls(None, *strategy.cohorts([share, *others]))
+        return cls(*strategy.cohorts([some, share - some, *others]))
 
 
 def num_judges(users: float, epsilon: float, rows_per_user: float) -> list[int]:
@@ -100,12 +107,15 @@ class Judged:
         How well the scores rank.
     theta : ndarray, shape (num_features,)
         The scores' coefficients, moved and stretched to mean 0 and standard deviation 1.
+    present : float
+        Share of the users who have a row with a target; 1 unless it is surely less.
     """
 
     share: float
     share_std_error: float
     ranked: Ranked
     theta: Floats
+    present: float
 
     def logits(self) -> Floats:
         """Return the coefficients of the class's logit."""
@@ -148,7 +158,10 @@ def judge(
         Typical number of a user's rows.
     """
     num_classes = len(schema.classes)
-    share, share_error = yield from _share(judges.share, epsilon, place, num_classes)
+    present = EVERYBODY
+    if judges.present is not None:
+        present = yield from ask_present(judges.present, epsilon, len(theta), num_classes)
+    share, share_error = yield from _share(judges.share, epsilon, place, num_classes, present)
     spread = _expected_spread(schema, theta)
     # Where the scores' mean is expected: about where the walk balances labels.
     expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
@@ -161,8 +174,9 @@ def judge(
     radius = _ranking_radius(judges.ranking.size, epsilon, rows_per_user)
     ask = Ask(judges.ranking, question, number_randomizer(epsilon, radius))
     answer = yield standardisation.applied(ask)
-    told = ranked(float(answer.mean[0]), float(answer.std_error[0]), share)
-    return Judged(share, share_error, told, moved)
+    mean = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
+    told = ranked(mean.value, mean.std_error, share)
+    return Judged(share, share_error, told, moved, present.value)
 
 
 def _radius(rows_per_user: float) -> float:
@@ -182,11 +196,12 @@ def _ranking_variance(epsilon: float, rows_per_user: float, radius: float) -> fl
 
 
 def _share(
-    cohort: Cohort, epsilon: float, place: int, num_classes: int
+    cohort: Cohort, epsilon: float, place: int, num_classes: int, present: Number
 ) -> Generator[Ask, Estimate, tuple[float, float]]:
     randomizer = number_randomizer(epsilon, 0.5)
     answer = yield Ask(cohort, ClassShare(float(place), num_classes), randomizer)
-    mean, error = likely_share(0.5 + float(answer.mean[0]), float(answer.std_error[0]))
+    told = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
+    mean, error = likely_share(0.5 + told.value, told.std_error)
     return float(np.clip(mean, _LEAST, 1 - _LEAST)), error
 
 

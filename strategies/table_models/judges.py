@@ -35,6 +35,7 @@ _ROOM = 1.2  # a root mean square over a geometric mean
 _RADII, _NOISE = (2.0, 12.0), 0.12  # of moments; noise that allows a larger one
 _TRUSTED, _SQUARES = 4.0, (0.3, 10.0)  # mean squares are drawn to 1, and within these
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
+_SURE = 2.0  # standard errors from which on it is taken for certain that some have no rows
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
 
 
@@ -51,12 +52,46 @@ class Number:
         value = float(weights @ [self.value, other.value]) / weights.sum()
         return Number(value, 1 / math.sqrt(weights.sum()))
 
+    def of_those(self, present: "Number") -> "Number":
+        """Return a mean of those who are present, from one in which the others count as 0."""
+        value = self.value / present.value
+        return Number(value, math.hypot(self.std_error, value * present.std_error) / present.value)
+
+
+EVERYBODY = Number(1.0, 0.0)
+
 
 def judges(strategy: LdpStrategy[Any], share: float) -> Cohort:
     """Take a share of the users who have not been asked, but no more than are of use."""
+    return strategy.cohorts([_num_judges(strategy, share)])[0]
+
+
+def _num_judges(strategy: LdpStrategy[Any], share: float) -> int:
     most = _RADII[0] ** 2 * ball_codebook(strategy.epsilon, 5, 1.0).variance / _ENOUGH**2
-    size = min(share * strategy.num_users, most)
-    return strategy.cohorts([max(math.ceil(size), strategy.min_reports)])[0]
+    return max(math.ceil(min(share * strategy.num_users, most)), strategy.min_reports)
+
+
+def level_judges(strategy: LdpStrategy[Any]) -> list[Cohort]:
+    """Take those who tell the level; if they are enough, half of them to tell who is present."""
+    size = _num_judges(strategy, LEVEL)
+    few = size < 2 * strategy.min_reports
+    return strategy.cohorts([size] if few else [size - size // 2, size // 2])
+
+
+def ask_present(
+    cohort: Cohort, epsilon: float, dim: int, most: float = _FARTHEST
+) -> Generator[Ask, Estimate, Number]:
+    """Return the share of users who have a row with a target; 1 unless it is surely less.
+
+    Others answer as if they had no rows. They are told by a prediction that is above all
+    targets, of which ``most`` is the largest: whoever has a row says that it is too high, by as
+    much as is told at most.
+    """
+    above = (most + 1) * np.eye(1, dim)[0]
+    question = Gradient(above, np.zeros(1, np.int64))
+    answer = yield Ask(cohort, question, number_randomizer(epsilon, 1.0))
+    share, error = float(answer.mean[0]), float(answer.std_error[0])
+    return EVERYBODY if share > 1 - _SURE * error else Number(max(share, error), error)
 
 
 def ask_level(
@@ -164,11 +199,18 @@ def ask_sizes(
 
 
 def ask_line(
-    cohort: Cohort, epsilon: float, theta: Floats, direction: Floats, scales: Floats
+    cohort: Cohort,
+    epsilon: float,
+    theta: Floats,
+    direction: Floats,
+    scales: Floats,
+    present: Number = EVERYBODY,
 ) -> Generator[Ask, Estimate, Line]:
-    """Ask judges for the moments of a line, given what sizes are usual."""
+    """Ask judges for the moments of a line, given what sizes are usual and who is present."""
     unit = ball_codebook(epsilon, 5, 1.0)
     radius = float(np.clip(_NOISE / math.sqrt(unit.variance / cohort.size), *_RADII))
     question = LineMoments(theta, direction, float(scales[0]), float(scales[1]))
     answer = yield Ask(cohort, question, ball_codebook(epsilon, 5, radius))
-    return Line(scales, answer.mean + np.array([0.0, 0.0, 0.0, 1.0, 1.0]), answer.std_error)
+    told = answer.mean / present.value  # those without rows have zeros
+    noise = np.hypot(answer.std_error, told * present.std_error) / present.value
+    return Line(scales, told + np.array([0.0, 0.0, 0.0, 1.0, 1.0]), noise)

@@ -197,6 +197,11 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
                 f"AUC is {score:.2f} with a standard error of {error:.2f}. More users or a "
                 "larger epsilon would tell."
             )
+        if (present := float(np.mean([judged.present for judged in found]))) < 1:
+            notes.append(
+                f"About {100 * (1 - present):.0f} % of the people have no row with a target: the "
+                "model is of the others."
+            )
         notes += self._of_shares(found)
         coef = np.array([judged.logits() for judged in found])
         coef[:, 0] -= coef @ standardisation.means[:-1]  # as slopes are of the features themselves

@@ -27,15 +27,17 @@ from ..subprotocols.norm import estimate_norm
 from .enough import doubts, too_few
 from .expected import expected_regression
 from .judges import (
-    LEVEL,
+    EVERYBODY,
     MOMENTS,
     SCORE,
     SIZES,
     Number,
     ask_level,
     ask_line,
+    ask_present,
     ask_sizes,
     judges,
+    level_judges,
     score,
 )
 from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
@@ -159,13 +161,22 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         if refusal := self._too_few(self.num_users):
             raise TooFewReports(refusal)
         notes = doubts(self.num_users, self.epsilon)
-        levelers, sizers = judges(self, LEVEL), judges(self, SIZES)
+        (levelers, *askers), sizers = level_judges(self), judges(self, SIZES)
         line, scorers = judges(self, MOMENTS), judges(self, SCORE)
         rows, told = yield from self._rows()
         method, why = self._chosen(self.num_users)
         logger.info("\t     method %s: %s; %s", method, why, told)
         dim = self.schema.num_features
-        mean = yield from ask_level(levelers, self.epsilon, np.zeros(dim))
+        present = EVERYBODY
+        for cohort in askers:
+            present = yield from ask_present(cohort, self.epsilon, dim)
+        if present.value < 1:
+            notes.append(
+                f"About {100 * (1 - present.value):.0f} % of the people have no row with a target: "
+                "the model is of the others."
+            )
+        level = yield from ask_level(levelers, self.epsilon, np.zeros(dim))
+        mean = level.of_those(present)
         middle = mean.value / (1 + mean.std_error**2)
         start = middle * np.eye(1, dim)[0]
         if method == "walk":
@@ -179,12 +190,12 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         # The line: predictions around the mean target, so that it begins at a constant.
         direction = theta - start
         scales = yield from ask_sizes(sizers, self.epsilon, theta, direction)
-        found = yield from ask_line(line, self.epsilon, theta, direction, scales)
+        found = yield from ask_line(line, self.epsilon, theta, direction, scales, present)
         length = 1 + found.best_move(_LENGTH, _LENGTH_SPREAD)
         if length < _SHORTEST:
             at = found.level_after(-1.0)
             target = mean.pooled(Number(middle + at.value, at.std_error))
-            return (yield from self._mean(scorers, target, found.scales, notes))
+            return (yield from self._mean(scorers, target, found.scales, present, notes))
         theta = theta + (length - 1) * direction
         level = found.level_after(length - 1)
         usual = self._usual_level_error() * scales[0]
@@ -195,7 +206,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
                 "who judged them and were shortened."
             )
         direction = theta - start
-        last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes)
+        last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes, present)
         worth = score(last, found)
         for line_of in (found, last):
             at = line_of.level_after(-1.0)
@@ -246,13 +257,14 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return _LEVEL_SPREAD + _LEVEL_NOISE * math.sqrt(noise)
 
     def _mean(
-        self, cohort: Any, known: Number, scales: Floats, notes: list[str]
+        self, cohort: Any, known: Number, scales: Floats, present: Number, notes: list[str]
     ) -> Generator[Ask, Estimate, RegressionFit]:
         """Return the mean, after the users who would have told the score have told more of it."""
         coef = known.value * np.eye(1, self.schema.num_features)[0]
         size = float(np.hypot(*scales))
         radius = float(np.clip(1.5 * size, 0.2, 2.0))
-        level = yield from ask_level(cohort, self.epsilon, coef, radius)
+        told = yield from ask_level(cohort, self.epsilon, coef, radius)
+        level = told.of_those(present)
         total = known.pooled(Number(known.value + level.value, level.std_error))
         return self._constant(total, (total.std_error / size) ** 2, notes)
 
