@@ -215,3 +215,16 @@ def test_every_protocol_has_a_plan_or_says_why_not(name):
     assert smaller.expected is not None
     assert larger.expected is not None
     assert larger.expected.value <= smaller.expected.value
+
+
+@pytest.mark.parametrize("name", [n for n, k in catalogue.PROTOCOLS.items() if not k.no_plan])
+def test_too_few_users_for_a_step_are_refused_and_a_missing_number_is_an_error(name):
+    kind = catalogue.PROTOCOLS[name]
+    sized = "num_features" in kind.plans_with
+    setting = Setting(num_users=5, num_features=8 if sized else None)
+    with pytest.raises(WouldRefuse, match="5 users"):
+        kind.planned_for(setting, 4.0).expect(setting)
+    if sized and name not in ("Means", "Describe"):  # which plan one column by default
+        told = CliRunner().invoke(commands.app, ["plan", name, "--users", "1600"])
+        assert told.exit_code == 2
+        assert "Expected num_features" in told.stderr
