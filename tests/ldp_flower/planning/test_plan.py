@@ -202,6 +202,23 @@ def test_the_command_writes_the_page(known, tmp_path):
     assert "distance in units" in page.read_text("utf-8")
 
 
+def test_the_page_tells_how_often_a_person_answers_and_what_would_be_refused():
+    made = plan(Known, num_users=200, num_features=1, epsilon=2.0)
+    page = made.to_html()
+    assert "Each person answers once: the server asks 3 groups of people" in page
+    assert "1 feature," in page and "one report of 1 byte at most" in page
+    assert page.count("refused</td>") == 3 * sum(math.isnan(p["error"]) for p in made.curve) > 0
+
+
+def test_a_long_name_of_an_error_is_drawn_in_lines():
+    made = plan(Known, num_users=200, num_features=1, epsilon=2.0)
+    name = "standard error of the mean, in widths of the column's bounds"
+    told = dataclasses.replace(made.expected, error=name)
+    label = dataclasses.replace(made, expected=told).plot().get_ylabel()
+    assert label.replace("\n", " ") == name
+    assert max(map(len, label.splitlines())) <= 34
+
+
 @pytest.mark.parametrize("name", catalogue.PROTOCOLS)
 def test_every_protocol_has_a_plan_or_says_why_not(name):
     kind = catalogue.PROTOCOLS[name]
