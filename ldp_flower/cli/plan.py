@@ -104,7 +104,7 @@ def _show(plan: Plan) -> None:
     table = Table(title="Expected error", title_justify="left")
     table.add_column("epsilon", justify="right")
     for users in crowds:
-        table.add_column(counted(users, "user"), justify="right")
+        table.add_column(counted(int(users), "user"), justify="right")
     for epsilon in sorted({point["epsilon"] for point in plan.curve}):
         errors = [point["error"] for point in plan.curve if point["epsilon"] == epsilon]
         told = ["refused" if math.isnan(error) else number(error) for error in errors]
