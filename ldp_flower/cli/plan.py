@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..planning import NoPlan, Plan
 from ..planning import plan as planned
-from ..presentation.words import number
+from ..presentation.words import counted, number
 from .console import USAGE, console, fail
 
 #: Questions, each with the protocol that answers it.
@@ -92,7 +92,9 @@ def _show(plan: Plan) -> None:
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column()
         grid.add_row("each user", spent)
-        grid.add_row("a report", f"{expected.report_bytes} bytes, {1000 * plan.seconds:.2g} ms")
+        grid.add_row(
+            "a report", f"{counted(expected.report_bytes, 'byte')}, {1000 * plan.seconds:.2g} ms"
+        )
         grid.add_row("rounds", str(expected.rounds))
         for label, texts in (("assumes", expected.assumes), ("know", expected.notes)):
             for text in texts:
@@ -102,7 +104,7 @@ def _show(plan: Plan) -> None:
     table = Table(title="Expected error", title_justify="left")
     table.add_column("epsilon", justify="right")
     for users in crowds:
-        table.add_column(f"{number(users)} users", justify="right")
+        table.add_column(counted(int(users), "user"), justify="right")
     for epsilon in sorted({point["epsilon"] for point in plan.curve}):
         errors = [point["error"] for point in plan.curve if point["epsilon"] == epsilon]
         told = ["refused" if math.isnan(error) else number(error) for error in errors]

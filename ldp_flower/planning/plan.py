@@ -110,8 +110,11 @@ class Plan:
         return f"Expected: {self.expected.error} {value}; in 8 runs of 10 {low} to {high}."
 
     def _ways(self) -> list[str]:
-        told = {"users": "{:,} users", "epsilon": "epsilon {:g}", "features": "{:,} features"}
-        ways = [told[name].format(v) for name, v in self.changes.items() if v is not None]
+        ways = [
+            f"epsilon {value:g}" if name == "epsilon" else words.counted(int(value), name[:-1])
+            for name, value in self.changes.items()
+            if value is not None
+        ]
         which = "" if math.isnan(self.target) else f" of {words.number(self.target)}"
         if not ways:
             return [

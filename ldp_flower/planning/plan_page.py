@@ -1,18 +1,21 @@
 """What a plan shows: its figure, and the page for a reviewer or an ethics board."""
 
 import math
+import textwrap
 from typing import TYPE_CHECKING
 
 from ..presentation import charts
 from ..presentation.markup import Markup, element, table_of
 from ..presentation.page import Section, listed
-from ..presentation.words import guarantee, number
+from ..presentation.words import counted, guarantee, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
     from .plan import Plan
 
+_LABEL = 34  # characters of an axis's label that a figure has room for in a line
 _SPAN = 30  # of errors that one scale of equal steps can show
 _COLOURS = (charts.PURPLE, charts.GREEN, charts.BLUE)
 _UNKNOWN = (
@@ -52,7 +55,7 @@ def draw(plan: "Plan", axes: "Axes") -> None:
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     _scale(axes, [p["error"] for p in plan.curve if not math.isnan(p["error"])])
     axes.set_xlabel("epsilon of each user")
-    axes.set_ylabel(plan.expected.error if plan.expected else "error")
+    axes.set_ylabel(textwrap.fill(plan.expected.error if plan.expected else "error", _LABEL))
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
 
@@ -76,16 +79,27 @@ def sections_of(plan: "Plan") -> list[Section]:
         Section("What this rests on", [listed(told.assumes)] if told else []),
         Section("What to know", [listed(told.notes)] if told else []),
         Section("What it does not know", [listed(_UNKNOWN)]),
-        Section("Other numbers", [table_of(plan.table().dropna())]),
+        Section("Other numbers", [table_of(_numbers(plan))]),
     ]
+
+
+def _numbers(plan: "Plan") -> "DataFrame":
+    """Return the curve, with a word where such a run would be refused."""
+    table = plan.table()
+    refused = table["error"].isna()
+    for name in ("error", "low", "high"):
+        told = [*map(number, table[name])]
+        table[name] = ["refused" if no else text for no, text in zip(refused, told, strict=True)]
+    return table
 
 
 def _asked(plan: "Plan") -> str:
     setting = plan.setting
-    features = f", {number(setting.num_features)} features" if setting.num_features else ""
+    features = f", {counted(setting.num_features, 'feature')}" if setting.num_features else ""
     rows = f", {setting.rows_per_user:g} rows each" if setting.rows_per_user != 1 else ""
+    people = "1 person" if setting.num_users == 1 else f"{number(setting.num_users)} people"
     return (
-        f"{plan.protocol} of ldp-flower would ask {number(setting.num_users)} people"
+        f"{plan.protocol} of ldp-flower would ask {people}"
         f"{rows}{features}, with epsilon {plan.epsilon:g} each."
     )
 
@@ -102,13 +116,24 @@ def _costs(plan: "Plan") -> Markup:
         return Markup()
     spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
     text = (
-        f"At most {spent} of the person's budget, for one report of {_bytes(told.report_bytes)} at "
-        f"most, "
-        f"made in about {1000 * plan.seconds:.2g} ms. The server asks {told.rounds} "
-        f"{'time' if told.rounds == 1 else 'times'} in all."
+        f"At most {spent} of the person's budget, for "
+        f"{'one report' if _once(plan) else 'reports'} of {counted(told.report_bytes, 'byte')} at "
+        f"most, made in about {1000 * plan.seconds:.2g} ms. {_groups(plan, told.rounds)}"
     )
     return element("p", text)
 
 
-def _bytes(count: int) -> str:
-    return f"{number(count)} byte" + "s" * (count != 1)
+def _once(plan: "Plan") -> bool:
+    """Whether a person's whole budget pays for one report."""
+    mechanisms = plan.expected.randomizers if plan.expected else ()
+    return all(each.epsilon > plan.epsilon / 2 for each in mechanisms)
+
+
+def _groups(plan: "Plan", rounds: int) -> str:
+    if not _once(plan):
+        return f"The server asks {counted(rounds, 'time')} in all, and a person more than once."
+    if rounds == 1:
+        return "Each person answers once, and the server asks once."
+    return (
+        f"Each person answers once: the server asks {rounds} groups of people, one after the other."
+    )

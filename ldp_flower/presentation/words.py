@@ -24,6 +24,11 @@ def number(value: object) -> str:
     return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, such as ``1 byte`` or ``2,000 bytes``."""
+    return f"{number(count)} {noun}" + "s" * (count != 1)
+
+
 def numbers(values: Sequence[object]) -> list[str]:
     """Return a column of numbers, with as many decimals each unless they differ too much."""
     floats = [float(value) for value in values if isinstance(value, float | np.floating)]

@@ -68,6 +68,11 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
         return None
     if policy is None:
         findings.problems.append("There is no policy: set max-epsilon in the node's configuration.")
+    elif policy.min_epsilon > policy.max_epsilon:
+        findings.problems.append(
+            f"No query can be answered: min-epsilon {policy.min_epsilon:g} is above max-epsilon "
+            f"{policy.max_epsilon:g}."
+        )
     else:
         findings.facts.append(
             f"Policy: epsilon {policy.max_epsilon:g} and delta {policy.max_delta:g} for each "

@@ -7,6 +7,7 @@ import pandas as pd
 
 from .accounts import Accounts
 
+_SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
 _LONGEST = 1000  # users on the page; JSON has all
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
@@ -33,8 +34,8 @@ def as_html(accounts: Accounts) -> str:
         heading += f": the first {len(shown)} of {len(accounts.users)}, all are in the JSON"
     sections = {
         "In all": totals,
-        "By run": accounts.runs,
-        "By day": accounts.days,
+        "By run": accounts.runs.rename(columns=_SUMS),
+        "By day": accounts.days.rename(columns=_SUMS),
         "What was asked": accounts.asked,
         heading: shown,
         "Renewals": accounts.renewals,
@@ -62,6 +63,8 @@ def as_prometheus(accounts: Accounts) -> str:
     for label, table in (("run", accounts.runs), ("day", accounts.days)):
         for column in ("questions", "users", "epsilon", "delta"):
             metric = f"ldp_flower_{label}_{column}"
+            if column in _SUMS:
+                lines.append(f"# HELP {metric} {_SUMS[column].capitalize()}.")
             lines.append(f"# TYPE {metric} gauge")
             lines += [
                 f'{metric}{{{label}="{_label(key)}"}} {value:.10g}'

@@ -47,7 +47,19 @@ class Table:
             If the schema cannot be read, or its columns are not these.
         """
         try:
-            schema = Schema.from_dict(json.loads(Path(self.schema).read_text("utf-8")))
+            plain = json.loads(Path(self.schema).read_text("utf-8"))
+        except OSError as error:
+            raise AppError(
+                f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}: "
+                f"{error.strerror}."
+            ) from error
+        except ValueError as error:
+            raise AppError(
+                f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}, "
+                "which is no JSON."
+            ) from error
+        try:
+            schema = Schema.from_dict(plain)
             return schema.loader(self.path, user_column=self.user_column, ids=self.ids)
         except (OSError, ValueError) as error:
             raise AppError(f"The schema {self.schema} cannot be used: {error}") from error

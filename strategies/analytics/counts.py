@@ -12,7 +12,8 @@ from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..forecasts.cells import expected_share, number_of_items
+from ..forecasts.cells import expected_share
+from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
@@ -196,7 +197,7 @@ class Counts(LdpStrategy[CountsResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol for a column of ``num_features`` categories."""
-        kind = Categories([str(i) for i in range(number_of_items(cls, setting))])
+        kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"column": kind}), "column", epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:

@@ -15,8 +15,8 @@ from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, S
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import check_fraction, check_integer
 
-from ..forecasts.cells import number_of_items
 from ..forecasts.items import chances_to_find, expected_misses, zipf
+from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
@@ -245,7 +245,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol for a domain of ``num_features`` items."""
-        return cls(number_of_items(cls, setting), epsilon=epsilon)
+        return cls(features_of(setting, cls), epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the share of the ten most frequent items that is missed, in the mean.

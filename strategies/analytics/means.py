@@ -234,16 +234,16 @@ class Means(LdpStrategy[MeansResult]):
         """Return how many tell of a column how uncertain the rounding is, and its levels."""
         users = num_users // len(self._names)
         pilot = self._levels.pilot(users, self.min_reports)
-        return pilot, self._levels.shares.sizes(max(users - pilot, 0), self.min_reports)
+        return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if the means can be of use."""
         variance = len(self._names) * self._levels.variance
         refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
+        if refusal:
+            return refusal
         _, waves = self._sizes(num_users)
-        if not refusal and min(waves) < self.min_reports:
-            return self._too_small(waves, num_users)
-        return refusal
+        return self._too_small(waves, num_users) if min(waves) < self.min_reports else ""
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:

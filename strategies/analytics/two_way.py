@@ -14,7 +14,8 @@ from ldp_flower.presentation import charts
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Categories, Schema
 
-from ..forecasts.cells import expected_share, number_of_items
+from ..forecasts.cells import expected_share
+from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
@@ -247,7 +248,7 @@ class TwoWay(LdpStrategy[TwoWayResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol for two columns of ``num_features`` categories each."""
-        kind = Categories([str(i) for i in range(number_of_items(cls, setting))])
+        kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"row": kind, "column": kind}), "row", "column", epsilon=epsilon)
 
     def expect(self, setting: Setting) -> Expectation:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Mean
-from ldp_flower.planning import Expectation, NoPlan, Setting
+from ldp_flower.planning import Expectation, NoPlan, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import check_integer, check_optional
 
@@ -113,6 +113,8 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         """Return the distance to a mean of half the bound's length in eight features."""
         if self.method == "paper" or self.projected_dim is not None:
             raise NoPlan("Only means that are not projected, by method 'auto', have a plan.")
+        if refusal := self._too_few(setting.num_users):
+            raise WouldRefuse(refusal)
         mechanism = self.randomizer(self.dim)
         noise = math.sqrt(mechanism.variance / setting.num_users)
         found = distance(noise, self.dim)

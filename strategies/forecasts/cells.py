@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.planning import Expectation, NoPlan, Setting
+from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import FrequencyOracle, Randomizer
 
 Floats = NDArray[np.float64]
@@ -28,19 +28,6 @@ _PLACED = (
 _HIDDEN = "Some runs may tell no mean: too few users tell how many have an answer."
 _CLEAR = 5.0  # standard errors of a share: three have to be seen, and two more make it likely
 _TYPICAL = 0.25  # both, of numbers in [-1, 1]
-
-
-def number_of_items(protocol: type, setting: Setting) -> int:
-    """Return how many items there are to choose from.
-
-    Raises
-    ------
-    NoPlan
-        If the setting does not tell.
-    """
-    if setting.num_features is None:
-        raise NoPlan(f"Expected num_features for {protocol.__name__}, got None.")
-    return setting.num_features
 
 
 def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:

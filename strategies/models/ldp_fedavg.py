@@ -309,6 +309,8 @@ class LdpFedAvg(FedAvgArguments):
         """Return q, of a model with ``num_features`` parameters and rounds by rule."""
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
+        if refusal := self._too_few(setting.num_users):
+            raise WouldRefuse(refusal)
         reporting = self._reporting(setting.num_features)
         schedule = self._schedule(reporting, setting.num_users, self._rounds(0))
         if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:

@@ -1,7 +1,7 @@
 """What protection is attached, and what it claims: read where it runs, not where it is written."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +67,42 @@ class LocalNoise:
         )
 
 
+@dataclass(frozen=True)
+class Paid:
+    """What a question cost each user whose hash, with a salt, lies in ``[low, high)``."""
+
+    cost: Cost
+    salt: int
+    low: int
+    high: int
+
+
+def per_user(paid: Iterable[Paid]) -> Cost:
+    """Return what questions cost one user at most.
+
+    Costs add up where cohorts overlap; the sum is largest at the low end of one. A plan is paid
+    once. Hashes with another salt are independent: a user may lie in the dearest place of each.
+    """
+    found: dict[int, list[Paid]] = {}
+    for each in paid:
+        found.setdefault(each.salt, []).append(each)
+    dearest = []
+    for those in found.values():
+        places = [
+            {
+                each.cost.plan or number: each.cost
+                for number, each in enumerate(those)
+                if each.low <= place.low < each.high
+            }
+            for place in those
+        ]
+        dearest.append([list(costs.values()) for costs in places])
+    return Cost(
+        sum(max(sum(float(c.epsilon) for c in costs) for costs in own) for own in dearest),
+        sum(max(sum(c.delta for c in costs) for costs in own) for own in dearest),
+    )
+
+
 @dataclass
 class Claims:
     """What was seen at work.
@@ -79,8 +115,8 @@ class Claims:
         Whose data neighbours differ in, ``node`` or ``record``.
     local : dict of str to LocalNoise
         Flower's mod, by type of message.
-    own : dict of str to Cost
-        This library's clients: what each question costs, by its digest.
+    own : dict of str to Paid
+        This library's clients: who paid for a question that was answered, by its digest.
     own_kinds : set of str
         Types of messages that they answer.
     kind : str
@@ -95,7 +131,7 @@ class Claims:
     delta: float | None = None
     unit: str = "node"
     local: dict[str, LocalNoise] = field(default_factory=dict)
-    own: dict[str, Cost] = field(default_factory=dict)
+    own: dict[str, Paid] = field(default_factory=dict)
     wrappers: list[str] = field(default_factory=list)
     own_kinds: set[str] = field(default_factory=set)
     kind: str = ""
@@ -120,11 +156,12 @@ class Claims:
             return reply
 
         def answer(node: Node, query: Query, *rest: Any) -> Any:
-            cost = Cost.of(query.randomizer, query.salt)
             self.own_kinds.add(self.kind)
-            self.own[cost.plan or query.digest()] = cost
             self.unit = "record" if isinstance(query.randomizer, RecordMechanism) else self.unit
-            return answer_once(node, query, *rest)
+            report = answer_once(node, query, *rest)
+            cost = Cost.of(query.randomizer, query.salt)
+            self.own[query.digest()] = Paid(cost, query.salt, query.low, query.high)
+            return report
 
         def counted(node: Node) -> dict[str, int]:
             self.own_kinds.add(self.kind)
@@ -181,15 +218,15 @@ class Claims:
 
     def of_run(self) -> tuple[float | None, float]:
         """Return epsilon, or None, and delta that are claimed of a whole run."""
-        deltas = [local.delta for local in self.local.values()]
-        deltas += [cost.delta for cost in self.own.values()]
-        delta = sum(deltas) if self.delta is None else self.delta
+        own = per_user(self.own.values())
+        delta = self.delta
+        if delta is None:
+            delta = sum(local.delta for local in self.local.values()) + own.delta
         if self.epsilon is not None:
             return self.epsilon, delta
         if not self.local and not self.own:
             return None, delta
-        found = sum(local.epsilon for local in self.local.values())
-        return found + sum(float(cost.epsilon) for cost in self.own.values()), delta
+        return sum(local.epsilon for local in self.local.values()) + float(own.epsilon), delta
 
     @property
     def named(self) -> list[str]:

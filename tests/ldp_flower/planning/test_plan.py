@@ -202,6 +202,23 @@ def test_the_command_writes_the_page(known, tmp_path):
     assert "distance in units" in page.read_text("utf-8")
 
 
+def test_the_page_tells_how_often_a_person_answers_and_what_would_be_refused():
+    made = plan(Known, num_users=200, num_features=1, epsilon=2.0)
+    page = made.to_html()
+    assert "Each person answers once: the server asks 3 groups of people" in page
+    assert "1 feature," in page and "one report of 1 byte at most" in page
+    assert page.count("refused</td>") == 3 * sum(math.isnan(p["error"]) for p in made.curve) > 0
+
+
+def test_a_long_name_of_an_error_is_drawn_in_lines():
+    made = plan(Known, num_users=200, num_features=1, epsilon=2.0)
+    name = "standard error of the mean, in widths of the column's bounds"
+    told = dataclasses.replace(made.expected, error=name)
+    label = dataclasses.replace(made, expected=told).plot().get_ylabel()
+    assert label.replace("\n", " ") == name
+    assert max(map(len, label.splitlines())) <= 34
+
+
 @pytest.mark.parametrize("name", catalogue.PROTOCOLS)
 def test_every_protocol_has_a_plan_or_says_why_not(name):
     kind = catalogue.PROTOCOLS[name]
@@ -215,3 +232,16 @@ def test_every_protocol_has_a_plan_or_says_why_not(name):
     assert smaller.expected is not None
     assert larger.expected is not None
     assert larger.expected.value <= smaller.expected.value
+
+
+@pytest.mark.parametrize("name", [n for n, k in catalogue.PROTOCOLS.items() if not k.no_plan])
+def test_too_few_users_for_a_step_are_refused_and_a_missing_number_is_an_error(name):
+    kind = catalogue.PROTOCOLS[name]
+    sized = "num_features" in kind.plans_with
+    setting = Setting(num_users=5, num_features=8 if sized else None)
+    with pytest.raises(WouldRefuse, match="5 users"):
+        kind.planned_for(setting, 4.0).expect(setting)
+    if sized and name not in ("Means", "Describe"):  # which plan one column by default
+        told = CliRunner().invoke(commands.app, ["plan", name, "--users", "1600"])
+        assert told.exit_code == 2
+        assert "Expected num_features" in told.stderr

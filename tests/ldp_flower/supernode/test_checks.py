@@ -60,6 +60,7 @@ def test_a_node_that_is_as_it_should_be(node):
     [
         ('ledger-path="ledger.db"', "There is no policy: set max-epsilon"),
         (CONFIG.replace("2.0", "-2.0"), "policy is not valid: Expected max-epsilon > 0"),
+        (CONFIG + " min-epsilon=3.0", "min-epsilon 3 is above max-epsilon 2"),
         (CONFIG + " unit='record'", "Expected num-records"),
         ("max-epsilon=2.0", "There is no ledger: set ledger-path"),
         ('max-epsilon=2.0 ledger-path="none.db"', "No ledger at none.db"),
@@ -94,6 +95,18 @@ def test_a_table_that_would_fail_is_found(node, change, told):
 def test_a_key_without_effect_is_found(node):
     checked = invoke("check", CONFIG + " site=3", *TABLE)
     assert checked.exit_code == 2 and "'site' has no effect" in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [("none.json", "No such file or directory."), ("table.csv", "which is no JSON.")],
+)
+def test_what_is_no_schema_is_named(node, schema, told):
+    (node / "table.csv").write_text("person,x\na,1\n", "utf-8")
+    checked = invoke("check", CONFIG, "--table", "table.csv", "--schema", schema, *TABLE[4:])
+    assert checked.exit_code == 2
+    assert "Expected --schema to be a JSON file of Schema.to_dict, got" in checked.stderr
+    assert told in checked.stderr
 
 
 @pytest.mark.parametrize("name", ["ledger.db", "table.csv"])
@@ -197,14 +210,17 @@ def test_a_page_is_whole_and_runs_nothing_that_a_name_holds(spent):
     page = report(spent, "html")
     assert "&lt;b&gt;" in page and "<b>" not in page
     assert "src=" not in page and "href=" not in page and "<script" not in page
+    assert page.count("<th>epsilon, summed over users</th>") == 2  # by run and by day
     assert "<td>9223372036854775808</td>" in page and "<th>left</th>" not in page
 
 
 def test_metrics_are_prometheus_text_and_name_nobody(spent):
     metrics = report(spent, "prometheus", "--max-epsilon", 2.0)
-    line = r"(# TYPE [a-z_]+ gauge|[a-z_]+(\{(run|day)=\"[-0-9]+\"\})? [0-9.e+-]+)"
+    line = r"(# TYPE [a-z_]+ gauge|# HELP [a-z_]+ [A-Z][a-z, ]+\.|"
+    line += r"[a-z_]+(\{(run|day)=\"[-0-9]+\"\})? [0-9.e+-]+)"
     assert all(re.fullmatch(line, each) for each in metrics.splitlines())
     assert 'ldp_flower_run_epsilon{run="7"} 1.75' in metrics.splitlines()
+    assert "# HELP ldp_flower_run_epsilon Epsilon, summed over users." in metrics.splitlines()
     assert "ldp_flower_smallest_epsilon_left 0" in metrics.splitlines()
 
 
