@@ -5,7 +5,7 @@ import random
 import subprocess
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from uuid import uuid4
 
@@ -43,7 +43,7 @@ from ldp_flower.clients import (
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
-from ldp_flower.guarantee.messages import CENSUS, Query
+from ldp_flower.guarantee.messages import CENSUS, MessageError, Query
 from ldp_flower.guarantee.questions import ClippedUpdate, Gradient
 from ldp_flower.guarantee.training import census, with_query
 from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
@@ -341,8 +341,10 @@ class Asked(ClientApp):
         if message.metadata.message_type == f"query.{CENSUS}":
             sent = census()
         else:
-            asked = Query.from_record_dict(message.content)
-            sent = content(asked, model={"weights": np.zeros(DIM)})
+            sent = message.content  # of a question that nobody knows there is no train message
+            with suppress(MessageError):
+                asked = Query.from_record_dict(message.content)
+                sent = content(asked, model={"weights": np.zeros(DIM)})
         inner = Message(sent, message.metadata.dst_node_id, "train")
         inner.__dict__["_metadata"] = message.metadata
         inner.metadata.__dict__["_message_type"] = "train"
