@@ -35,7 +35,7 @@ _ROOM = 1.2  # a root mean square over a geometric mean
 _RADII, _NOISE = (2.0, 12.0), 0.12  # of moments; noise that allows a larger one
 _TRUSTED, _SQUARES = 4.0, (0.3, 10.0)  # mean squares are drawn to 1, and within these
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
-_SURE = 2.0  # standard errors from which on it is taken for certain that some have no rows
+_SURE = 2.5  # standard errors from which on it is taken for certain that some have no rows
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
 
 
