@@ -39,4 +39,5 @@ def test_a_notebook_runs_and_was_kept_with_what_it_showed(path, tmp_path, monkey
     notebook = json.loads(path.read_text("utf-8"))
     kept = [c["outputs"] for c in notebook["cells"] if c["cell_type"] == "code"]
     assert any(kept)
+    assert "Warning" not in json.dumps(kept)
     assert not any(output["output_type"] == "error" for outputs in kept for output in outputs)
