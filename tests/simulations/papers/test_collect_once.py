@@ -88,6 +88,7 @@ def test_the_census_is_coded_from_its_indicators(tmp_path):
     np.testing.assert_allclose(x[1], [1, root, -root, -root, -1, -1, 1, -1])
 
 
+@pytest.mark.long
 def test_real_data_are_kept_in_a_file_from_which_table_and_figure_come(
     tmp_path, capsys, monkeypatch
 ):

@@ -44,6 +44,7 @@ def relative_error(result, theta):
     return np.linalg.norm(result.coef - theta) / np.linalg.norm(theta)
 
 
+@pytest.mark.long
 def test_three_thousand_silos_of_the_papers_first_setting():
     """Records are 100 a silo instead of 800, to save time: the teachers are worse."""
     theta = truth(8000, DIM, SPARSITY)
