@@ -12,7 +12,7 @@ import numpy as np
 from ..presentation import charts, page, words
 from ..randomizers.base import Randomizer
 from ..randomness import SystemRandom
-from ..validation import check_number, check_positive
+from ..validation import check_positive
 from .expectation import Expectation, NoPlan, WouldRefuse
 from .plan_page import draw, sections_of, title_of
 from .plannable import Plannable
@@ -188,7 +188,6 @@ def plan(
     if kind is protocol:
         if epsilon is None:
             raise ValueError(f"Expected epsilon with the class {kind.__name__}, got None.")
-        check_number("epsilon", epsilon)
         check_positive("epsilon", epsilon)
     elif epsilon is not None or (num_features is not None and kind.sized):
         name, value = (
@@ -196,7 +195,6 @@ def plan(
         )
         raise ValueError(f"Expected no {name} with a strategy, which has its own, got {value!r}.")
     if target is not None:
-        check_number("target", target)
         check_positive("target", target)
     if kind.no_plan:
         raise NoPlan(kind.no_plan)

@@ -30,7 +30,7 @@ class IsotropicUsers:
     """
 
     def __init__(self, dim: int, l1_norm: float) -> None:
-        self._dim, self._support = dim, min(_SUPPORT, dim)
+        self._support = min(_SUPPORT, dim)
         self._l1_norm = l1_norm
         self.truth: Floats = equal_coefficients(
             dim, self._support, l1_norm / math.sqrt(self._support)

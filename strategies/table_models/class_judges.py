@@ -65,11 +65,16 @@ class Judges:
         """
         sizes = num_judges(strategy.num_users / classes, epsilon, rows_per_user)
         share, *others = (max(size, strategy.min_reports) for size in sizes)
-        # A quarter of those who tell the share tell who is present, if they are enough.
-        some = round(share / 4)
-        if some < strategy.min_reports:
+        some = num_present(share, strategy.min_reports)
+        if not some:
             return cls(None, *strategy.cohorts([share, *others]))
         return cls(*strategy.cohorts([some, share - some, *others]))
+
+
+def num_present(share_judges: int, min_reports: int) -> int:
+    """Return how many of those who tell the share tell who is present; 0 if they are too few."""
+    some = round(share_judges / 4)
+    return some if some >= min_reports else 0
 
 
 def num_judges(users: float, epsilon: float, rows_per_user: float) -> list[int]:

@@ -13,10 +13,11 @@ from ..runtime.base import LdpStrategy
 from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer
 from .centres import num_askers
-from .class_judges import num_judges, score_error
+from .class_judges import num_judges, num_present, score_error
 from .class_walk import num_steps as class_steps
 from .enough import doubts
 from .judges import LEVEL, MOMENTS, SCORE, SIZES
+from .judges import num_present as num_level_present
 from .ridge_walk import num_steps as ridge_steps
 from .ridge_walk import row_length
 
@@ -106,6 +107,7 @@ def expected_classification(
 
     askers = num_askers(setting.num_users, epsilon, strategy.min_reports, schema)
     steps = class_steps(int(users - askers / classes - sum(judges)), strategy.min_reports)
+    each = steps + len(judges) + (num_present(judges[0], strategy.min_reports) > 0)
     notes: tuple[str, ...] = ()
     if lost(_HIGH) >= auc - 0.5:
         notes = (
@@ -117,7 +119,7 @@ def expected_classification(
         value=lost(0.5),
         low=lost(_LOW),
         high=lost(_HIGH),
-        rounds=classes * (steps + len(judges)) + (askers > 0) + (declared_rows is None),
+        rounds=classes * each + (askers > 0) + (declared_rows is None),
         randomizers=(mechanism, number_randomizer(epsilon, 1.0)),
         assumes=(f"Without privacy the same model has an AUC of {auc:g}.", *_TABLES),
         notes=notes,
@@ -131,10 +133,12 @@ def _regression_rounds(
     fewest = strategy.min_reports
     shares = [LEVEL, SIZES, MOMENTS, SCORE] + ([] if declared_rows else [LEVEL / 2])
     walkers = users - sum(max(math.ceil(share * users), fewest) for share in shares)
+    levelers = max(math.ceil(LEVEL * users), fewest)
+    asked = len(shares) + (num_level_present(levelers, fewest) > 0)
     if method == "walk":
-        return len(shares) + ridge_steps(walkers, fewest)
+        return asked + ridge_steps(walkers, fewest)
     centres, scales = (~schema.centred).any(), (~schema.scaled).any()
     columns = (centres or scales) + 3 * centres + scales
     second = int(0.12 * users) - enough_for_norm(strategy.epsilon)
     legs = ridge_steps(int(0.3 * users), fewest) + ridge_steps(max(second, fewest), fewest)
-    return int(len(shares) + 2 + columns + legs)
+    return int(asked + 2 + columns + legs)

@@ -74,8 +74,13 @@ def _num_judges(strategy: LdpStrategy[Any], share: float) -> int:
 def level_judges(strategy: LdpStrategy[Any]) -> list[Cohort]:
     """Take those who tell the level; if they are enough, half of them to tell who is present."""
     size = _num_judges(strategy, LEVEL)
-    few = size < 2 * strategy.min_reports
-    return strategy.cohorts([size] if few else [size - size // 2, size // 2])
+    some = num_present(size, strategy.min_reports)
+    return strategy.cohorts([size - some, some] if some else [size])
+
+
+def num_present(level_judges: int, min_reports: int) -> int:
+    """Return how many of those who tell the level tell who is present; 0 if they are too few."""
+    return level_judges // 2 if level_judges >= 2 * min_reports else 0
 
 
 def ask_present(

@@ -39,6 +39,7 @@ def test_many_missing_targets_are_said_and_do_not_flatter_the_score(target):
     assert 35 <= int(said.split()[1]) <= 65
     truth = 0.68 if target == "number" else 0.92
     for found in (whole, half):
+        assert found.score_std_error < 0.5
         assert abs(found.score - truth) < 5 * found.score_std_error
     if target == "number":  # the level is theirs who have a target: 0, and the middle is -3
         assert abs(half.predict(table(target, 0, 1)).mean()) < 1
