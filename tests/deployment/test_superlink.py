@@ -115,7 +115,10 @@ def test_a_budget_is_spent_once_whatever_restarts(deployment, tmp_path):
     assert result["num_users"] == result["num_reports"] == 2 * USERS_PER_NODE
     assert result["privacy"]["epsilon"] == 2.0
     assert not result["privacy"]["seeded"]
-    assert abs(result["mean"]) < 5 * result["error"] < 1  # the mean of targets is 0
+    # The mean of targets is 0. Of 300 simulated runs like this one none was further than 3.1 of
+    # its standard errors away, and these were between .14 and .27.
+    assert abs(result["mean"]) < 5 * result["error"]
+    assert 0.1 < result["error"] < 0.4
     # In 1,000 simulated runs like this one the correlation was never below 0.82: the
     # small coefficient was missed in 4 of 100 runs, the large one in none.
     coef = np.array(result["coef"])
