@@ -512,8 +512,9 @@ def command(*arguments):
 
 
 def only_the_first_variant(monkeypatch, epsilon):
-    run = next(AUDITED["LdpIht"](2, epsilon))
-    monkeypatch.setitem(AUDITED, "LdpIht", lambda dim, epsilon: [run])
+    """It asks one question, so that the command is quick."""
+    run = next(AUDITED["NonInteractiveIht"](2, epsilon))
+    monkeypatch.setitem(AUDITED, "NonInteractiveIht", lambda dim, epsilon: [run])
 
 
 def test_command_audits_every_mechanism_of_the_protocol():
@@ -524,7 +525,7 @@ def test_command_audits_every_mechanism_of_the_protocol():
 
 def test_command_prints_claimed_and_measured(monkeypatch):
     only_the_first_variant(monkeypatch, 2.0)
-    outcome = command("LdpIht", "--dim", "2", "--reports", "100", "--seed", "1")
+    outcome = command("NonInteractiveIht", "--dim", "2", "--reports", "100", "--seed", "1")
     assert outcome.exit_code == 0, outcome.output
     for text in ("claimed", "measured", "SubsetHypercube", "nothing found"):
         assert text in outcome.stdout
@@ -574,7 +575,8 @@ def test_command_fails_if_the_promise_is_broken(monkeypatch):
     exp = two_level._exp_rounded_down
     monkeypatch.setattr(two_level, "_exp_rounded_down", lambda epsilon: exp(2 * epsilon))
     only_the_first_variant(monkeypatch, 1.0)
-    outcome = command("LdpIht", "--dim", "2", "--epsilon", "1", "--reports", "400", "--seed", "1")
+    options = ("--dim", "2", "--epsilon", "1", "--reports", "400", "--seed", "1")
+    outcome = command("NonInteractiveIht", *options)
     assert outcome.exit_code == 1
     assert "break their promise" in outcome.stderr and "fails: loss" in outcome.stdout
 

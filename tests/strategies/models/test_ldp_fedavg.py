@@ -106,10 +106,7 @@ def test_a_model_is_learnt_from_one_report_per_node(arguments, loss):
 
 def test_less_privacy_is_more_accuracy():
     found = {
-        epsilon: np.mean(
-            [run(LdpFedAvg(epsilon=epsilon, force=True), 600, seed)[1] for seed in range(3)]
-        )
-        for epsilon in (0.25, 8.0)
+        epsilon: run(LdpFedAvg(epsilon=epsilon, force=True), 600, 0)[1] for epsilon in (0.25, 8.0)
     }
     assert found[8.0] > BEST - 0.02 and found[0.25] < found[8.0] - 0.05
 
