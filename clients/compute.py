@@ -13,6 +13,7 @@ from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import Rows
+from ldp_flower.guarantee.questions.named import of_columns
 from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
@@ -85,6 +86,12 @@ class UsersNode(Node):
     def census(self) -> dict[str, int]:
         """Return how many users the node holds, their keys, and how many features rows have."""
         return {**super().census(), "features": self.users.num_features}
+
+    def booked(self, query: Query) -> tuple[str, str]:
+        """Return what the operator's books call a query, with the columns that it names."""
+        asked, mechanism = query.summary
+        names = getattr(self.users, "columns", None)  # of those that are made while asked: none
+        return asked + of_columns(query.question, names), mechanism
 
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""

@@ -92,6 +92,17 @@ def test_a_table_that_would_fail_is_found(node, change, told):
     assert checked.exit_code == 2 and told in checked.stderr
 
 
+def test_a_table_without_rows_is_found(node):
+    (node / "table.csv").write_text("person,age\n")
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 2
+    assert "table.csv has no users" in checked.stderr and "--ids" in checked.stderr
+    (node / "people.txt").write_text("p1\np2\n")
+    (node / "people.txt").chmod(0o600)
+    named = invoke("check", CONFIG, *TABLE, "--ids", "people.txt")
+    assert named.exit_code == 0 and "with 2 users" in named.stdout
+
+
 def test_a_key_without_effect_is_found(node):
     checked = invoke("check", CONFIG + " site=3", *TABLE)
     assert checked.exit_code == 2 and "'site' has no effect" in checked.stderr
