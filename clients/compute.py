@@ -160,7 +160,11 @@ def values_of(
     )
     tell_far_values(values, query)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
-        logger.warning("%d users have data that are not finite and report a centre.", bad)
+        logger.warning(
+            "%d of %d users have no row that can be used (an entry or the target is missing, or is "
+            "no number): they answer at random.",
+            *(bad, len(slots)),
+        )
     return values
 
 
