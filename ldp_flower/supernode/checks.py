@@ -161,7 +161,8 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
             else f"{settings.name} has no users, so nobody would answer: load_users returns none."
         )
     else:
-        findings.facts.append(f"App: {settings.name}, with {users} users.")
+        what = "Table" if settings.app is None else "App"
+        findings.facts.append(f"{what}: {settings.name}, with {users} users.")
 
 
 def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:

@@ -50,7 +50,7 @@ def test_a_node_that_is_as_it_should_be(node):
     assert checked.exit_code == 0, checked.stderr
     assert "Policy: epsilon 2 and delta 0 for each user, for life." in checked.stdout
     assert "Ledger: ledger.db, on which 0 users have spent." in checked.stdout
-    assert "table.csv, with 2 users." in checked.stdout
+    assert f"Table: {node / 'table.csv'}, with 2 users." in checked.stdout
     plain = invoke("check", CONFIG + ' data-path="table.csv"')
     assert plain.exit_code == 0 and not plain.stderr
 
