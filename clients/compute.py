@@ -13,6 +13,7 @@ from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import Rows
+from ldp_flower.guarantee.questions.named import of_columns
 from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
@@ -86,6 +87,12 @@ class UsersNode(Node):
         """Return how many users the node holds, their keys, and how many features rows have."""
         return {**super().census(), "features": self.users.num_features}
 
+    def booked(self, query: Query) -> tuple[str, str]:
+        """Return what the operator's books call a query, with the columns that it names."""
+        asked, mechanism = query.summary
+        names = getattr(self.users, "columns", None)  # of those that are made while asked: none
+        return asked + of_columns(query.question, names), mechanism
+
     def take(self, slots: Slots) -> Users:
         """Return some users, each with the rows that the policy lets it use."""
         return self.users.take(slots, self.terms.policy.max_rows)
@@ -153,7 +160,11 @@ def values_of(
     )
     tell_far_values(values, query)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
-        logger.warning("%d users have data that are not finite and report a centre.", bad)
+        logger.warning(
+            "%d of %d users have no row that can be used (an entry or the target is missing, or is "
+            "no number): they answer at random.",
+            *(bad, len(slots)),
+        )
     return values
 
 

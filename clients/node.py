@@ -127,7 +127,11 @@ class Node:
         names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         cost = Cost.of(query.randomizer, query.salt)
-        return self.paid_once(slots, cost, digest, query.summary, randomised)
+        return self.paid_once(slots, cost, digest, self.booked(query), randomised)
+
+    def booked(self, query: Query) -> tuple[str, str]:
+        """Return what the operator's books call a query: what is asked, how it is randomised."""
+        return query.summary
 
     def paid_once(
         self,

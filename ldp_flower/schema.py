@@ -248,7 +248,7 @@ class Schema:
         targets = None if self.target is None else self.targets(table)
         missing = self.missing(table)
         users = Users.from_rows(self.features(table), targets, named, ids, missing=missing)
-        return replace(users, schema_digests=self.digests())
+        return replace(users, schema_digests=self.digests(), columns=self._columns_of_features())
 
     def loader(
         self,
@@ -281,6 +281,11 @@ class Schema:
             If the user column is one of the schema's, or ids are given without one.
         """
         return TableLoader(self, table, user_column, ids)
+
+    def _columns_of_features(self) -> list[str]:
+        """Return the column that each feature is of and, last, the target if there is one."""
+        own = [name for name, kind in self.columns.items() for _ in range(kind.width)]
+        return ["intercept", *own, *([] if self.target is None else [self.target])]
 
     @property
     def columns_read(self) -> list[str]:

@@ -34,6 +34,7 @@ _OWN_OPTIONS = {"output-dir": "--output", "num-nodes": "--nodes"}
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
+    rich_markup_mode="markdown",  # joins lines of a paragraph
 )
 app.add_typer(ledger, name="ledger")
 
@@ -95,7 +96,7 @@ def run(
     given = {"num-users": users, "epsilon": epsilon, "seed": seed, "output-dir": output}
     try:
         if timeout is not None:
-            check_positive("timeout", timeout)
+            check_positive("--timeout", timeout)
         declared = declared_config(app_path)
         settings = _settings(declared, given, config or [])
     except ValueError as error:

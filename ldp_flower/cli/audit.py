@@ -12,12 +12,15 @@ from typer.core import TyperCommand
 
 from ..audit import Audit, audit_handler, extremes, recorded_queries
 from .compare import pair
-from .console import FAILED, USAGE, console, fail
+from .console import FAILED, USAGE, console, fail, in_options, unknown
 from .run import declared_config, override
 
 _APP = "With --app"
 _OF_APP = ("sample", "loader", "claim", "delta", "unit", "nodes", "config", "seconds", "html")
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
+# What errors call what options give.
+_OPTIONS = {name: f"--{name}" for name in (*_OF_APP, *_OF_PROTOCOL)}
+_OPTIONS |= {"num_reports": "--reports", **dict.fromkeys(("domain_size", "num_features"), "--dim")}
 
 
 class NamesProtocols(TyperCommand):
@@ -33,9 +36,7 @@ class NamesProtocols(TyperCommand):
 
 def audit(
     ctx: typer.Context,
-    protocol: Annotated[
-        str | None, typer.Argument(help="One of this library's, or give --app.")
-    ] = None,
+    protocol: Annotated[str | None, typer.Argument()] = None,
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 2.0,
     dim: Annotated[int, typer.Option(min=2, help="Number of features, or of items.")] = 8,
     reports: Annotated[
@@ -115,11 +116,11 @@ def audit(
 ) -> None:
     """Try to break the promise of PROTOCOL's client, or of the Flower app in --app DIR.
 
-    PROTOCOL: prints the claimed epsilon, the largest that was measured (at 99.9 % confidence),
-    the exact one where outputs can be enumerated, and which checks failed: completeness, isolation,
-    replay, own noise, record bound, and what neighbouring nodes of a deployment show (census,
-    reply's form, who answers, ledger) and with an operator's settings (rehearsal, row limit,
-    waiting). The exit code is 1 if anything contradicts the claim.
+    PROTOCOL, by its name: prints the claimed epsilon, the largest that was measured (at 99.9 %
+    confidence), the exact one where outputs can be enumerated, and which checks failed:
+    completeness, isolation, replay, own noise, record bound, and what neighbouring nodes of a
+    deployment show (census, reply's form, who answers, ledger) and with an operator's settings
+    (rehearsal, row limit, waiting). The exit code is 1 if anything contradicts the claim.
 
     --app: runs the app's own server, answers its messages on neighbouring data, and prints
     what of the replies depends on data and what their noise is worth. The exit code is 0 if
@@ -165,7 +166,7 @@ def _audit_app(
         with console.status(f"Attacking {app.name}"):
             found = audit_app(app, options)
     except (CannotAuditError, ValueError) as error:
-        fail(str(error), USAGE)
+        fail(in_options(str(error), _OPTIONS), USAGE)
     except Exception as error:  # of an app's objects that are like nothing known
         fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
     # As wide as the terminal: these are tables of words.
@@ -184,7 +185,7 @@ def _audit_protocol(
     from ..audit.runs import AUDITED
 
     if protocol not in AUDITED:
-        fail(f"Expected a protocol in {list(AUDITED)}, got {protocol!r}.", USAGE)
+        fail(unknown(protocol, (), AUDITED), USAGE)
     audits: list[Audit] = []
     try:
         runs = list(AUDITED[protocol](dim, epsilon))
@@ -196,7 +197,7 @@ def _audit_protocol(
                 found = audit_handler(query, people, num_reports=reports, seed=seed)
                 audits.append(found)
     except ValueError as error:
-        fail(str(error), USAGE)
+        fail(in_options(str(error), _OPTIONS), USAGE)
     except RuntimeError as error:
         fail(str(error), FAILED)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))

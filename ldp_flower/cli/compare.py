@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from .console import FAILED, USAGE, console, fail
+from .console import FAILED, USAGE, console, fail, in_options
 from .run import Scalar, declared_config, override
 
 if TYPE_CHECKING:
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _NODES = 100
+# What errors call what options give.
+_OPTIONS = {
+    **{name: f"--{name}" for name in ("epsilons", "seeds", "rounds", "delta", "clip", "metric")},
+    **{"epsilon": "--epsilons", "num_nodes": "--nodes", "methods": "--method"},
+    **{"evaluate": "--evaluate", "dp_sgd": "--dp-sgd"},
+}
 
 
 class TakesSeveral(TyperCommand):
@@ -146,9 +152,9 @@ def compare(
             path=cells,
         )
     except CannotCompareError as error:
-        fail(str(error), FAILED)
+        fail(in_options(str(error), _OPTIONS), FAILED)
     except (ValueError, TypeError) as error:
-        fail(str(error), USAGE)
+        fail(in_options(str(error), _OPTIONS), USAGE)
     except KeyboardInterrupt:
         fail(
             f"Interrupted. What is finished is in {cells}; the same command goes on.", _INTERRUPTED

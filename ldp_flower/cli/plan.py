@@ -12,7 +12,7 @@ from rich.text import Text
 from ..planning import NoPlan, Plan
 from ..planning import plan as planned
 from ..presentation.words import counted, number
-from .console import USAGE, console, fail
+from .console import USAGE, console, fail, in_options, unknown
 
 #: Questions, each with the protocol that answers it.
 QUESTIONS = {
@@ -26,16 +26,26 @@ QUESTIONS = {
     "model": "LdpFedAvg",
 }
 _WIDTH = 60
+# What errors call the numbers that options give, here and in the strategies.
+_OPTIONS = {
+    "num_users": "--users",
+    "epsilon": "--epsilon",
+    **dict.fromkeys(("num_features", "dim", "domain_size"), "--features"),
+    **dict.fromkeys(("rows_per_user", "samples_per_user"), "--rows"),
+    "quality": "--quality",
+    "target": "--target",
+}
 
 
 def plan(
-    question: Annotated[
-        str, typer.Argument(help=f"One of {', '.join(QUESTIONS)}, or a protocol by its name.")
-    ],
+    question: str,
     users: Annotated[int, typer.Option(min=1, help="How many people would be asked.")],
     epsilon: Annotated[float, typer.Option(help="Privacy parameter of each user.")] = 1.0,
     features: Annotated[
-        int | None, typer.Option(min=1, help="Features of a row, or items to choose from.")
+        int | None,
+        typer.Option(
+            min=1, help="Features of a row, items to choose from, or the model's parameters."
+        ),
     ] = None,
     rows: Annotated[float, typer.Option(min=1, help="Rows of one user, in the mean.")] = 1,
     quality: Annotated[
@@ -51,6 +61,9 @@ def plan(
 ) -> None:
     """Tell what error to expect of QUESTION, before anybody is asked.
 
+    QUESTION is regression, classification, mean, counts, quantiles, distribution, heavy-hitters
+    or model, or a protocol by its name (`ldp-flower protocols`).
+
     From public numbers alone: no data are read. The exit code is 0 with an answer, also if it
     is that the run would be refused or that nobody can tell, and 2 for a bad argument.
     """
@@ -58,7 +71,7 @@ def plan(
 
     name = QUESTIONS.get(question, question)
     if name not in PROTOCOLS:
-        fail(f"Expected one of {[*QUESTIONS, *PROTOCOLS]}, got {question!r}.", USAGE)
+        fail(unknown(question, QUESTIONS, PROTOCOLS), USAGE)
     try:
         made = planned(
             PROTOCOLS[name],
@@ -73,7 +86,7 @@ def plan(
         console.print(Text(str(error)))
         return
     except ValueError as error:
-        fail(str(error), USAGE)
+        fail(in_options(str(error), _OPTIONS), USAGE)
     _show(made)
     if html is not None:
         try:

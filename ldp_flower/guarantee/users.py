@@ -37,7 +37,8 @@ class Users:
     missing : ndarray of bool, shape (rows, num_features), optional
         Which entries were missing in the table that features were made from. By default none.
     columns : sequence of str, optional
-        Names of the columns of ``features``, for messages where the rows are.
+        Names of the columns of ``features`` and, where it has one, last of the targets: for
+        messages and the ledger where the rows are.
     schema_digests : mapping of str to int, optional
         Of the public schema that made them: a strategy with another one asks nobody.
 

@@ -21,7 +21,7 @@ _COLOURS = (charts.PURPLE, charts.GREEN, charts.BLUE)
 _UNKNOWN = (
     "How many of the people answer: the plan is about those who do.",
     "Whether declared bounds fit the data: what lies outside counts as the bound.",
-    "Whether people are alike: many who answer wrongly or on purpose move any estimate.",
+    "Whether people answer honestly: many false answers move any estimate.",
 )
 _NO_DATA = "This plan was made from public numbers. No data were read, and nobody was asked."
 

@@ -1,8 +1,10 @@
-"""A line that tells how far a long simulation is, where somebody is looking."""
+"""What a simulation says while it runs: how far it is, and what its clients warn of, once."""
 
+import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from flwr.app import Message
 
@@ -10,6 +12,8 @@ from .grid import InProcessGrid
 
 _AFTER, _EVERY = 2.0, 0.2  # seconds until the first line, and between two
 _WIDTH = 60  # characters
+# Which loggers say the same of the rows of every cohort: nodes have a log a message.
+_OF_ROWS = ("ldp_flower.clients.compute", "ldp_flower.clients.out_of_range")
 
 
 class TellingGrid(InProcessGrid):
@@ -48,6 +52,26 @@ class TellingGrid(InProcessGrid):
         """Take the line away."""
         if self._told:
             print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def said_once() -> Iterator[None]:
+    """Let through once what clients say of the rows of every cohort."""
+    said: set[object] = set()
+
+    def first(record: logging.LogRecord) -> bool:
+        known = record.msg in said
+        said.add(record.msg)
+        return not known
+
+    loggers = [logging.getLogger(name) for name in _OF_ROWS]
+    for logger in loggers:
+        logger.addFilter(first)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(first)
 
 
 def _is_seen() -> bool:

@@ -15,7 +15,7 @@ from ..guarantee.users import Users
 from ..validation import check_integer
 from ..values.entries import without_numbers
 from .generated import Generate, GeneratedUsers
-from .progress import TellingGrid
+from .progress import TellingGrid, said_once
 
 if TYPE_CHECKING:
     from ..clients.own_statistics import OwnStatistics
@@ -83,7 +83,8 @@ def simulate(
     logger.setLevel(max(level, logging.WARNING))  # Flower's log of a run is for long ones
     grid = TellingGrid(client_app, num_nodes)
     try:
-        return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
+        with said_once():
+            return strategy.start(grid, timeout=60.0, num_nodes=num_nodes, seed=seed)
     finally:
         grid.wipe()
         logger.setLevel(level)

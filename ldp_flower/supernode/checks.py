@@ -153,8 +153,16 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         users, reason = _asked(app, config)
     if users is None:
         findings.problems.append(f"{settings.name} does not answer: {heard.last or reason}")
+    elif not users:
+        findings.doubts.append(
+            f"{settings.name} has no users, so nobody would answer: it has no rows, and no --ids "
+            "that name whom it is about."
+            if settings.app is None
+            else f"{settings.name} has no users, so nobody would answer: load_users returns none."
+        )
     else:
-        findings.facts.append(f"App: {settings.name}, with {users} users.")
+        what = "Table" if settings.app is None else "App"
+        findings.facts.append(f"{what}: {settings.name}, with {users} users.")
 
 
 def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:

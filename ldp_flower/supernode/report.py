@@ -36,7 +36,7 @@ def as_html(accounts: Accounts) -> str:
         "In all": totals,
         "By run": accounts.runs.rename(columns=_SUMS),
         "By day": accounts.days.rename(columns=_SUMS),
-        "What was asked": accounts.asked,
+        "What was asked (of all columns, where none are named)": accounts.asked,
         heading: shown,
         "Renewals": accounts.renewals,
     }

@@ -153,7 +153,7 @@ def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64
     if not (kinds <= {"str"} or kinds <= {"int"}):
         raise ValueError(
             f"Expected {argument} to be strings or integers, all of one type, "
-            f"got {' and '.join(sorted(kinds))}."
+            f"got {' and '.join(sorted(kinds))}. Read the column as text."
         )
     distinct = sorted(set(listed))
     place = {name: i for i, name in enumerate(distinct)}

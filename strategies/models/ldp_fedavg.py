@@ -23,7 +23,7 @@ from ..runtime.exchange import Ask
 from .expected import expected
 from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
-from .schedule import LONGEST_STEP, WARN_ABOVE, Reporting, Schedule, users_wanted
+from .schedule import LONGEST_STEP, WARN_ABOVE, Reporting, Schedule, at_least, users_for
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
 from .trained import Trained, check_trainable
@@ -309,9 +309,9 @@ class LdpFedAvg(FedAvgArguments):
         """Return q, of a model with ``num_features`` parameters and rounds by rule."""
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
-        if refusal := self._too_few(setting.num_users):
-            raise WouldRefuse(refusal)
         reporting = self._reporting(setting.num_features)
+        if refusal := self._too_few(setting.num_users):
+            raise WouldRefuse(f"{refusal} {at_least(reporting, self.answers_per_user)}.")
         schedule = self._schedule(reporting, setting.num_users, self._rounds(0))
         if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:
             raise WouldRefuse(why)
@@ -325,7 +325,7 @@ class LdpFedAvg(FedAvgArguments):
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:
             return []
-        wanted = users_wanted(reporting, self.answers_per_user)
+        wanted = users_for(WARN_ABOVE, reporting, self.answers_per_user)
         note = f"{text}: above {WARN_ABOVE}, expect a poor model; {wanted} users would be enough."
         logger.warning("%s", note)
         return [note]

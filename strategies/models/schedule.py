@@ -107,7 +107,7 @@ class Schedule:
     def told(self, reporting: Reporting) -> str:
         """Return the rule of thumb in words."""
         return (
-            f"noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "
+            f"Noise to signal q = sqrt(d c / n) = {self.noise_to_signal:.2g} for d = "
             f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
         )
 
@@ -117,14 +117,24 @@ class Schedule:
             return ""
         return (
             f"{self.told(reporting)}: the noise would drown the model (q > {REFUSE_ABOVE:g}). "
-            f"About {users_wanted(reporting, answers_per_user)} users, a larger epsilon or fewer "
-            "parameters are needed; force=True tries anyway."
+            f"{at_least(reporting, answers_per_user)}; force=True tries anyway."
         )
 
 
-def users_wanted(reporting: Reporting, answers_per_user: int) -> int:
-    """Return with how many users results are no longer poor."""
-    return math.ceil(reporting.dim * reporting.noise / WARN_ABOVE**2 / answers_per_user)
+def at_least(reporting: Reporting, answers_per_user: int) -> str:
+    """Say how many users a run is not refused with, and how many give a good model."""
+    fewest, enough = (
+        users_for(limit, reporting, answers_per_user) for limit in (REFUSE_ABOVE, WARN_ABOVE)
+    )
+    return (
+        f"At least {fewest:,} users are needed, and some {enough:,} for a good model; or a larger "
+        "epsilon, or fewer parameters"
+    )
+
+
+def users_for(noise_to_signal: float, reporting: Reporting, answers_per_user: int) -> int:
+    """Return with how many users the noise to signal q is no larger."""
+    return math.ceil(reporting.dim * reporting.noise / noise_to_signal**2 / answers_per_user)
 
 
 def default_rounds(num_users: int, answers_per_user: int, net: bool) -> int:

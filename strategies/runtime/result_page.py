@@ -21,6 +21,13 @@ _REAL_VALUED = (
     "Some mechanism draws real numbers: the guarantee holds in exact arithmetic, and is not "
     "proved for floating point."
 )
+# Columns of tables whose names do not say it all.
+_COLUMNS = {
+    "share": "Share: the part of the users whom a row is about, from 0 to 1, as estimated; noise "
+    "can move it a little beyond.",
+    "of the population": "Of the population: the standard error for everybody of whom these users "
+    "are a sample.",
+}
 _SERVER = "Nobody has to trust the server for this: clients randomise before they send."
 
 
@@ -32,9 +39,11 @@ def title_of(result: "Result") -> str:
 
 def sections_of(result: "Result") -> list[Section]:
     """Return what a result tells, in a reader's order."""
+    table = result._shown(result.table())
+    told = [sentence for name, sentence in _COLUMNS.items() if name in table.columns]
     return [
         Section("", [_asked(result), *result._headline()]),
-        Section("Result", [table_of(result._shown(result.table())), _figure(result)]),
+        Section("Result", [table_of(table), *told, _figure(result)]),
         Section("Notes", [listed(result.notes)] if result.notes else []),
         Section("What is protected", _guarantee(result.privacy)),
         Section("Who answered", [_answered(result), table_of(_steps(result))]),

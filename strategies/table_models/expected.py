@@ -25,7 +25,7 @@ _LOW, _HIGH = 0.1, 0.9  # shares of the runs that an expectation's range leaves 
 _USUAL_R2, _USUAL_AUC = 0.5, 0.8
 _TABLES = (
     "Bounds are four to thirteen standard deviations of their columns wide, columns are moderately "
-    "correlated, and a third of what they vary by is a user's own.",
+    "correlated, and a third of a column's variance is between users.",
     "Real tables differ more: on eleven of them the loss was a quarter to three times the expected "
     "one.",
 )

@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 from deployed_node import NODE_ID, SALT, ask, query, report_in, users
 
-from ldp_flower import PrivacyPolicy
+from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
+from ldp_flower.audit import recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.environment import in_simulation
 from ldp_flower.guarantee.keys import NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
+from ldp_flower.guarantee.questions import Mean
+from ldp_flower.guarantee.questions.named import of_columns
+from ldp_flower.strategies import Counts, Means
 
 PATIENTS = users(8)
 NAMELESS = dataclasses.replace(PATIENTS, ids=None)
@@ -57,6 +61,29 @@ def assert_refused(reply, code, *secrets):
 
 def test_these_tests_run_outside_a_simulation():
     assert not in_simulation()
+
+
+def test_the_ledger_names_the_columns_that_are_asked_about(node_config, ledger):
+    kinds = {"age": Numeric(0, 90), "job": Categories(["a", "b", "c"])}
+    schema = Schema(kinds, "wage", Numeric(0, 9))
+    table = {"age": [20.0] * 800, "job": ["a", "c"] * 400, "wage": [1.0] * 800}
+    people = schema.users(table, groups=np.arange(800))
+    app = LdpClientApp(lambda context: people)
+    asked = [
+        *recorded_queries(Counts(schema, "job", epsilon=0.5), people),
+        *recorded_queries(Means(schema, ["wage"], epsilon=0.5), people),
+    ]
+    for each in asked:
+        assert not ask(app, each, node_config).has_error()
+    assert {row[3] for row in ledger.book()} == {"table_cell of job", "table_cell of wage"}
+
+
+def test_few_columns_are_named_and_none_where_a_question_is_about_all():
+    names = [f"x{i}\n" for i in range(11)]
+    told = of_columns(Mean(np.zeros(12), np.arange(12)), names)
+    assert told == f" of {', '.join(f'x{i}?' for i in range(8))}, 4 more"
+    assert of_columns(Mean(np.zeros(12), np.array([11])), names) == " of the target"
+    assert of_columns(Mean(np.zeros(12)), names) == of_columns(Mean(np.zeros(1)), None) == ""
 
 
 # ------------------------------------------------------------ what must be there, or else

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import tomllib
 import zipfile
@@ -79,6 +80,21 @@ def test_the_bundle_has_what_the_hub_asks_for(built, name):
     assert needs["ldp-flower"].extras <= set(library["optional-dependencies"])
     (ours,) = (each for each in map(Requirement, library["dependencies"]) if each.name == "flwr")
     assert needs["flwr"].specifier == ours.specifier
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_links_hold_where_the_app_lies_alone(built, name):
+    """They are to its own files, or to the addresses of the docs that the project declares."""
+    urls = project_of(ROOT)["project"]["urls"]
+    docs = (urls["Documentation"], f"{urls['Repository']}/raw/main/docs")
+    links = re.findall(r"\]\(([^)#]+)", (built / name / "README.md").read_text("utf-8"))
+    assert any(link.startswith(docs) for link in links)
+    for link in links:
+        if link.startswith("http"):
+            assert link.startswith(docs), link
+            assert (ROOT / "docs" / link.rpartition("/docs/")[2]).exists(), link
+        else:
+            assert (built / name / link).exists(), link
 
 
 @pytest.fixture

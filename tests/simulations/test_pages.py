@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
@@ -95,6 +96,12 @@ def test_pictures_are_of_the_runs_that_are_kept_here():
     for picture in pictures:
         if picture.name not in WITHOUT_RUNS:
             assert source_of(picture) in kept, picture.name
+
+
+def test_pictures_have_a_ground_of_their_own_on_a_dark_page():
+    for picture in sorted((ROOT / "docs").glob("*.png")):
+        with Image.open(picture) as image:
+            assert image.convert("RGBA").getchannel("A").getextrema() == (255, 255), picture.name
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.parents[1].name)

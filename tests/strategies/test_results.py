@@ -103,6 +103,14 @@ def test_a_page_tells_the_question_the_guarantee_and_who_answered(found):
         assert result._repr_html_() in text
 
 
+def test_a_page_explains_its_columns(found):
+    for name, result in found.items():
+        assert ("share" in result.table()) == (
+            "Share: the part of the users" in result.to_html()
+        ), name
+    assert "share" in found["Counts"].table() and "share" not in found["LdpIht"].table()
+
+
 def test_a_representation_is_no_address(found):
     for result in found.values():
         assert not re.search("0x[0-9a-f]{6}|<ldp_flower", repr(result))

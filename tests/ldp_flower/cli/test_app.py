@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import ldp_flower
 from ldp_flower.audit.runs import AUDITED
 from ldp_flower.cli.console import console
+from ldp_flower.cli.plan import QUESTIONS
 from ldp_flower.cli.processes import Family, TimeIsUp, ended_by_signals
 from ldp_flower.cli.run import override
 from ldp_flower.cli.screen import Screen
@@ -263,8 +264,8 @@ def test_run_needs_an_app(tmp_path):
         (["--epsilon", "nan"], "Expected 1e-06 <= epsilon <= 100, got nan."),
         (["-c", "epsilon=0"], "Expected 1e-06 <= epsilon <= 100, got 0.0."),
         (["-c", "epsilon=inf"], "Expected 1e-06 <= epsilon <= 100, got inf."),
-        (["--timeout", "nan"], "Expected timeout > 0 and finite, got nan."),
-        (["--timeout", "inf"], "Expected timeout > 0 and finite, got inf."),
+        (["--timeout", "nan"], "Expected --timeout > 0 and finite, got nan."),
+        (["--timeout", "inf"], "Expected --timeout > 0 and finite, got inf."),
         (["--timeout", "0"], "0"),
         (["--seed", "-1"], "-1"),
         (["--users", "0"], "0"),
@@ -526,6 +527,23 @@ def test_protocols_are_shown_whole_on_a_narrow_screen(monkeypatch, width):
             assert text in shown
         assert f"each {protocol.protects}: " in shown
     assert "…" not in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "run", "compare", "supernode", "check", "plan", "audit", "ledger report", "ledger export"],
+)
+def test_help_fits_a_narrow_screen(command):
+    shown = CliRunner(env={"COLUMNS": "60", "TERMINAL_WIDTH": "60"}).invoke(
+        cli.app, [*command.split(), "--help"]
+    )
+    assert shown.exit_code == 0
+    assert max(map(len, shown.stdout.splitlines())) <= 60
+
+
+def test_the_help_of_plan_names_the_questions():
+    shown = " ".join(invoke("plan", "--help").stdout.split())
+    assert all(question in shown.split("Arguments")[0] for question in QUESTIONS)
 
 
 def test_other_commands_do_not_wait_for_the_protocols():

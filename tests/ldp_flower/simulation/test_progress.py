@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from ldp_flower import Users, simulate
+from ldp_flower import Numeric, Schema, Users, simulate
 from ldp_flower.simulation import progress
-from ldp_flower.strategies import LdpIht
+from ldp_flower.strategies import LdpIht, Means
 
 USERS = Users.from_rows(np.ones((400, 2)), np.ones(400))
 
@@ -37,3 +37,13 @@ def test_what_is_quick_says_nothing(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     run()
     assert capsys.readouterr().err == ""
+
+
+def test_what_clients_warn_of_is_said_once_a_run(caplog):
+    schema = Schema({"age": Numeric(0, 90)}, "wage", Numeric(0, 9))
+    users = schema.users({"age": [30.0] * 800, "wage": [1.0, float("nan")] * 400})
+    for _ in range(2):
+        caplog.clear()
+        result = simulate(Means(schema, ["wage"], epsilon=4.0), users, seed=0)
+        assert len(result.steps) > 2
+        assert [r.getMessage().split(" users ")[1][:11] for r in caplog.records] == ["have no row"]

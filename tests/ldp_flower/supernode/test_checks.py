@@ -50,7 +50,7 @@ def test_a_node_that_is_as_it_should_be(node):
     assert checked.exit_code == 0, checked.stderr
     assert "Policy: epsilon 2 and delta 0 for each user, for life." in checked.stdout
     assert "Ledger: ledger.db, on which 0 users have spent." in checked.stdout
-    assert "table.csv, with 2 users." in checked.stdout
+    assert f"Table: {node / 'table.csv'}, with 2 users." in checked.stdout
     plain = invoke("check", CONFIG + ' data-path="table.csv"')
     assert plain.exit_code == 0 and not plain.stderr
 
@@ -90,6 +90,17 @@ def test_a_table_that_would_fail_is_found(node, change, told):
     (node / name).write_text(text)
     checked = invoke("check", CONFIG, *TABLE)
     assert checked.exit_code == 2 and told in checked.stderr
+
+
+def test_a_table_without_rows_is_found(node):
+    (node / "table.csv").write_text("person,age\n")
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 2
+    assert "table.csv has no users" in checked.stderr and "--ids" in checked.stderr
+    (node / "people.txt").write_text("p1\np2\n")
+    (node / "people.txt").chmod(0o600)
+    named = invoke("check", CONFIG, *TABLE, "--ids", "people.txt")
+    assert named.exit_code == 0 and "with 2 users" in named.stdout
 
 
 def test_a_key_without_effect_is_found(node):
