@@ -2,83 +2,43 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Users, simulate
-from ldp_flower.planning import Setting, WouldRefuse
 from ldp_flower.randomizers import ball_codebook
-from ldp_flower.strategies import ConstrainedMean, ConstrainedRegression, LdpFedAvg, LdpStrategy
+from ldp_flower.strategies import ConstrainedMean, ConstrainedRegression
+
+from .cell import MadeUp
 
 Floats = NDArray[np.float64]
 
-PROTOCOLS = {cls.__name__: cls for cls in (ConstrainedMean, ConstrainedRegression, LdpFedAvg)}
 _FEATURES = {
     "ConstrainedMean": (8, 16, 50, 128, 300),
     "ConstrainedRegression": (3, 4, 6, 9, 14),
     "LdpFedAvg": (10, 30, 100, 300),
 }
-_CELLS, _SEEDS = 30, 10
+_CELLS = 30
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A protocol and a population."""
-
-    protocol: str
-    users: int
-    features: int
-    epsilon: float
-
-    @property
-    def setting(self) -> Setting:
-        """What is publicly known of it."""
-        return Setting(num_users=self.users, num_features=self.features)
-
-    @property
-    def strategy(self) -> LdpStrategy[Any]:
-        """The protocol as it is planned."""
-        return PROTOCOLS[self.protocol].planned_for(self.setting, self.epsilon)
-
-
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[MadeUp]:
     """Yield 30 cells of each protocol: by lot, of those that are not refused."""
-    for number, protocol in enumerate(PROTOCOLS):
+    for number, protocol in enumerate(_FEATURES):
         users = (700, 2500, 6000, 15_000, 40_000)
-        every = itertools.product(users, _FEATURES[protocol], (0.7, 1.4, 3.0, 6.0))
-        possible = [cell for cell in (Cell(protocol, *some) for some in every) if _runs(cell)]
+        every = itertools.product(users, _FEATURES[protocol], (1,), (0.7, 1.4, 3.0, 6.0))
+        possible = [c for c in (MadeUp(protocol, *some) for some in every) if not c.is_refused]
         lots = np.random.default_rng(number).choice(len(possible), _CELLS, replace=False)
         yield from (possible[lot] for lot in lots)
 
 
-def _runs(cell: Cell) -> bool:
-    try:
-        cell.strategy.expect(cell.setting)
-    except WouldRefuse:
-        return False
-    return True
-
-
-def seeds(cell: Cell) -> int:
-    """Return how many runs a cell has."""
-    return _SEEDS
-
-
-def measured(cell: Cell, found: list[float]) -> float:
-    """Return the error of the median run."""
-    return float(np.median(found))
-
-
-def errors(cell: Cell, seed: int) -> float:
+def errors(cell: MadeUp, seed: int) -> float:
     """Return the error of a run."""
     rng = np.random.default_rng([17, seed, cell.users, cell.features])
     return _ERRORS[cell.protocol](cell, seed, rng)
 
 
-def _of_mean(cell: Cell, seed: int, rng: np.random.Generator) -> float:
+def _of_mean(cell: MadeUp, seed: int, rng: np.random.Generator) -> float:
     mean = np.zeros(cell.features)
     some = rng.choice(cell.features, min(cell.features, 8), replace=False)
     mean[some] = rng.choice([-1, 1], len(some)) * 0.5 / np.sqrt(len(some))
@@ -93,7 +53,7 @@ def _of_mean(cell: Cell, seed: int, rng: np.random.Generator) -> float:
     return float(np.linalg.norm(found.coef - rows.mean(axis=0)))
 
 
-def _of_regression(cell: Cell, seed: int, rng: np.random.Generator) -> float:
+def _of_regression(cell: MadeUp, seed: int, rng: np.random.Generator) -> float:
     truth = np.zeros(cell.features)
     some = rng.choice(cell.features, min(cell.features, 4), replace=False)
     truth[some] = rng.choice([-1, 1], len(some)) * 0.8 / len(some)
@@ -105,7 +65,7 @@ def _of_regression(cell: Cell, seed: int, rng: np.random.Generator) -> float:
     return float(np.linalg.norm(found.coef - truth) / np.linalg.norm(truth))
 
 
-def _of_updates(cell: Cell, seed: int, rng: np.random.Generator) -> float:
+def _of_updates(cell: MadeUp, seed: int, rng: np.random.Generator) -> float:
     """Return how far the mean of all reports is from that of the updates, of length 1 each."""
     updates = rng.standard_normal((cell.users, cell.features)) + rng.standard_normal(cell.features)
     updates /= np.linalg.norm(updates, axis=1, keepdims=True)

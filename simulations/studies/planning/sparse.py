@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Users, simulate
-from ldp_flower.planning import Setting
 from ldp_flower.strategies import (
     LabelLdpIht,
     LdpIht,
-    LdpStrategy,
     MultiRoundRegression,
     NonInteractiveIht,
     SparseMean,
@@ -20,6 +18,8 @@ from ldp_flower.strategies import (
     TwoRoundRegression,
     UserLevelMean,
 )
+
+from .cell import MadeUp
 
 Floats = NDArray[np.float64]
 
@@ -40,34 +40,15 @@ PROTOCOLS = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(MadeUp):
     """A protocol and a population."""
 
-    protocol: str
-    users: int
-    features: int
-    rows: int
-    epsilon: float
     quality: float
 
     @property
-    def setting(self) -> Setting:
-        """What is publicly known of it."""
-        cls = PROTOCOLS[self.protocol]
-        given = {
-            "rows_per_user": self.rows,
-            "num_features": self.features,
-            "quality": self.quality,
-        }
-        return Setting(
-            num_users=self.users,
-            **{name: value for name, value in given.items() if name in cls.plans_with},
-        )
-
-    @property
-    def strategy(self) -> LdpStrategy:
-        """The protocol as it is planned."""
-        return PROTOCOLS[self.protocol].planned_for(self.setting, self.epsilon)
+    def seeds(self) -> int:
+        """How many runs there are."""
+        return 3 if PROTOCOLS[self.protocol] in _VOTING else 10
 
 
 def cells() -> Iterator[Cell]:
@@ -93,16 +74,6 @@ def cells() -> Iterator[Cell]:
             if users * rows * features <= _MOST_NUMBERS:
                 found += 1
                 yield cell
-
-
-def seeds(cell: Cell) -> int:
-    """Return how many runs there are."""
-    return 3 if PROTOCOLS[cell.protocol] in _VOTING else 10
-
-
-def measured(cell: Cell, errors: list[float]) -> float:
-    """Return the median."""
-    return float(np.median(errors))
 
 
 def errors(cell: Cell, seed: int) -> float:
