@@ -23,9 +23,9 @@ from .cell import MadeUp
 
 Floats = NDArray[np.float64]
 
-_CELLS = 32, 44  # of each protocol, and where users vote, some of which are refused
-_MOST_NUMBERS = 1.2e7  # in a population
-_MOST_USERS = 20_000, 3000  # and where users vote, each with a Lasso of its own
+_CELLS = 32, 62  # of each protocol, and where users vote, some of which are refused
+_MOST_NUMBERS = 1.2e7, 3e6  # in a population
+_MOST_USERS = 20_000, 2000  # and where users vote, each with a Lasso of its own
 _ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
 _VOTING = (SparseRegression, TwoRoundRegression, MultiRoundRegression)
 _SPARSITY = {"LdpIht": 4, "NonInteractiveIht": 4}  # others have 8
@@ -48,14 +48,14 @@ class Cell(MadeUp):
     @property
     def seeds(self) -> int:
         """How many runs there are."""
-        return 3 if PROTOCOLS[self.protocol] in _VOTING else 10
+        return 20 if PROTOCOLS[self.protocol] in _VOTING else 10
 
 
 def cells() -> Iterator[Cell]:
     """Yield cells that were drawn by lot; one in four of them with users of one row."""
     for number, (name, cls) in enumerate(PROTOCOLS.items()):
         voting = cls in _VOTING
-        rng = np.random.default_rng([2026 + voting, number])
+        rng = np.random.default_rng([2026 + 3 * voting, number])
         found = 0
         while found < _CELLS[voting]:
             one = cls in _ONE_ROW or (cls in (LdpIht, UserLevelMean) and found % 4 == 0)
@@ -71,7 +71,7 @@ def cells() -> Iterator[Cell]:
                 float(rng.choice([0.5, 1.0, 2.0, 4.0, 8.0])),
                 float(rng.choice([0.3, 0.5, 0.7, 0.9])),
             )
-            if users * rows * features <= _MOST_NUMBERS:
+            if users * rows * features <= _MOST_NUMBERS[voting]:
                 found += 1
                 yield cell
 
