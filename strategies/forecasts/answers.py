@@ -73,9 +73,7 @@ def of_bins(
     return Estimate(shares, np.zeros_like(shares), ask.cohort.size)
 
 
-def of_sets(
-    ask: Ask, scores: Floats, rng: np.random.Generator, least: float = 0.0
-) -> Estimate:
+def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator, least: float = 0.0) -> Estimate:
     """Return how often sets of the features with the largest scores were named.
 
     Parameters

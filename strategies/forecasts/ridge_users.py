@@ -70,9 +70,7 @@ class RidgeUsers:
         squares = (square + varying * cubes)[:, None]
         logs = np.zeros(1)
         if question.scale is not None and question.scale_weight is not None:
-            logs = question.scale_weight * np.log(
-                self.scale / question.scale * _own_scales(rows)
-            )
+            logs = question.scale_weight * np.log(self.scale / question.scale * _own_scales(rows))
         squares = squares + logs**2 + 1e-300
         factors = np.minimum(1.0, radius / np.sqrt(squares))
         less = np.where(factors < 1, bent * varying / degrees / squares, 0.0)

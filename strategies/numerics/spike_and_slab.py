@@ -189,21 +189,17 @@ def posterior(evidence: Evidence) -> Posterior:
             logs += evidence.vote.log_likelihood(counted, some, pi, size)[whose]
         return logs
 
-    shares = np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5)
-    shares = np.unique(shares)
+    shares = np.unique(np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5))
     sizes, slabs = _slabs(len(values), evidence.rows)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):
         told = _told(logs_at, len(values), pi, size)
-        mixture = _Mixture.of(
-            logs_at(told, pi, size), values[told], slabs[told], shares, sizes, times
-        )
+        logs = logs_at(told, pi, size)
+        mixture = _Mixture.of(logs, values[told], slabs[told], shares, sizes, times)
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
-    return Posterior(
-        inclusion[which], mean[which], variance[which], size, float(mixture.weights_nothing)
-    )
+    return Posterior(inclusion[which], mean[which], variance[which], size, mixture.weights_nothing)
 
 
 def _grid(precision: float) -> Floats:
@@ -227,9 +223,7 @@ def _told(
     near |= near[::-1]
     near[len(steps) - 1] = True
     places = few[near, None] + np.arange(-_STRIDE, _STRIDE + 1)
-    told = np.zeros(number, bool)
-    told[np.clip(places, 0, number - 1)] = True
-    return np.flatnonzero(told)
+    return np.unique(np.clip(places, 0, number - 1))
 
 
 @lru_cache(maxsize=8)
@@ -270,7 +264,7 @@ class _Mixture:
         slabs: Floats,
         shares: Floats,
         sizes: Floats,
-        times: NDArray[np.int64],
+        times: Integers,
     ) -> "_Mixture":
         logs = logs - logs.max(axis=1, keepdims=True)
         log_zero = logs[:, len(values) // 2]
@@ -286,16 +280,8 @@ class _Mixture:
         possible = times.sum() * shares[:, None] * sizes**2 <= 1
         evidence = np.where(possible, evidence + math.log((1 - _NOTHING) / possible.sum()), -np.inf)
         total = np.logaddexp(np.logaddexp.reduce(evidence, axis=None), math.log(_NOTHING))
-        return cls(
-            np.exp(log_zero),
-            slab,
-            first,
-            second,
-            shares,
-            sizes,
-            np.exp(evidence - total),
-            math.exp(math.log(_NOTHING) - total),
-        )
+        weights, nothing = np.exp(evidence - total), math.exp(math.log(_NOTHING) - total)
+        return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights, nothing)
 
     def typical(self) -> tuple[float, float]:
         """Return the posterior means of sparsity and size, given that something is there."""

@@ -28,6 +28,8 @@ _MOST_NUMBERS = 1.2e7, 3e6  # in a population
 _MOST_USERS = 20_000, 2000  # and where users vote, each with a Lasso of its own
 _ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
 _VOTING = (SparseRegression, TwoRoundRegression, MultiRoundRegression)
+# More where those of one cell differ by half or more.
+_RUNS = {"LdpIht": 40, "LabelLdpIht": 40} | {cls.__name__: 20 for cls in _VOTING}
 _SPARSITY = {"LdpIht": 4, "NonInteractiveIht": 4}  # others have 8
 
 PROTOCOLS = {
@@ -48,7 +50,7 @@ class Cell(MadeUp):
     @property
     def seeds(self) -> int:
         """How many runs there are."""
-        return 20 if PROTOCOLS[self.protocol] in _VOTING else 10
+        return _RUNS.get(self.protocol, 10)
 
 
 def cells() -> Iterator[Cell]:
