@@ -21,7 +21,7 @@ Guarantee
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ _WORDS = 1 << 64
 _DIGITS = 60
 
 
+@lru_cache(maxsize=64)
 def _exp_rounded_down(epsilon: float) -> Fraction:
     with localcontext() as context:
         context.prec = _DIGITS

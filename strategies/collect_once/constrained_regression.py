@@ -28,7 +28,6 @@ from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 from .projected_collection import ProjectedCollection
 
 _SHARE = 0.8  # of the l1 ball's radius, that coefficients of a plan have
-_TRIALS = 25
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -118,7 +117,6 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             setting.num_users,
             people.answering,
             lambda result, _: relative_distance(result.coef, unit * people.truth),
-            number=_TRIALS,
         )
         return found.expectation(DISTANCE, assumes=(people.told,))
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import DistanceBin, LassoFeatures, TargetScaleBin
+from ldp_flower.guarantee.questions import DistanceBin, TargetScaleBin
 from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
 from ldp_flower.randomizers.domains import OfVector
 
@@ -16,9 +16,6 @@ from ..runtime.exchange import Ask
 Floats = NDArray[np.float64]
 
 _QUANTILES = 64  # of lengths, whose mean is taken
-# What it costs that the number of coefficients varies which a Lasso leaves; fitted to ten settings
-# of 10 to 100 rows, 16 to 128 features and sets of 1 to 8, of 400 users each.
-_MORE_PENALTY = 0.06
 
 
 def answered(ask: Ask, mean: Floats, spread: Floats | float, rng: np.random.Generator) -> Estimate:
@@ -76,7 +73,7 @@ def of_bins(
     return Estimate(shares, np.zeros_like(shares), ask.cohort.size)
 
 
-def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator) -> Estimate:
+def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator, least: float = 0.0) -> Estimate:
     """Return how often sets of the features with the largest scores were named.
 
     Parameters
@@ -87,6 +84,8 @@ def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator) -> Estimate:
         By how many standard deviations each feature stands out for one user.
     rng : numpy.random.Generator
         Of users' noise and the mechanism's.
+    least : float (default: 0.0)
+        The smallest score of a feature that is named; chance fills sets up.
     """
     oracle, count = ask.randomizer, ask.cohort.size
     assert isinstance(oracle, SubsetSelection)
@@ -94,10 +93,7 @@ def of_sets(ask: Ask, scores: Floats, rng: np.random.Generator) -> Estimate:
     threshold = passing_threshold(
         oracle.set_size, len(scores), float(np.mean(out)), float(np.mean(scores[out]))
     )
-    if isinstance(ask.question, LassoFeatures):  # of which few are not zero: chance fills sets up
-        least = (ask.question.penalty + _MORE_PENALTY) * math.sqrt(2 * math.log(len(scores)))
-        threshold = max(threshold, least)
-    held = passing(threshold, scores)
+    held = passing(max(threshold, least), scores)
     held = held + max(oracle.set_size - float(held.sum()), 0.0) / len(scores)
     own, other = float(oracle.own), float(oracle.other)
     named = rng.binomial(count, np.clip(other + (own - other) * held, 0, 1)) / count
@@ -130,7 +126,7 @@ def shortening(square: float, varying: float, degrees: float, radius: float) -> 
     c v is m E c + s E grad c (Stein's lemma), which is m E[c (1 - s / |v|^2 if c < 1)].
     """
     width = 2 / (9 * degrees)  # Wilson & Hilferty (1931)
-    shares = np.maximum(1 - width + math.sqrt(width) * _normal_quantiles(), 0.0) ** 3
+    shares = np.maximum(1 - width + math.sqrt(width) * normal_quantiles(), 0.0) ** 3
     squares = square + varying * shares + 1e-300
     factors = np.minimum(1.0, radius / np.sqrt(squares))
     bent = np.where(factors < 1, varying / degrees / squares, 0.0)
@@ -138,7 +134,8 @@ def shortening(square: float, varying: float, degrees: float, radius: float) -> 
 
 
 @lru_cache
-def _normal_quantiles() -> Floats:
+def normal_quantiles() -> Floats:
+    """Return 64 quantiles of the standard normal distribution."""
     from scipy.special import ndtri
 
     return np.asarray(ndtri((np.arange(_QUANTILES) + 0.5) / _QUANTILES))

@@ -13,6 +13,7 @@ from ldp_flower.guarantee.questions import (
     Curvature,
     Gradient,
     GradientNorm,
+    LassoFeatures,
     ResidualCoefficients,
     RootCurvature,
     TargetScaleBin,
@@ -20,11 +21,11 @@ from ldp_flower.guarantee.questions import (
 from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
-from ..numerics.attenuation import ridge_moments
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
-from .answers import answered, log_root, of_bins, of_sets, radius_of, shortening
+from .answers import answered, log_root, of_bins, of_sets, radius_of
+from .ridge_users import RidgeUsers
 from .trials import TRIALS, trials
 
 Floats = NDArray[np.float64]
@@ -35,6 +36,11 @@ R = TypeVar("R", bound=LinearResult)
 DISTANCE = "distance of the coefficients from the truth, over their length"
 _QUALITY = 0.5  # R2 without privacy
 _USERS = 1000  # who are drawn, to tell how far gradients go
+# Of a Lasso: how much less its coefficients tell than correlations with the same number of rows,
+# whose columns are not of one size; and what others that enter cost, as a larger penalty. Fitted to
+# the votes of 32 populations (3 to 100 rows, 16 to 128 features, R2 .3 and .9, sets of 1 to 16).
+_FEW_ROWS = 0.7
+_MORE_PENALTY, _OF_ROWS = 0.05, 0.2
 
 
 def quality_of(setting: Setting) -> float:
@@ -94,7 +100,7 @@ class LinearUsers:
             scale = self._residual(np.zeros_like(self.truth))
             return of_bins(ask, math.log(scale), self.rows, self.rng)
         if isinstance(ask.randomizer, SubsetSelection):
-            return of_sets(ask, math.sqrt(self.rows) * self._standardised, self.rng)
+            return self._sets(ask)
         if isinstance(question, GradientNorm):
             lengths = self._lengths(question.theta, np.arange(len(self.truth)))[1]
             log = float(np.mean(np.log(lengths / question.prior))) / question.log_range
@@ -109,6 +115,15 @@ class LinearUsers:
     def _standardised(self) -> Floats:
         """Sizes of the coefficients, in units of the targets' scale."""
         return np.abs(self.truth) / self._residual(np.zeros_like(self.truth))
+
+    def _sets(self, ask: Ask) -> Estimate:
+        """Return how often features are among those that users' own rows show."""
+        scores, least = math.sqrt(self.rows) * self._standardised, 0.0
+        if isinstance(ask.question, LassoFeatures):
+            scores *= 1 - _FEW_ROWS / self.rows
+            penalty = ask.question.penalty + _MORE_PENALTY + _OF_ROWS / math.sqrt(self.rows)
+            least = penalty * math.sqrt(2 * math.log(len(scores)))
+        return of_sets(ask, scores, self.rng, least)
 
     def _gradient(self, question: Gradient, ask: Ask) -> Estimate:
         theta, wanted = question.theta, question.coordinates
@@ -144,22 +159,9 @@ class LinearUsers:
 
     def _coefficients(self, question: ResidualCoefficients, ask: Ask) -> Estimate:
         """Return ridge coefficients of residuals in units of their own size."""
-        wanted = question.coordinates
-        wanted = np.arange(len(self.truth)) if wanted is None else wanted
         scale = self._residual(np.zeros_like(self.truth))
-        off = self.truth / scale - question.theta
-        residual = self._residual(scale * question.theta) / scale
-        factor, noise = ridge_moments(len(wanted) / self.rows, question.ridge)
-        mean = question.weights * factor * off[wanted] / residual
-        variance = question.weights**2 * noise / self.rows
-        if question.scale is not None and question.scale_weight is not None:
-            told = question.scale_weight * (math.log(scale / question.scale) + log_root(self.rows))
-            mean = np.append(mean, told)
-            variance = np.append(variance, question.scale_weight**2 / (2 * self.rows))
-        total = float(variance.sum())
-        degrees = total**2 / float(variance @ variance)
-        left = shortening(float(mean @ mean), total, degrees, radius_of(ask))
-        return answered(ask, left * mean, left**2 * variance, self.rng)
+        users = RidgeUsers(self.truth / scale, scale, self.rows)
+        return answered(ask, *users.told(question, radius_of(ask)), self.rng)
 
     def _residual(self, theta: Floats) -> float:
         """Return the standard deviation of the residuals."""

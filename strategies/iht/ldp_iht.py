@@ -30,7 +30,7 @@ from ..forecasts.linear_users import (
     relative_distance,
 )
 from ..forecasts.planned import features_of, rows_of
-from ..forecasts.trials import trials
+from ..forecasts.trials import TRIALS, trials
 from ..runtime.audit_users import normals, users_of
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
@@ -45,6 +45,7 @@ _MORE_FOR_CLASSES = 5  # times the users that numbers take
 _CLASSES = 0.6  # bound on the residuals of classes, after the first step
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 _STANDS_OUT = 4.0  # standard deviations of the noise
+_MORE_TRIALS = 99  # of a plan for one record each, which are quick
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -214,6 +215,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
             setting.num_users,
             lambda rng: LinearUsers(truth, noise, rng, rows, self._feature_variance),
             lambda result, _: relative_distance(result.coef, truth),
+            _MORE_TRIALS if self._one_record_each else TRIALS,
         )
         return found.expectation(
             DISTANCE,

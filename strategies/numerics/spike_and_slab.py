@@ -8,15 +8,17 @@ its own. Everything here is post-processing.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
 
 # The smallest b, at most; and in standard deviations of one user's estimate.
 _SMALLEST, _LEAST_SCORE = 0.02, 0.2
@@ -26,7 +28,9 @@ _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
 _TINY = 1e-12
-_LEAST_LOG = -745.0  # below it the exponential is zero
+# Values are looked for in steps of so many, four standard deviations at least; and how much less
+# likely one has to be than another for its neighbours to be left out: they count for nothing.
+_STRIDE, _HOPELESS = 16, 300.0
 _COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
 # A local score stands out by so many times the square root of a user's rows times the
 # coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
@@ -39,6 +43,7 @@ def passing(threshold: float, score: Floats | float) -> Floats:
     return np.asarray(ndtr(score - threshold) + ndtr(-score - threshold))
 
 
+@lru_cache(maxsize=1024)
 def passing_threshold(set_size: int, dim: int, share: float, score: float) -> float:
     """Return the threshold that ``set_size`` scores pass, if a share of them stands out."""
 
@@ -91,12 +96,12 @@ class Vote:
         """
         root = math.sqrt(self.samples_per_user)
         threshold = passing_threshold(self.set_size, len(self.counts), pi, root * size)
-        missed = self.num_reports - counts[:, None]
 
         # Chances are even in the values, which are symmetric around zero.
         half = values[len(values) // 2 :]
         beyond = passing(threshold, np.multiply.outer(_MULTIPLIERS, root * half))[:, None]
         chance = self.other + (self.own - self.other) * beyond
+        missed = self.num_reports - counts[:, None]
         each = counts[:, None] * np.log(chance) + missed * np.log1p(-chance)
         most = each.max(axis=0)  # all are finite: scipy's sum, which asks, takes five times as long
         told = most + np.log(np.mean(np.exp(each - most), axis=0))
@@ -173,23 +178,28 @@ def posterior(evidence: Evidence) -> Posterior:
     rows, which, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
     which = which.ravel()
     counts, precision, weighted = rows.T
+    counted, whose = np.unique(counts, return_inverse=True)
     values = _grid(float(precision.max()))
-    normal = weighted[:, None] * values - precision[:, None] * values**2 / 2
-    shares = np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5)
-    shares = np.unique(shares)
+
+    def logs_at(places: Integers, pi: float, size: float) -> Floats:
+        """Return the logarithms of the likelihood of some values, (rows, values)."""
+        some = values[places]
+        logs = weighted[:, None] * some - precision[:, None] * some**2 / 2
+        if evidence.vote is not None:
+            logs += evidence.vote.log_likelihood(counted, some, pi, size)[whose]
+        return logs
+
+    shares = np.unique(np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5))
     sizes, slabs = _slabs(len(values), evidence.rows)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):
-        logs = normal
-        if evidence.vote is not None:
-            logs = normal + evidence.vote.log_likelihood(counts, values, pi, size)
-        mixture = _Mixture.of(logs, values, slabs, shares, sizes, times)
+        told = _told(logs_at, len(values), pi, size)
+        logs = logs_at(told, pi, size)
+        mixture = _Mixture.of(logs, values[told], slabs[told], shares, sizes, times)
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
-    return Posterior(
-        inclusion[which], mean[which], variance[which], size, float(mixture.weights_nothing)
-    )
+    return Posterior(inclusion[which], mean[which], variance[which], size, mixture.weights_nothing)
 
 
 def _grid(precision: float) -> Floats:
@@ -197,6 +207,23 @@ def _grid(precision: float) -> Floats:
     step = _COARSEST if precision == 0 else 1 / (4 * math.sqrt(precision))
     steps = math.ceil(1 / min(max(step, _FINEST), _COARSEST))
     return np.linspace(-1.0, 1.0, 2 * steps + 1)
+
+
+def _told(
+    logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
+) -> Integers:
+    """Return the places of the values that some coefficient may have, as many on either side.
+
+    Those are near one of every few values that is not hopeless; zero is among them.
+    """
+    steps = np.arange(0, number // 2 + 1, _STRIDE)
+    few = number // 2 + np.concatenate([-steps[:0:-1], steps])
+    logs = logs_at(few, pi, size)
+    near = (logs > logs.max(axis=1, keepdims=True) - _HOPELESS).any(axis=0)
+    near |= near[::-1]
+    near[len(steps) - 1] = True
+    places = few[near, None] + np.arange(-_STRIDE, _STRIDE + 1)
+    return np.unique(np.clip(places, 0, number - 1))
 
 
 @lru_cache(maxsize=8)
@@ -237,14 +264,13 @@ class _Mixture:
         slabs: Floats,
         shares: Floats,
         sizes: Floats,
-        times: NDArray[np.int64],
+        times: Integers,
     ) -> "_Mixture":
         logs = logs - logs.max(axis=1, keepdims=True)
         log_zero = logs[:, len(values) // 2]
-        told = np.flatnonzero(logs.max(axis=0) > _LEAST_LOG)  # elsewhere the likelihood is zero
-        likelihood, near, slabs = np.exp(logs[:, told]), values[told], slabs[told]
+        likelihood = np.exp(logs)
         slab = likelihood @ slabs
-        first, second = (likelihood * near) @ slabs, (likelihood * near**2) @ slabs
+        first, second = (likelihood * values) @ slabs, (likelihood * values**2) @ slabs
         log_odds = np.log(slab + _TINY) - log_zero[:, None]  # (rows, sizes)
         # log of prod over coefficients of (1 - pi) + pi * odds, relative to nothing at all
         most, pi = np.maximum(log_odds, 0.0), shares[:, None, None]
@@ -253,17 +279,9 @@ class _Mixture:
         # All coefficients together explain at most all of the targets' variance.
         possible = times.sum() * shares[:, None] * sizes**2 <= 1
         evidence = np.where(possible, evidence + math.log((1 - _NOTHING) / possible.sum()), -np.inf)
-        total = logsumexp([logsumexp(evidence), math.log(_NOTHING)])
-        return cls(
-            np.exp(log_zero),
-            slab,
-            first,
-            second,
-            shares,
-            sizes,
-            np.exp(evidence - total),
-            math.exp(math.log(_NOTHING) - total),
-        )
+        total = np.logaddexp(np.logaddexp.reduce(evidence, axis=None), math.log(_NOTHING))
+        weights, nothing = np.exp(evidence - total), math.exp(math.log(_NOTHING) - total)
+        return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights, nothing)
 
     def typical(self) -> tuple[float, float]:
         """Return the posterior means of sparsity and size, given that something is there."""

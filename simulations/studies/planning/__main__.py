@@ -29,8 +29,8 @@ def judge(family: str, only: list[str], first_seed: int, output: Path) -> None:
                 plan = cell.strategy.expect(cell.setting)
             except WouldRefuse:
                 continue
-            seeds = range(first_seed, first_seed + module.seeds(cell))
-            found = module.measured(cell, [module.errors(cell, seed) for seed in seeds])
+            seeds = range(first_seed, first_seed + cell.seeds)
+            found = cell.measured([module.errors(cell, seed) for seed in seeds])
             values = (plan.value, plan.low, plan.high, found)
             rounded = [*(f"{value:.4g}" for value in values), len(seeds)]
             line = {**asdict(cell), **dict(zip(_FIELDS, rounded, strict=True))}

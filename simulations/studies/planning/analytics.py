@@ -8,17 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Users, simulate
-from ldp_flower.planning import Setting
-from ldp_flower.strategies import (
-    Counts,
-    Describe,
-    Distribution,
-    HeavyHitters,
-    LdpStrategy,
-    Means,
-    Quantiles,
-    TwoWay,
-)
+
+from .cell import MadeUp
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -43,37 +34,22 @@ _JUDGED = ("beta", "normal", "far bounds")
 _POINTS = np.linspace(0, 1, 4097)
 
 
-PROTOCOLS = {
-    cls.__name__: cls
-    for cls in (Means, Counts, Quantiles, Distribution, Describe, TwoWay, HeavyHitters)
-}
-
-
 @dataclass(frozen=True)
-class Cell:
+class Cell(MadeUp):
     """A protocol and a population."""
 
-    protocol: str
-    users: int
-    features: int
-    rows: int
-    epsilon: float
     shape: str
 
     @property
-    def setting(self) -> Setting:
-        """What is publicly known of it."""
-        cls = PROTOCOLS[self.protocol]
-        given = {"rows_per_user": self.rows, "num_features": self.features}
-        return Setting(
-            num_users=self.users,
-            **{name: value for name, value in given.items() if name in cls.plans_with},
-        )
+    def seeds(self) -> int:
+        """How often it is run: oftener where a run has few errors."""
+        if self.protocol in ("Means", "Counts", "TwoWay", "Describe"):
+            return 24 // min(self.features, 8)
+        return 10
 
-    @property
-    def strategy(self) -> LdpStrategy:
-        """The protocol as it is planned."""
-        return PROTOCOLS[self.protocol].planned_for(self.setting, self.epsilon)
+    def measured(self, errors: Sequence[Floats]) -> float:
+        """Return what the plan is about."""
+        return summary(self.protocol, errors)
 
 
 def numbers(cell: Cell, rng: np.random.Generator) -> Floats:
@@ -203,18 +179,6 @@ def cells() -> Iterator[Cell]:
         for number in (64, 3000, 1 << 30):
             if rows == 1 and (number < 1 << 30 or users < 9000):
                 yield Cell("HeavyHitters", users, number, rows, epsilon, ZIPF)
-
-
-def seeds(cell: Cell) -> int:
-    """Return how often a cell is run: oftener where a run has few errors."""
-    if cell.protocol in ("Means", "Counts", "TwoWay", "Describe"):
-        return 24 // min(cell.features, 8)
-    return 10
-
-
-def measured(cell: Cell, runs: Sequence[Floats]) -> float:
-    """Return what the plan is about."""
-    return summary(cell.protocol, runs)
 
 
 def summary(protocol: str, runs: Sequence[Floats]) -> float:

@@ -30,6 +30,7 @@ from ldp_flower.strategies import (
 from ldp_flower.strategies.analytics.means import MeansResult
 
 from .analytics import summary
+from .cell import Judged
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +56,7 @@ _FREQUENT = 10
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Judged):
     """A protocol and some users of a table."""
 
     protocol: str
@@ -86,6 +87,10 @@ class Cell:
             return Describe(schema, names, epsilon=self.epsilon)
         make = {"Counts": Counts, "TwoWay": TwoWay, "Distribution": Distribution}[self.protocol]
         return make(schema, *names, epsilon=self.epsilon)
+
+    def measured(self, errors: Sequence[Floats]) -> float:
+        """Return what the plan is about, as for made-up populations."""
+        return summary(self.protocol, errors)
 
 
 @lru_cache(maxsize=4)
@@ -200,13 +205,3 @@ def cells() -> Iterator[Cell]:
             if users > 1500:
                 yield Cell("Describe", table, "+".join(names), number, epsilon)
         yield Cell("HeavyHitters", "gss", "occ10", users, epsilon)
-
-
-def seeds(cell: Cell) -> int:
-    """Return how often a cell is run."""
-    return 10
-
-
-def measured(cell: Cell, runs: Sequence[Floats]) -> float:
-    """Return what the plan is about, as for made-up populations."""
-    return summary(cell.protocol, runs)

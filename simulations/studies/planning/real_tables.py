@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ldp_flower.planning import Setting
@@ -14,12 +13,13 @@ from ldp_flower.strategies import LdpStrategy, PrivateClassification, PrivateReg
 
 from ..grouped_data import methods
 from ..grouped_data.schemas import DECLARED
+from .cell import Judged
 
 _PUBLISHED = Path(__file__).parents[1] / "grouped_data" / "published" / "runs.csv"
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Judged):
     """A protocol and a table."""
 
     protocol: str
@@ -43,6 +43,11 @@ class Cell:
             return PrivateClassification(schema, epsilon=self.epsilon)
         return PrivateRegression(schema, epsilon=self.epsilon)
 
+    @property
+    def seeds(self) -> int:
+        """How many splits of a table's users were published."""
+        return len(_runs(self.table, self.epsilon))
+
 
 def cells() -> Iterator[Cell]:
     """Yield every table at every epsilon of which there are runs."""
@@ -54,20 +59,10 @@ def cells() -> Iterator[Cell]:
         yield Cell(protocol.__name__, table, float(epsilon))
 
 
-def seeds(cell: Cell) -> int:
-    """Return how many splits of a table's users were published."""
-    return len(_runs(cell.table, cell.epsilon))
-
-
 def errors(cell: Cell, seed: int) -> float:
     """Return what the run on a split lost."""
     own = _runs(cell.table, cell.epsilon).set_index("seed")["score"]
     return float(_best(cell.table).median() - own.iloc[seed])
-
-
-def measured(cell: Cell, found: list[float]) -> float:
-    """Return the error of the median run."""
-    return float(np.median(found))
 
 
 @cache

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Users, simulate
-from ldp_flower.planning import Setting
 from ldp_flower.strategies import (
     LabelLdpIht,
     LdpIht,
-    LdpStrategy,
     MultiRoundRegression,
     NonInteractiveIht,
     SparseMean,
@@ -21,13 +19,17 @@ from ldp_flower.strategies import (
     UserLevelMean,
 )
 
+from .cell import MadeUp
+
 Floats = NDArray[np.float64]
 
-_CELLS = 32, 44  # of each protocol, and where users vote, some of which are refused
-_MOST_NUMBERS = 1.2e7  # in a population
-_MOST_USERS = 20_000, 3000  # and where users vote, each with a Lasso of its own
+_CELLS = 32, 62  # of each protocol, and where users vote, some of which are refused
+_MOST_NUMBERS = 1.2e7, 3e6  # in a population
+_MOST_USERS = 20_000, 2000  # and where users vote, each with a Lasso of its own
 _ONE_ROW = (LabelLdpIht, NonInteractiveIht, SparseMean)
 _VOTING = (SparseRegression, TwoRoundRegression, MultiRoundRegression)
+# More where those of one cell differ by half or more.
+_RUNS = {"LdpIht": 40, "LabelLdpIht": 40} | {cls.__name__: 20 for cls in _VOTING}
 _SPARSITY = {"LdpIht": 4, "NonInteractiveIht": 4}  # others have 8
 
 PROTOCOLS = {
@@ -40,41 +42,22 @@ PROTOCOLS = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(MadeUp):
     """A protocol and a population."""
 
-    protocol: str
-    users: int
-    features: int
-    rows: int
-    epsilon: float
     quality: float
 
     @property
-    def setting(self) -> Setting:
-        """What is publicly known of it."""
-        cls = PROTOCOLS[self.protocol]
-        given = {
-            "rows_per_user": self.rows,
-            "num_features": self.features,
-            "quality": self.quality,
-        }
-        return Setting(
-            num_users=self.users,
-            **{name: value for name, value in given.items() if name in cls.plans_with},
-        )
-
-    @property
-    def strategy(self) -> LdpStrategy:
-        """The protocol as it is planned."""
-        return PROTOCOLS[self.protocol].planned_for(self.setting, self.epsilon)
+    def seeds(self) -> int:
+        """How many runs there are."""
+        return _RUNS.get(self.protocol, 10)
 
 
 def cells() -> Iterator[Cell]:
     """Yield cells that were drawn by lot; one in four of them with users of one row."""
     for number, (name, cls) in enumerate(PROTOCOLS.items()):
         voting = cls in _VOTING
-        rng = np.random.default_rng([2026 + voting, number])
+        rng = np.random.default_rng([2026 + 3 * voting, number])
         found = 0
         while found < _CELLS[voting]:
             one = cls in _ONE_ROW or (cls in (LdpIht, UserLevelMean) and found % 4 == 0)
@@ -90,19 +73,9 @@ def cells() -> Iterator[Cell]:
                 float(rng.choice([0.5, 1.0, 2.0, 4.0, 8.0])),
                 float(rng.choice([0.3, 0.5, 0.7, 0.9])),
             )
-            if users * rows * features <= _MOST_NUMBERS:
+            if users * rows * features <= _MOST_NUMBERS[voting]:
                 found += 1
                 yield cell
-
-
-def seeds(cell: Cell) -> int:
-    """Return how many runs there are."""
-    return 3 if PROTOCOLS[cell.protocol] in _VOTING else 10
-
-
-def measured(cell: Cell, errors: list[float]) -> float:
-    """Return the median."""
-    return float(np.median(errors))
 
 
 def errors(cell: Cell, seed: int) -> float:

@@ -11,13 +11,13 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import simulate
-from ldp_flower.planning import Setting, WouldRefuse
 from ldp_flower.strategies import (
-    LdpStrategy,
     PrivateClassification,
     PrivateEvaluation,
     PrivateRegression,
 )
+
+from .cell import MadeUp
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -25,37 +25,17 @@ Rng = np.random.Generator
 PROTOCOLS = {
     cls.__name__: cls for cls in (PrivateRegression, PrivateClassification, PrivateEvaluation)
 }
-_CELLS, _SEEDS = 30, 10
+_CELLS = 30
 _MOST_ROWS = 20_000
 _JUDGED = 6000  # rows of others that models are judged on, of 500 people at least
 _ALIKE, _OWN = 0.3, 0.2  # shares of variance that are a user's own: of columns, of what is left
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(MadeUp):
     """A protocol and a population."""
 
-    protocol: str
-    users: int
-    features: int
-    rows: int
-    epsilon: float
     quality: float
-
-    @property
-    def setting(self) -> Setting:
-        """What is publicly known of it."""
-        return Setting(
-            num_users=self.users,
-            rows_per_user=self.rows,
-            num_features=self.features,
-            quality=self.quality,
-        )
-
-    @property
-    def strategy(self) -> LdpStrategy[Any]:
-        """The protocol as it is planned."""
-        return PROTOCOLS[self.protocol].planned_for(self.setting, self.epsilon)
 
 
 def cells() -> Iterator[Cell]:
@@ -73,23 +53,7 @@ def _drawn(protocol: str) -> list[Cell]:
 
 
 def _runs(cell: Cell) -> bool:
-    if cell.users * cell.rows > _MOST_ROWS:
-        return False
-    try:
-        cell.strategy.expect(cell.setting)
-    except WouldRefuse:
-        return False
-    return True
-
-
-def seeds(cell: Cell) -> int:
-    """Return how many runs a cell has."""
-    return _SEEDS
-
-
-def measured(cell: Cell, found: list[float]) -> float:
-    """Return the error of the median run."""
-    return float(np.median(found))
+    return cell.users * cell.rows <= _MOST_ROWS and not cell.is_refused
 
 
 def errors(cell: Cell, seed: int) -> float:
