@@ -47,6 +47,9 @@ _EACH = (3500, 7000, 14_000)  # users for each column of a description
 _POINTS = np.linspace(0, 1, 4097)
 
 
+#: Errors that all runs of a cell tell together, one of each column or cell.
+_ERRORS_TOLD = {"Means": 24, "Counts": 24, "TwoWay": 24, "Describe": 36}
+
 PROTOCOLS = {
     cls.__name__: cls
     for cls in (Means, Counts, Quantiles, Distribution, Describe, TwoWay, HeavyHitters)
@@ -214,13 +217,9 @@ def cells() -> Iterator[Cell]:
 
 def seeds(cell: Cell) -> int:
     """Return how often a cell is run: oftener where a run has few errors."""
-    if cell.protocol in ("Quantiles", "Distribution"):
-        return 24
-    if cell.protocol == "Describe":
-        return 36 // cell.features
-    if cell.protocol in ("Means", "Counts", "TwoWay"):
-        return 24 // min(cell.features, 8)
-    return 10
+    if cell.protocol in _ERRORS_TOLD:
+        return _ERRORS_TOLD[cell.protocol] // min(cell.features, 8)
+    return {"Quantiles": 20, "Distribution": 24, "HeavyHitters": 10}[cell.protocol]
 
 
 def measured(cell: Cell, runs: Sequence[Floats]) -> float:
