@@ -33,6 +33,9 @@ _HIDDEN = (
     "The standard deviation of {!r} is not told: it is below some {:.2g}, which noise hides. "
     "Narrower bounds, more users or a larger epsilon would tell."
 )
+# From here on noise is not what limits, and users are split as here: with less noise in what tells
+# means, these would lose more users than they have too many.
+_SETTLED = 4.5
 _MOST_USERS = 1 << 40  # of which it is said that they would do
 
 
@@ -57,7 +60,7 @@ class _Spread:
     @property
     def need(self) -> float:
         """Variance of a report about an eighth of the bounds' distance, as part of it."""
-        noise = number_randomizer(self.epsilon, 0.5).variance + 2 * _TYPICAL**4
+        noise = number_randomizer(min(self.epsilon, _SETTLED), 0.5).variance + 2 * _TYPICAL**4
         return noise / (2 * _TYPICAL) ** 2 / 4
 
     def _refusal(self, num_users: int) -> str:
@@ -145,12 +148,13 @@ class Describe(LdpStrategy[DescribeResult]):
     def _tasks_of(self, name: str) -> list[_Task]:
         """Return what is asked about a column."""
         given: dict[str, Any] = {"epsilon": self.epsilon, "min_reports": self.min_reports}
+        epsilon = min(self.epsilon, _SETTLED)
         if isinstance(self.schema.kind(name), Categories):
-            cells = CellShares(self.epsilon, len(categories_of(self.schema, "columns", name)))
+            cells = CellShares(epsilon, len(categories_of(self.schema, "columns", name)))
             need = cells.noise(10_000) + (1 - 1 / cells.num_cells) / cells.num_cells
             return [_Task(name, Counts(self.schema, name, **given), need)]
-        noise = Levels(self.epsilon).variance + _TYPICAL**2
-        bit = RandomizedResponse(self.epsilon).variance / 4
+        noise = Levels(epsilon).variance + _TYPICAL**2
+        bit = RandomizedResponse(epsilon).variance / 4
         return [
             _Task(name, Means(self.schema, name, **given), noise / 4),
             _Task(name, spread := _Spread(self.schema, name, self.epsilon), spread.need),
@@ -207,11 +211,7 @@ class Describe(LdpStrategy[DescribeResult]):
         for task, size in zip(self._tasks, self._sizes(users), strict=True):
             asked = replace(setting, num_users=size)
             if isinstance(task.protocol, Means):
-                one = task.protocol._expected(size, users)
-                # By the noise that decides who is asked, so that all tasks gain together.
-                value = math.sqrt(max(task.need / size - _TYPICAL**2 / 4 / users, 0.0))
-                value = min(max(value, one.low), one.high)
-                means.append(replace(one, value=value))
+                means.append(task.protocol._expected(size, users))
             elif not isinstance(task.protocol, _Spread):
                 others.append(task.protocol.expect(asked))
         most = max(means or others, key=lambda each: each.value)

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from ldp_flower.randomizers import (
     FrequencyOracle,
     HadamardResponse,
+    KRandomizedResponse,
     OptimizedLocalHashing,
     PrefixExtending,
     TreeHist,
@@ -61,8 +62,9 @@ def choose_mechanism(
         short, ``"prefix"`` descends by :class:`~ldp_flower.randomizers.PrefixExtending`,
         ``"tree"`` by :class:`~ldp_flower.randomizers.TreeHist`. ``"auto"`` is direct where
         ``num_users * domain_size`` is at most 2**33 (or for sets, which nothing else
-        takes), and otherwise whichever has the smaller variance of the prefixes and
-        of :class:`~ldp_flower.randomizers.HadamardResponse`, which is read in no time.
+        takes), and otherwise whichever has the smallest variance of the prefixes and of two
+        that are read in no time: :class:`~ldp_flower.randomizers.HadamardResponse`, and
+        :class:`~ldp_flower.randomizers.KRandomizedResponse` at a large epsilon.
 
     Notes
     -----
@@ -81,7 +83,7 @@ def choose_mechanism(
         return oracle if short else OptimizedLocalHashing(epsilon, numbers)
     options: list[Mechanism] = [_prefix_extending(epsilon, num_bits, num_users, max_items)]
     if backend == "auto" and counted:
-        options.append(HadamardResponse(epsilon, numbers))
+        options += [HadamardResponse(epsilon, numbers), KRandomizedResponse(epsilon, numbers)]
     return min(options, key=lambda mechanism: mechanism.variance)
 
 

@@ -17,7 +17,7 @@ from ldp_flower.schema import Numeric, Schema
 from ..forecasts.ranks import expected_quantiles
 from ..numerics.crossing import Crossing, believed, pooled
 from ..numerics.round_numbers import roundest
-from ..numerics.value_scale import ValueScale
+from ..numerics.value_scale import ValueScale, scales_within
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
@@ -32,9 +32,6 @@ _FIRST = 8  # thresholds of the first round
 _SPREAD = np.array([0.2, 0.5, 0.8])  # where, in what is believed, later thresholds are
 _MOST_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
-_ASTRIDE = (
-    "Errors may be three times as large where 0 lies between the bounds, and entries around it."
-)
 _ROUNDED = 0.4  # standard errors that an answer is moved to a round number
 _JUMP = 4.0  # times the expected noise that a step of the distribution looks like
 _TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
@@ -126,8 +123,9 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
         step = yield from learn_step(self, self._column)
-        scale = ValueScale(self._column.kind.low, self._column.kind.high)
-        found = _Measurements()
+        scales = scales_within(self._column.kind.low, self._column.kind.high)
+        scale, found = scales[0], _Measurements()
+        middle = min(self.levels, key=lambda level: abs(level - 0.5))
         beliefs: list[Crossing] = []
         for cohort in self.cohorts(self._sizes(self.num_unasked)):
             places = np.concatenate(
@@ -145,8 +143,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             )
             part = RandomizedResponse(self.epsilon)
             answer = yield Ask(cohort, question, SampledCoordinate(part, len(thresholds)))
-            found.add(scale.places(thresholds), which, answer, part)
-            beliefs = [found.about(level) for level in self.levels]
+            found.add(thresholds, which, answer, part)
+            if len(scales) > 1:
+                scale = max(scales, key=lambda each: found.about(middle, each).evidence)
+            beliefs = [found.about(level, scale) for level in self.levels]
         return self._told(found, beliefs, scale, step)
 
     @classmethod
@@ -164,12 +164,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         part = RandomizedResponse(self.epsilon)
         thresholds = max(_FIRST, len(_SPREAD) * len(self.levels) if len(sizes) > 1 else 0)
         one = expected_quantiles(self.epsilon, self.levels, users, setting.rows_per_user)
-        low, high = self._column.kind.low, self._column.kind.high
         return replace(
             one,
             rounds=len(sizes) + (step is not None),
             randomizers=(SampledCoordinate(part, thresholds), *([step[0]] if step else [])),
-            notes=(_ASTRIDE,) if low < 0 < high else (),
         )
 
     def _noise(self) -> float:
@@ -211,7 +209,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         users = found.total / len(self.levels)
         rows = []
         for number, (level, belief) in enumerate(zip(self.levels, beliefs, strict=True)):
-            at = found.pooled(number, belief)
+            at = found.pooled(number, belief, scale)
             shift = at - float(belief.quantile(0.5))
             ends = np.clip(belief.quantile([0.025, 0.16, 0.84, 0.975]) + shift, 0, 1)
             lower, near, far, upper = scale.values(ends).tolist()
@@ -277,25 +275,25 @@ class _Measurements:
         self.total = 0
 
     def add(
-        self, places: Floats, which: NDArray[np.int64], answer: Estimate, part: RandomizedResponse
+        self, at: Floats, which: NDArray[np.int64], answer: Estimate, part: RandomizedResponse
     ) -> None:
         """Add the answers at some thresholds, each asked for one of the levels."""
         shares = (answer.mean + 1) / 2
-        counts = np.full(len(places), answer.count / len(places))
+        counts = np.full(len(at), answer.count / len(at))
         likely = (counts * np.clip(shares, 0, 1) + 0.5) / (counts + 1)
         spread = (part.variance - 1) / 4 + likely * (1 - likely)
         reported = np.isfinite(answer.std_error)
         variances = np.where(reported, spread / np.maximum(counts, 1), 1e3)
-        self._parts.append((places, which, shares, variances, np.where(reported, counts, 0.0)))
+        self._parts.append((at, which, shares, variances, np.where(reported, counts, 0.0)))
         self.total += answer.count
 
-    def about(self, level: float) -> Crossing:
-        """Return what they tell about the quantile of a level."""
-        places, _, shares, variances, _ = map(np.concatenate, zip(*self._parts, strict=True))
-        return believed(places, shares, variances, level)
+    def about(self, level: float, scale: ValueScale) -> Crossing:
+        """Return what they tell about the quantile of a level, on a scale."""
+        at, _, shares, variances, _ = map(np.concatenate, zip(*self._parts, strict=True))
+        return believed(scale.places(at), shares, variances, level)
 
-    def pooled(self, number: int, belief: Crossing) -> float:
+    def pooled(self, number: int, belief: Crossing, scale: ValueScale) -> float:
         """Return where a quantile lies, of those asked about it."""
-        places, which, shares, _, counts = map(np.concatenate, zip(*self._parts, strict=True))
+        at, which, shares, _, counts = map(np.concatenate, zip(*self._parts, strict=True))
         own = which == number
-        return pooled(belief, places[own], shares[own], counts[own])
+        return pooled(belief, scale.places(at[own]), shares[own], counts[own])

@@ -29,12 +29,16 @@ class Crossing:
         What is crossed.
     scale : float
         Of the logistic curve through the level that is nearest to the function.
+    evidence : float
+        Logarithm of how likely the measurements were: of some scales on which places can be
+        told, the one is best on which they were likeliest.
     """
 
     places: Floats
     weights: Floats
     level: float
     scale: float
+    evidence: float
 
     def quantile(self, share: ArrayLike) -> Floats:
         """Return the places below which the crossing lies with these probabilities."""
@@ -79,11 +83,13 @@ def believed(places: Floats, values: Floats, variances: Floats, level: float) ->
         misfit = np.log1p((values - curve) ** 2 / spread / _FREEDOM)
         told = (-(_FREEDOM + 1) / 2 * misfit - np.log(spread) / 2).sum(axis=-1)
         joint = np.exp(told - told.max())
+        area = (at[1] - at[0]) * (logs[1] - logs[0])
+        evidence = float(told.max() + np.log(area * joint.sum()))
         joint /= joint.sum()
         weights, by_scale = joint.sum(axis=1), joint.sum(axis=0)
         low, high = np.clip(_core(at, weights, _LOST, 2), 0.0, 1.0)
         narrow, wide = _core(logs, by_scale, 5 * _LOST, 1)
-    return Crossing(at, weights, level, float(np.exp(logs @ by_scale)))
+    return Crossing(at, weights, level, float(np.exp(logs @ by_scale)), evidence)
 
 
 def _core(grid: Floats, weights: Floats, lost: float, more: int) -> tuple[float, float]:

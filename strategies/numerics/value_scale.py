@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_FINEST = 1e-6  # of the bounds' distance: below it the scale is even
+_FINEST = (1e-6, 1e-4, 1e-2, 1.0)  # of scales that are tried; the last one is even
 _EVEN = 0.6  # the share of the scale that is even, the rest is logarithmic
 _POINTS = 4001
 
@@ -25,17 +25,20 @@ class ValueScale:
     ----------
     low, high : float
         The bounds.
+    finest : float (default: 1e-6)
+        Part of the bounds' distance below which distances from 0 or the bounds count evenly.
     """
 
     low: float
     high: float
+    finest: float = _FINEST[0]
 
     @cached_property
     def _map(self) -> tuple[Floats, Floats]:
         """Values and the places where they lie, both increasing."""
         span = self.high - self.low
-        finest = _FINEST * span
-        logs = math.log1p(1 / _FINEST)
+        finest = self.finest * span
+        logs = math.log1p(1 / self.finest)
         near = finest * np.expm1(np.linspace(0, logs, _POINTS))
         values = [self.low + span * np.linspace(0, 1, _POINTS), self.low + near, self.high - near]
         if self.low < 0 < self.high:
@@ -44,7 +47,7 @@ class ValueScale:
             np.clip(np.concatenate([*values, [self.low, self.high]]), self.low, self.high)
         )
         if self.low < 0 < self.high:
-            log = np.sign(points) * np.log1p(np.abs(points) / finest)
+            log = np.arcsinh(points / finest)
             log = (log - log[0]) / (log[-1] - log[0])
         else:
             log = np.log1p((points - self.low) / finest) - np.log1p((self.high - points) / finest)
@@ -59,3 +62,13 @@ class ValueScale:
     def values(self, places: ArrayLike) -> Floats:
         """Return the values that lie there."""
         return np.asarray(np.interp(np.asarray(places, np.float64), *self._map[::-1]))
+
+
+def scales_within(low: float, high: float) -> list[ValueScale]:
+    """Return the scales on one of which values within bounds are likely to lie in one group.
+
+    Where 0 lies between the bounds, values on both sides of it are two groups on a scale that is
+    much finer around 0 than they are spread. Nothing else is publicly known of how they are.
+    """
+    finest = _FINEST if low < 0 < high else _FINEST[:1]
+    return [ValueScale(low, high, each) for each in finest]

@@ -14,7 +14,7 @@ from .cell import MadeUp
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
 
-#: Numbers in [0, 1]; the first five were looked at when formulas were fitted.
+#: Numbers in [0, 1]; formulas of ranks were fitted on all but the last four.
 SHAPES: dict[str, Draw] = {
     "uniform": lambda rng, size: rng.uniform(0, 1, size),
     "income": lambda rng, size: np.exp(rng.normal(-1.8, 0.7, size)),
@@ -25,13 +25,21 @@ SHAPES: dict[str, Draw] = {
     "normal": lambda rng, size: rng.normal(0.6, 0.12, size),
     "gamma": lambda rng, size: rng.gamma(4, 0.08, size),
     "far bounds": lambda rng, size: rng.normal(0.51, 0.01, size),
+    "weibull": lambda rng, size: 0.45 * rng.weibull(2, size),
+    "triangle": lambda rng, size: rng.triangular(0, 0.35, 1, size),
+    "logistic": lambda rng, size: rng.logistic(0.4, 0.07, size),
+    "gumbel": lambda rng, size: rng.gumbel(0.3, 0.09, size),
 }
 EVEN, ZIPF = "even", "zipf"
 _WITHIN = 0.1  # the standard deviation of rows of one user
 _NUMBERS = ("beta", "normal", "income")
-_HUMPS = ("beta", "normal", "gamma")
-_JUDGED = ("beta", "normal", "far bounds")
+_JUDGED = ("weibull", "triangle", "logistic", "gumbel")
+_EACH = (3500, 7000, 14_000)  # users for each column of a description
 _POINTS = np.linspace(0, 1, 4097)
+
+
+#: Errors that all runs of a cell tell together, one of each column or cell.
+_ERRORS_TOLD = {"Means": 24, "Counts": 24, "TwoWay": 24, "Describe": 36}
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,9 @@ class Cell(MadeUp):
     @property
     def seeds(self) -> int:
         """How often it is run: oftener where a run has few errors."""
-        if self.protocol in ("Means", "Counts", "TwoWay", "Describe"):
-            return 24 // min(self.features, 8)
-        return 10
+        if self.protocol in _ERRORS_TOLD:
+            return _ERRORS_TOLD[self.protocol] // min(self.features, 8)
+        return {"Quantiles": 20, "Distribution": 24, "HeavyHitters": 10}[self.protocol]
 
     def measured(self, errors: Sequence[Floats]) -> float:
         """Return what the plan is about."""
@@ -171,14 +179,17 @@ def cells() -> Iterator[Cell]:
             yield Cell("Counts", users, number, rows, epsilon, shape)
         for number, shape in ((2, ZIPF), (5, EVEN)):
             yield Cell("TwoWay", users, number, rows, epsilon, shape)
-        for step in range(1 + (rows == 1)):
-            yield Cell("Quantiles", users, 1, rows, epsilon, _JUDGED[(turn + step) % 3])
-            yield Cell("Distribution", users, 1, rows, epsilon, _HUMPS[(turn + step) % 3])
-        for number in (2, 6)[: 1 + (rows == 1)]:
-            yield Cell("Describe", 3 * users, number, rows, epsilon, _NUMBERS[turn % 3])
         for number in (64, 3000, 1 << 30):
             if rows == 1 and (number < 1 << 30 or users < 9000):
                 yield Cell("HeavyHitters", users, number, rows, epsilon, ZIPF)
+    for turn, (epsilon, users) in enumerate(product((0.7, 1.4, 2.2, 4.5), (1000, 2500, 7000))):
+        for step, rows in enumerate((1, 1, 4)):
+            shape = _JUDGED[(turn + turn // 3 + step) % 4]
+            yield Cell("Quantiles", users, 1, rows, epsilon, shape)
+            yield Cell("Distribution", users, 1, rows, epsilon, shape)
+    for turn, (epsilon, users) in enumerate(product((1.0, 1.8, 3.0, 5.0, 7.0), _EACH)):
+        for number, rows in ((1 + turn % 2, 1), (3, 1 + 3 * (turn % 2))):
+            yield Cell("Describe", number * users, number, rows, epsilon, _NUMBERS[turn % 3])
 
 
 def summary(protocol: str, runs: Sequence[Floats]) -> float:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtr
 
 from ldp_flower.strategies.numerics.crossing import believed, pooled
 from ldp_flower.strategies.numerics.round_numbers import coarsest_step, roundest, steps_from
-from ldp_flower.strategies.numerics.value_scale import ValueScale
+from ldp_flower.strategies.numerics.value_scale import ValueScale, scales_within
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1e9), (-3.0, 5.0), (100.0, 101.0), (-1e6, 0.0)])
@@ -63,3 +63,16 @@ def test_a_step_is_between_the_measurements_around_it():
     values = np.where(places < 0.41, 0.2, 0.7)
     belief = believed(places, values, np.full(6, 1e-5), 0.5)
     assert 0.39 < belief.quantile(0.5) < 0.43
+
+
+@pytest.mark.parametrize(("spread", "finest"), [(0.3, 1.0), (2e-3, 1e-2), (3e-5, 1e-4)])
+def test_the_likeliest_scale_around_zero_is_as_fine_as_the_values(spread, finest):
+    """The function of normal values, whose plateau on finer scales no logistic curve has."""
+    values = spread * np.linspace(-3, 3, 30)
+    scales = scales_within(-1.0, 1.0)
+    evidence = [
+        believed(each.places(values), ndtr(values / spread), np.full(30, 1e-4), 0.5).evidence
+        for each in scales
+    ]
+    assert scales[int(np.argmax(evidence))].finest == finest
+    assert len(scales_within(0.0, 1.0)) == 1
