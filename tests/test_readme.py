@@ -23,6 +23,19 @@ def test_it_is_read_in_ten_minutes():
         assert len([line for line in block.splitlines() if line]) <= FEW, block
 
 
+def test_the_figures_caption_has_the_numbers_of_the_flights_table():
+    page = Path(__file__).parents[1] / "simulations" / "flights" / "README.md"
+    rows = re.findall(r"^\| ([\d.]+) \| (0\.\d+) \|", page.read_text("utf-8"), re.MULTILINE)
+    median = {float(epsilon): round(100 * float(r2)) for epsilon, r2 in rows}
+    caption = README[README.index("*Arrival delays") : README.index("## What one user sends")]
+    told = re.findall(
+        r"(\d+) % (?:of the variance on 807 other aircraft )?at (?:epsilon )?(\d)", caption
+    )
+    assert {float(epsilon): int(percent) for percent, epsilon in told} == {
+        epsilon: median[epsilon] for epsilon in (1, 2, 4)
+    }
+
+
 def test_the_research_example(capsys):
     rng = np.random.default_rng(0)
     x = rng.choice([-1.0, 1.0], (60_000, 64))
