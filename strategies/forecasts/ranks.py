@@ -1,8 +1,8 @@
 """Expected errors in rank: of quantiles, and of a whole distribution function.
 
 What a user tells by one bit of whether its entry is below a threshold has a known variance. What
-protocols make of all bits was fitted, on columns that lie evenly, as incomes do, or around two
-peaks (`python -m simulations.studies.planning analytics`).
+protocols make of all bits was fitted, on columns of one hump, of several widths, and on some that
+lie evenly or around two peaks (`python -m simulations.studies.planning --family analytics`).
 """
 
 import math
