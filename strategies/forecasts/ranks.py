@@ -12,7 +12,7 @@ from ldp_flower.planning import Expectation
 from ldp_flower.randomizers import RandomizedResponse
 
 # Fitted on 106 settings of 500 to 20,000 users, 10 to 16 runs each: how many times larger errors
-# are than without a search, and which part of the users' own variance cancels not by asking all.
+# are than without a search, and which part of users' own variance remains though all are asked.
 _LOST, _SAMPLED = 1.22, 0.72
 # Of the largest error of a distribution function, fitted on 170 settings of 500 to 15,000 users,
 # epsilon .5 to 6.5, columns of one hump, 10 or 12 runs each: of the smoothed noise, its power, of
