@@ -65,7 +65,10 @@ def cell_question(
 def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle:
     """Return the frequency oracle of the least noise whose reports are short and read in time."""
     if num_users * num_items > _AFFORDABLE:
-        quick = HadamardResponse(epsilon, num_items), KRandomizedResponse(epsilon, num_items)
+        quick: list[FrequencyOracle] = [
+            HadamardResponse(epsilon, num_items),
+            KRandomizedResponse(epsilon, num_items),
+        ]
         return min(quick, key=lambda oracle: oracle.variance_at(1 / num_items))
     oracle = best_frequency_oracle(epsilon, num_items, num_users)
     if oracle.report_bytes > _SHORT:

@@ -1,8 +1,8 @@
 """Expected errors in rank: of quantiles, and of a whole distribution function.
 
 What a user tells by one bit of whether its entry is below a threshold has a known variance. What
-protocols make of all bits was fitted, on columns that lie evenly, as incomes do, or around two
-peaks (`python -m simulations.studies.planning analytics`).
+protocols make of all bits was fitted, on columns of one hump, of several widths, and on some that
+lie evenly or around two peaks (`python -m simulations.studies.planning --family analytics`).
 """
 
 import math
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from ldp_flower.planning import Expectation
 from ldp_flower.randomizers import RandomizedResponse
 
-# Fitted on 106 settings of 500 to 20,000 users, 10 to 16 runs each: how many times larger
-# errors are than without a search, and which part of the users' own variance asking all leaves.
+# Fitted on 106 settings of 500 to 20,000 users, 10 to 16 runs each: how many times larger errors
+# are than without a search, and which part of users' own variance remains though all are asked.
 _LOST, _SAMPLED = 1.22, 0.72
 # Of the largest error of a distribution function, fitted on 170 settings of 500 to 15,000 users,
 # epsilon .5 to 6.5, columns of one hump, 10 or 12 runs each: of the smoothed noise, its power, of

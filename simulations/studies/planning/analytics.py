@@ -39,7 +39,7 @@ _POINTS = np.linspace(0, 1, 4097)
 
 
 #: Errors that all runs of a cell tell together, one of each column or cell.
-_ERRORS_TOLD = {"Means": 24, "Counts": 24, "TwoWay": 24, "Describe": 36}
+_ERRORS_TOLD = {"Means": 24, "Counts": 24, "TwoWay": 24, "Describe": 24}
 
 
 @dataclass(frozen=True)

@@ -246,6 +246,7 @@ def test_the_advice_is_right(mechanism):
         (1.0, 1000, 10**5, OptimizedLocalHashing),
         (0.5, 1 << 18, 10**6, HadamardResponse),
         (4.0, 1 << 18, 10**6, PrefixExtending),
+        (8.0, 1 << 14, 10**6, KRandomizedResponse),
         (1.0, 1 << 40, 1000, PrefixExtending),
     ],
 )

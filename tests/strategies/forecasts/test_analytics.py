@@ -45,6 +45,18 @@ def test_more_users_and_more_epsilon_are_never_worse(protocol):
     assert expected[0, 0] > 3 * expected[-1, -1]
 
 
+def test_means_of_a_description_gain_by_a_large_epsilon_too():
+    expected = [plan(Describe, 9000, epsilon).value for epsilon in (4, 5, 5.5, 6, 6.5, 7, 7.5, 8)]
+    assert (np.diff(expected) <= 0).all()
+
+
+def test_users_too_many_for_the_best_answers_lose_nothing_at_a_large_epsilon():
+    schema = Schema({"sort": Categories([str(i) for i in range(1000)])})
+    strategy = Counts(schema, "sort", epsilon=8.0)
+    few, many = (strategy.expect(Setting(num_users=each)).value for each in (10**6, 10**7))
+    assert many < few
+
+
 @each
 def test_a_plan_has_its_range_rounds_and_mechanisms(protocol):
     found = plan(protocol, 20_000, 1.0)
