@@ -108,4 +108,4 @@ def _own_scales(rows: float) -> Floats:
     from scipy.special import chdtri
 
     shares = (np.arange(_SCALES) + 0.5) / _SCALES
-    return np.sqrt(chdtri(rows, 1 - shares) / rows)
+    return np.asarray(np.sqrt(chdtri(rows, 1 - shares) / rows))

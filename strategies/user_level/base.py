@@ -40,7 +40,6 @@ _FALSE_CANDIDATES = 4  # that are expected among those whose votes count
 _BEYOND = 0.2  # share of the users whose vectors are shortened
 _STANDS_OUT = 2.0  # standard deviations of a coefficient that is kept
 _PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
-_TRIALS = 50  # of a plan: runs differ by half where the scale is all that is not known
 _CERTAIN = 3.0  # standard deviations of the weakest count above those of the rest
 
 
@@ -125,9 +124,9 @@ class SelectedRegression(SparseStrategy):
         check_enough(self, setting.num_users)
         if self.method == "paper":
             raise NoPlan(f"Only method='auto' of {type(self).__name__} has a plan.")
-        rows, quality = rows_of(setting, self.samples_per_user), quality_of(setting)
+        rows = rows_of(setting, self.samples_per_user)
         return expected_of_linear(
-            self, setting.num_users, self.sparsity, rows, self.target_scale, quality, _TRIALS
+            self, setting.num_users, self.sparsity, rows, self.target_scale, quality_of(setting)
         )
 
     def protocol(self) -> Protocol:
