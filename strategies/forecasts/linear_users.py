@@ -65,6 +65,15 @@ def equal_coefficients(dim: int, sparsity: int, length: float) -> Floats:
     return coef
 
 
+def assumed(sparsity: int, length: float, feature_variance: float, noise: float) -> str:
+    """Return who is assumed to answer, in a sentence."""
+    return (
+        f"{sparsity} coefficients of one size and of length {length:g} in all, independent "
+        f"features of mean 0 and mean square {feature_variance:g}, targets that differ by "
+        f"{noise:.2g} (standard deviation) given the features."
+    )
+
+
 @dataclass(frozen=True)
 class LinearUsers:
     """Users whose rows all obey one linear model, and who answer with the mechanism's noise.

@@ -15,6 +15,7 @@ from .answers import normal_quantiles
 Floats = NDArray[np.float64]
 
 _SCALES = 16  # quantiles of users' own scales
+_LEAST = 1e-9  # share of the targets' variance that is never explained
 
 
 @dataclass(frozen=True)
@@ -43,43 +44,62 @@ class RidgeUsers:
         By the law of Marchenko and Pastur ridge regression leaves ``factor`` of a coefficient,
         and variance from noise and from what it leaves of others; ``factor - ridge noise`` is
         the mean square of what is left.
-
-        A vector that is shortened loses more of its mean than of its length where it is longer
-        since it points there (Stein's lemma). Users' residuals have one length, so that with many
-        rows a squared length is chi-squared, and with many features hardly varies: its logarithm
-        changes with that of the features' by ``(1 + ridge - q) / (1 + ridge + q)`` for q
-        features a row, about.
         """
         wanted = question.coordinates
         wanted = np.arange(len(self.coef)) if wanted is None else wanted
-        rows, ridge, weights = self.rows, question.ridge, question.weights
+        ridge, weights, each_row = question.ridge, question.weights, len(wanted) / self.rows
         off = self.coef - question.theta
-        rest = 1 - float(self.coef @ self.coef) + float(off @ off)
+        rest = max(1 - float(self.coef @ self.coef) + float(off @ off), _LEAST)
         off = off[wanted] / math.sqrt(rest)
-        explained = min(float(off @ off), 1.0)
-        each_row = len(wanted) / rows
+        unexplained = max(1 - float(off @ off), _LEAST)
         factor, noise = ridge_moments(each_row, ridge)
-        mean = weights * factor * off
         left = max(factor - ridge * noise - factor**2, 0.0) / len(wanted)
-        variance = weights**2 * ((1 - explained) * noise / rows + explained * left)
-        varying, square = float(variance.sum()), float(mean @ mean)
-        degrees = varying**2 / float(variance @ variance)
+        variance = unexplained * noise / self.rows + (1 - unexplained) * left
         bent = (1 + ridge - each_row) / (1 + ridge + each_row)
-        width = 2 / 9 * bent**2 / degrees  # Wilson & Hilferty (1931)
-        cubes = np.maximum(1 - width + math.sqrt(width) * normal_quantiles(), 0.0) ** 3
-        squares = (square + varying * cubes)[:, None]
         logs = np.zeros(1)
         if question.scale is not None and question.scale_weight is not None:
-            logs = question.scale_weight * np.log(self.scale / question.scale * _own_scales(rows))
-        squares = squares + logs**2 + 1e-300
-        factors = np.minimum(1.0, radius / np.sqrt(squares))
-        less = np.where(factors < 1, bent * varying / degrees / squares, 0.0)
-        mean = float(np.mean(factors * (1 - less))) * mean
-        variance = float(np.mean(factors**2)) * variance
-        if question.scale is None:
-            return mean, variance
-        told = factors * logs
-        return np.append(mean, np.mean(told)), np.append(variance, np.var(told))
+            own = self.scale / question.scale * _own_scales(self.rows)
+            logs = question.scale_weight * np.log(own)
+        means, variances = _shortened(
+            weights * factor * off, weights**2 * variance, bent, logs, radius
+        )
+        wide = len(wanted) + (question.scale is not None)
+        return means[:wide], variances[:wide]
+
+
+def _shortened(
+    mean: Floats, variance: Floats, bent: float, last: Floats, radius: float
+) -> tuple[Floats, Floats]:
+    """Return the mean and the variance of normal vectors, and a last value, after shortening.
+
+    Parameters
+    ----------
+    mean, variance : ndarray of float64, shape (k,)
+        Of the vectors.
+    bent : float
+        By which power of their features' length the vectors' squared length changes.
+    last : ndarray of float64, shape (quantiles,)
+        Quantiles of the last value.
+    radius : float
+        The longest that is left as it is.
+
+    Notes
+    -----
+    A vector loses more of its mean than of its length where it is longer since it points there
+    (Stein's lemma). As the residuals of a user have one length, a squared length is chi-squared
+    with many rows, and hardly varies with many features: with q of them a row ``bent`` is about
+    ``(1 + ridge - q) / (1 + ridge + q)``.
+    """
+    varying, square = float(variance.sum()), float(mean @ mean)
+    degrees = varying**2 / float(variance @ variance)
+    width = 2 / 9 * bent**2 / degrees  # Wilson & Hilferty (1931)
+    cubes = np.maximum(1 - width + math.sqrt(width) * normal_quantiles(), 0.0) ** 3
+    squares = (square + varying * cubes)[:, None] + last**2
+    factors = np.minimum(1.0, radius / np.sqrt(squares))
+    less = np.where(factors < 1, bent * varying / degrees / squares, 0.0)
+    told = factors * last
+    mean, variance = np.mean(factors * (1 - less)) * mean, np.mean(factors**2) * variance
+    return np.append(mean, np.mean(told)), np.append(variance, np.var(told))
 
 
 @lru_cache
@@ -88,4 +108,4 @@ def _own_scales(rows: float) -> Floats:
     from scipy.special import chdtri
 
     shares = (np.arange(_SCALES) + 0.5) / _SCALES
-    return np.sqrt(chdtri(rows, 1 - shares) / rows)
+    return np.asarray(np.sqrt(chdtri(rows, 1 - shares) / rows))

@@ -24,6 +24,7 @@ from ..forecasts.dry_run import check_enough
 from ..forecasts.linear_users import (
     DISTANCE,
     LinearUsers,
+    assumed,
     equal_coefficients,
     noise_of,
     quality_of,
@@ -217,14 +218,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
             lambda result, _: relative_distance(result.coef, truth),
             _MORE_TRIALS if self._one_record_each else TRIALS,
         )
-        return found.expectation(
-            DISTANCE,
-            assumes=(
-                f"{self._sparsity} coefficients of one size and of length {self._radius:g} in all, "
-                f"independent features of mean 0 and mean square {self._feature_variance:g}, "
-                f"targets that differ by {noise:.2g} (standard deviation) given the features.",
-            ),
-        )
+        told = assumed(self._sparsity, self._radius, self._feature_variance, noise)
+        return found.expectation(DISTANCE, assumes=(told,))
 
     def protocol(self) -> Protocol:
         """Run the variant for one record or for several records per user."""

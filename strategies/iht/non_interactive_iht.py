@@ -24,6 +24,7 @@ from ..forecasts.dry_run import check_enough
 from ..forecasts.linear_users import (
     DISTANCE,
     LinearUsers,
+    assumed,
     equal_coefficients,
     noise_of,
     quality_of,
@@ -173,14 +174,8 @@ class NonInteractiveIht(SparseStrategy):
             lambda rng: LinearUsers(truth, noise, rng, 1, variance),
             lambda result, _: relative_distance(result.coef, truth),
         )
-        return found.expectation(
-            DISTANCE,
-            assumes=(
-                f"{self.sparsity} coefficients of one size and of length {self.radius:g} in all, "
-                f"independent features of mean 0 and mean square {variance:g}, targets that "
-                f"differ by {noise:.2g} (standard deviation) given the features.",
-            ),
-        )
+        told = assumed(self.sparsity, self.radius, variance, noise)
+        return found.expectation(DISTANCE, assumes=(told,))
 
     def protocol(self) -> Protocol:
         """Ask everybody for the gradient at zero, solve, threshold."""

@@ -187,7 +187,7 @@ def posterior(evidence: Evidence) -> Posterior:
         logs = weighted[:, None] * some - precision[:, None] * some**2 / 2
         if evidence.vote is not None:
             logs += evidence.vote.log_likelihood(counted, some, pi, size)[whose]
-        return logs
+        return np.asarray(logs)
 
     shares = np.unique(np.minimum(2.0 ** np.arange(_NUM_SHARES) / evidence.dim, 0.5))
     sizes, slabs = _slabs(len(values), evidence.rows)

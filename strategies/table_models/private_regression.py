@@ -16,8 +16,7 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.made_up import made_up_schema
-from ..forecasts.planned import features_of
+from ..forecasts.planned import features_of, made_up_schema
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
