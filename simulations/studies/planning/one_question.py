@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,33 +22,23 @@ _FEATURES = {
 _CELLS = 30
 
 
-@dataclass(frozen=True)
-class Cell(MadeUp):
-    """A protocol and a population."""
-
-    @property
-    def seeds(self) -> int:
-        """How many runs there are: more where they differ by half."""
-        return 20 if self.protocol == "ConstrainedRegression" else 10
-
-
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[MadeUp]:
     """Yield 30 cells of each protocol: by lot, of those that are not refused."""
     for number, protocol in enumerate(_FEATURES):
         users = (700, 2500, 6000, 15_000, 40_000)
         every = itertools.product(users, _FEATURES[protocol], (1,), (0.7, 1.4, 3.0, 6.0))
-        possible = [c for c in (Cell(protocol, *some) for some in every) if not c.is_refused]
+        possible = [c for c in (MadeUp(protocol, *some) for some in every) if not c.is_refused]
         lots = np.random.default_rng(number).choice(len(possible), _CELLS, replace=False)
         yield from (possible[lot] for lot in lots)
 
 
-def errors(cell: Cell, seed: int) -> float:
+def errors(cell: MadeUp, seed: int) -> float:
     """Return the error of a run."""
     rng = np.random.default_rng([17, seed, cell.users, cell.features])
     return _ERRORS[cell.protocol](cell, seed, rng)
 
 
-def _of_mean(cell: Cell, seed: int, rng: np.random.Generator) -> float:
+def _of_mean(cell: MadeUp, seed: int, rng: np.random.Generator) -> float:
     mean = np.zeros(cell.features)
     some = rng.choice(cell.features, min(cell.features, 8), replace=False)
     mean[some] = rng.choice([-1, 1], len(some)) * 0.5 / np.sqrt(len(some))
@@ -64,7 +53,7 @@ def _of_mean(cell: Cell, seed: int, rng: np.random.Generator) -> float:
     return float(np.linalg.norm(found.coef - rows.mean(axis=0)))
 
 
-def _of_regression(cell: Cell, seed: int, rng: np.random.Generator) -> float:
+def _of_regression(cell: MadeUp, seed: int, rng: np.random.Generator) -> float:
     truth = np.zeros(cell.features)
     some = rng.choice(cell.features, min(cell.features, 4), replace=False)
     truth[some] = rng.choice([-1, 1], len(some)) * 0.8 / len(some)
@@ -76,7 +65,7 @@ def _of_regression(cell: Cell, seed: int, rng: np.random.Generator) -> float:
     return float(np.linalg.norm(found.coef - truth) / np.linalg.norm(truth))
 
 
-def _of_updates(cell: Cell, seed: int, rng: np.random.Generator) -> float:
+def _of_updates(cell: MadeUp, seed: int, rng: np.random.Generator) -> float:
     """Return how far the mean of all reports is from that of the updates, of length 1 each."""
     updates = rng.standard_normal((cell.users, cell.features)) + rng.standard_normal(cell.features)
     updates /= np.linalg.norm(updates, axis=1, keepdims=True)
