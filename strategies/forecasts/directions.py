@@ -1,101 +1,142 @@
-"""What a walk along users' mean directions loses: models of tables, from public numbers.
+"""Mean directions of users' own ridge steps, in made-up tables of which second moments are known.
 
-Every user reports a direction, of length 1. Of its square a share s comes from what all users have
-in common, and the rest from the chance of its own few rows. The mean of n users' directions has a
-noise of ``dim (c + g) / n`` in all, c the mechanism's variance of a coordinate and g what users
-differ by. With x, this noise over s, the walk loses about the share ``h = x**a / (1 + x**a)`` of
-what there is to tell. The constants of s, g, a and the rest were fitted to 240 and 183 runs on
-made-up tables, each of its own numbers of users (350 to 12,000), features (3 to 50), rows (1 to
-40), epsilon (.5 to 8) and quality, and judged on others: see ``simulations/studies/planning``.
+A user of k rows of features z, whose second moment is M, and residuals r reports the direction of
+``b = (Z'Z / k + ridge I)^-1 Z'r / k``. Where ``E[z r] = M pull``, b is about (as for many features
+and rows; Dobriban & Wager, 2018, The Annals of Statistics 46(1); Thrampoulidis et al., 2018, IEEE
+Transactions on Information Theory 64(8))::
+
+    (M + kappa I)^-1 (M pull + tau / sqrt(k) M^(1/2) g),    g normal,
+    kappa = ridge + kappa / k tr[(M + kappa I)^-1 M],
+    tau^2 = E[r^2] - pull' M pull + |M^(1/2) (pull - E b)|^2 + tau^2 / k tr[((M + kappa I)^-1 M)^2].
+
+Rows of one user are alike, and count for fewer.
 """
 
-import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
-from scipy.special import ndtr, ndtri
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
 
-_SPREAD = 0.9  # standard deviation of the logarithm of x between runs of the same numbers
-_TINY = 1e-9
-_MOST_AUC = 0.9999
-_REFUSED_BELOW = 0.25  # standard errors of a score, below which shares are returned
+Floats = NDArray[np.float64]
+
+_ROUNDS = 12  # of the equation of kappa
+_MOST_FITTED = 0.95  # of a user's residuals, by its own regression
 
 
-def r2_lost(
-    users: float, dim: float, rows: float, variance: float, r2: float, level: float = 0.5
-) -> float:
-    """Return the R2 that PrivateRegression loses.
+def rows_worth(rows: float, alike: Floats) -> Floats:
+    """Return how many independent rows a user's are worth.
 
-    The better a model explains a user's own rows, the more of its direction is signal; of a
-    single row less than of a tenth of ten. Slopes that are noise alone cost more than all that
-    there is, and a level what judges' noise does.
-
-    Parameters
-    ----------
-    users : float
-        Number of users.
-    dim : float
-        Number of features, with the intercept.
-    rows : float
-        Typical number of a user's rows.
-    variance : float
-        Of a coordinate of one report: ``ball_codebook(epsilon, dim).variance``.
-    r2 : float
-        What the same model explains without privacy.
-    level : float (default: 0.5)
-        Share of the runs that lose less.
+    ``alike``, of each table, is the product of the shares of a user's own in what features and
+    residuals vary by: so far two of its rows agree.
     """
-    own, common = 19.6 * (1.03 - r2) * dim**0.676, r2 * (rows - 0.394)
-    signal = max(common / (common + own), _TINY)
-    noise = 0.907 * dim * (variance + 0.0285) / users / signal * _luck(level)
-    return (r2 + 0.016) * _hidden(noise, 0.888) + 0.419 * variance / users
+    return 1 / (1 / rows + (1 - 1 / rows) * alike)
 
 
-def auc_lost(
-    users: float,
-    dim: float,
-    rows: float,
-    variance: float,
-    auc: float,
-    score_error: float,
-    level: float = 0.5,
-) -> float:
-    """Return the AUC that PrivateClassification loses.
+@dataclass(frozen=True)
+class Moments:
+    """Second moments of features in several tables: ``diag(spectrum) + mean mean'``.
 
-    Scores of both classes are taken for normal distributions, ``distance`` standard deviations
-    apart, and noise in the model shrinks that. Of a class's indicator a score explains
-    ``distance**2 / (4 + distance**2)``, if classes are of one size. Steps that are too few leave
-    a little, the more the fewer rows a user has. Runs whose judges see nothing return the
-    classes' shares, and lose all.
-
-    Parameters
+    Attributes
     ----------
-    users, dim, rows, variance, level
-        As of :func:`r2_lost`.
-    auc : float
-        What the same model reaches without privacy, .5 at least.
-    score_error : float
-        Standard error of the AUC that judges tell.
+    spectrum, mean : ndarray, shape (tables, features)
+        Variances along the principal axes, and the mean row in these; the first feature is the
+        intercept, of variance 0 and mean 1.
     """
-    auc = min(auc, _MOST_AUC)
-    distance = math.sqrt(2) * float(ndtri(auc))
-    explained = (distance**2 / (4 + distance**2)) ** 0.402
-    signal = max(explained * rows / (explained * rows + 10.75 * dim), _TINY)
-    noise = 0.936 * dim * (variance + 0.0192) / users / signal
-    walked = 1 - 0.0183 * dim / (dim + rows)
 
-    def lost(luck: float) -> float:
-        kept = walked * (1 - _hidden(luck * noise, 1.0))
-        return auc - float(ndtr(distance * math.sqrt(kept / 2)))
+    spectrum: Floats
+    mean: Floats
 
-    seen = (auc - 0.5 - lost(1.0)) / score_error
-    model = float(ndtr(seen - _REFUSED_BELOW))  # probability that there is one
-    return lost(_luck(level / model)) if level < model else auc - 0.5
+    def square(self, vector: Floats) -> Floats:
+        """Return the mean square of the features' product with each table's vector."""
+        along = np.einsum("ij,ij->i", self.mean, vector)
+        return np.asarray(np.einsum("ij,ij,ij->i", self.spectrum, vector, vector) + along**2)
 
 
-def _hidden(noise: float, power: float) -> float:
-    """Return the share that so much noise hides, in units of the signal."""
-    return 1 - 1 / (1 + math.pow(noise, power))
+@dataclass(frozen=True)
+class Directions:
+    """What users report.
+
+    Attributes
+    ----------
+    moments : Moments
+        Of the features.
+    kappa : ndarray, shape (tables, 1)
+        The penalty that a user's ridge and its few rows amount to.
+    rows : ndarray, shape (tables, 1)
+        How many independent rows a user has.
+    """
+
+    moments: Moments
+    kappa: Floats
+    rows: Floats
+
+    @classmethod
+    def of(cls, moments: Moments, ridge: float, rows: Floats) -> Self:
+        """Return those of users with a ridge penalty, in units of a feature's mean square."""
+        size = moments.spectrum.shape[1]
+        square = moments.spectrum.sum(axis=1) + (moments.mean**2).sum(axis=1)
+        kappa = ridge + square[:, None] / rows
+        for _ in range(_ROUNDS):
+            own = cls(moments, kappa, rows)
+            kappa = ridge + kappa / rows * (size - kappa * own._traces[0])
+        return cls(moments, kappa, rows)
+
+    @cached_property
+    def _inverse(self) -> tuple[Floats, Floats, Floats]:
+        """Of ``M + kappa I``: of its diagonal part, that times the mean row, and a factor."""
+        inverse = 1 / (self.moments.spectrum + self.kappa)
+        along = inverse * self.moments.mean
+        factor = 1 / (1 + (along * self.moments.mean).sum(axis=1, keepdims=True))
+        return inverse, along, factor
+
+    @cached_property
+    def _traces(self) -> tuple[Floats, Floats]:
+        """Traces of the inverse and of its square."""
+        inverse, along, factor = self._inverse
+        square = (along**2).sum(axis=1, keepdims=True)
+        first = inverse.sum(axis=1, keepdims=True) - factor * square
+        second = (inverse**2).sum(axis=1, keepdims=True) + (factor * square) ** 2
+        second -= 2 * factor * (inverse * along**2).sum(axis=1, keepdims=True)
+        return first, second
+
+    def _solved(self, vector: Floats) -> Floats:
+        inverse, along, factor = self._inverse
+        product = np.einsum("ij,ij->i", along, vector)[:, None]
+        return np.asarray(inverse * vector - along * (factor * product))
+
+    def step(self, pull: Floats, square: Floats) -> tuple[Floats, Floats]:
+        """Return the mean of ``b`` over its root mean square length, and that length.
+
+        ``square`` is the residuals' mean square, shape (tables,).
+        """
+        first, second = (trace[:, 0] for trace in self._traces)
+        kappa, rows, size = self.kappa[:, 0], self.rows[:, 0], pull.shape[1]
+        solved = self._solved(pull)
+        mean = pull - self.kappa * solved
+        missed = kappa**2 * self.moments.square(solved)
+        fitted = (size - 2 * kappa * first + kappa**2 * second) / rows
+        rest = np.maximum(square - self.moments.square(pull), 0.0) + missed
+        tau = rest / np.maximum(1 - fitted, 1 - _MOST_FITTED)
+        lengths = np.einsum("ij,ij->i", mean, mean) + tau / rows * (first - kappa * second)
+        length = np.sqrt(np.maximum(lengths, np.finfo(float).tiny))
+        return np.asarray(mean / length[:, None]), length
+
+    def spread(self, rng: np.random.Generator) -> Floats:
+        """Return how one user's direction differs from the mean of all: of about length 1."""
+        first, second = self._traces
+        moments, size = self.moments, self.moments.spectrum.shape
+        drawn = np.sqrt(moments.spectrum) * rng.standard_normal(size)
+        drawn += moments.mean * rng.standard_normal((size[0], 1))
+        return self._solved(drawn) / np.sqrt(np.maximum(first - self.kappa * second, 1e-300))
 
 
-def _luck(level: float) -> float:
-    """Return what noise is multiplied by in a run that is worse than this share of them."""
-    return math.exp(_SPREAD * float(ndtri(level)))
+def unit_share(rows: Floats) -> Floats:
+    """Return E|x| / sqrt(E x^2) for the length of so many residuals.
+
+    Whoever reports a direction says as much however small its residuals are, and so what is
+    common to all is less than in the mean of the steps themselves.
+    """
+    return np.asarray(np.sqrt(2 / rows) * np.exp(gammaln((rows + 1) / 2) - gammaln(rows / 2)))
