@@ -39,9 +39,7 @@ class Falling:
         Which quantiles.
     """
 
-    def __init__(
-        self, losses: Callable[[float, float], Floats], levels: tuple[float, ...]
-    ) -> None:
+    def __init__(self, losses: Callable[[float, float], Floats], levels: tuple[float, ...]) -> None:
         self._losses, self._levels = losses, levels
         self._least = lru_cache(maxsize=None)(self._least_of)
 

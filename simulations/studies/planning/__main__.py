@@ -14,7 +14,7 @@ from ...harness.command import Command, one_thread_each
 from ...harness.tables import Table
 
 _HERE = Path(__file__).parent
-_FIELDS = ("planned", "low", "high", "measured", "seeds")
+_FIELDS = ("planned", "low", "high", "measured", "inside", "seeds")
 
 
 def judge(family: str, only: list[str], first_seed: int, output: Path) -> None:
@@ -30,8 +30,9 @@ def judge(family: str, only: list[str], first_seed: int, output: Path) -> None:
             except WouldRefuse:
                 continue
             seeds = range(first_seed, first_seed + module.seeds(cell))
-            found = module.measured(cell, [module.errors(cell, seed) for seed in seeds])
-            values = (plan.value, plan.low, plan.high, found)
+            runs = np.array([module.errors(cell, seed) for seed in seeds])
+            inside = np.mean((runs >= plan.low) & (runs <= plan.high))
+            values = (plan.value, plan.low, plan.high, module.measured(cell, runs), inside)
             rounded = [*(f"{value:.4g}" for value in values), len(seeds)]
             line = {**asdict(cell), **dict(zip(_FIELDS, rounded, strict=True))}
             if writer is None:
@@ -45,8 +46,9 @@ def table(path: Path, slack: float) -> Table:
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     lines = []
-    for protocol in dict.fromkeys(row["protocol"] for row in rows):
-        own = [row for row in rows if row["protocol"] == protocol]
+    names = [", ".join([row["protocol"], *filter(None, [row.get("half")])]) for row in rows]
+    for protocol in dict.fromkeys(names):
+        own = [row for row, name in zip(rows, names, strict=True) if name == protocol]
         planned = np.array([float(row["planned"]) for row in own])
         off = np.array([float(row["measured"]) for row in own])
         least = slack if protocol == "HeavyHitters" else 0.0
@@ -55,8 +57,11 @@ def table(path: Path, slack: float) -> Table:
             for factor in (1.25, 1.5, 2.0)
         ]
         seeds = "-".join(sorted({row["seeds"] for row in own}, key=int))
-        lines.append([protocol, *(f"{each.mean():.0%}" for each in near), f"{len(own)}", seeds])
-    head = ["protocol", "within 25 %", "factor 1.5", "factor 2", "cells", "runs each"]
+        told = [float(row["inside"]) for row in own if "inside" in row]
+        inside = f"{np.mean(told):.0%}" if told else "-"
+        shares = [f"{each.mean():.0%}" for each in near]
+        lines.append([protocol, *shares, inside, f"{len(own)}", seeds])
+    head = ["protocol", "within 25 %", "factor 1.5", "factor 2", "in range", "cells", "runs each"]
     return Table("Plans", head, lines, {"protocol"}, "Shares of the cells.")
 
 
