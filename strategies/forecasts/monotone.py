@@ -13,6 +13,7 @@ Floats = NDArray[np.float64]
 
 _FEWEST, _MOST, _OCTAVES = 8, 32, 2  # logarithms to base 2 of users at epsilon 1, and their step
 _ROWS = (1.0, 3.0, 10.0, 40.0)
+_LEVELS = 0.1, 0.5, 0.9
 _SMALLEST = 1e-6
 
 
@@ -26,7 +27,7 @@ def users_at_one(users: float, dim: int, epsilon: float) -> float:
 
 
 class Falling:
-    """Quantiles of what rehearsals lose, made to fall with users and with rows.
+    """The median of what rehearsals lose, and a range, made to fall with users and with rows.
 
     Who has more users or rows could leave them away: so at each place it is the least of all
     places with fewer, and between places a line, in logarithms.
@@ -35,22 +36,23 @@ class Falling:
     ----------
     losses : callable
         From rows and users to what all rehearsals lose.
-    levels : tuple of float
-        Which quantiles.
+    wider : float
+        How much farther the ends of the range are from the median, of logarithms, than those of
+        eight of ten rehearsals.
     """
 
-    def __init__(self, losses: Callable[[float, float], Floats], levels: tuple[float, ...]) -> None:
-        self._losses, self._levels = losses, levels
+    def __init__(self, losses: Callable[[float, float], Floats], wider: float) -> None:
+        self._losses, self._wider = losses, wider
         self._least = lru_cache(maxsize=None)(self._least_of)
 
     def at(self, rows: float, users: float) -> Floats:
-        """Return the quantiles for so many rows of so many users."""
+        """Return the lower end, the median and the upper end, for so many rows and users."""
         octaves = np.clip(math.log2(max(users, 1)), _FEWEST, _MOST - 1e-9) - _FEWEST
         along, beyond = divmod(float(octaves) / _OCTAVES, 1)
         places = np.log(_ROWS)
         down = float(np.interp(math.log(rows), places, np.arange(len(_ROWS))))
         across, rest = divmod(down, 1)
-        total = np.zeros(len(self._levels))
+        total = np.zeros(3)
         for row, share in ((across, 1 - rest), (across + 1, rest)):
             for step, weight in ((along, 1 - beyond), (along + 1, beyond)):
                 if share * weight > 0:
@@ -59,8 +61,8 @@ class Falling:
 
     def _least_of(self, row: int, step: int) -> Floats:
         users = 2.0 ** (_FEWEST + _OCTAVES * step)
-        own = np.quantile(self._losses(_ROWS[row], users), self._levels)
-        least = np.maximum(own, _SMALLEST)
+        found = np.quantile(np.maximum(self._losses(_ROWS[row], users), _SMALLEST), _LEVELS)
+        least = found[1] * (found / found[1]) ** self._wider
         if row:
             least = np.minimum(least, self._least(row - 1, step))
         if step:

@@ -29,10 +29,9 @@ from .ridge_walk import num_steps as ridge_steps
 
 Floats = NDArray[np.float64]
 
-_LEVELS = 0.1, 0.5, 0.9  # quantiles of runs on made-up tables
 # Real tables differ more than made-up ones: by how much farther their runs lie apart, of
 # logarithms, from expected errors; chosen so that it held on half of the real tables.
-_WIDER_R2, _WIDER_AUC = 1.25, 1.75
+_WIDER_R2, _WIDER_AUC = 1.2, 1.75
 _USUAL_R2, _USUAL_AUC = 0.5, 0.8
 _TABLES = (
     "Columns of numbers have standard deviations of a tenth to a fifth of their bounds and go "
@@ -67,8 +66,7 @@ def expected_regression(
     r2 = _USUAL_R2 if setting.quality is None else setting.quality
     columns = Columns.of(schema)
     falling = _of_regressions(columns, r2)
-    found = falling.at(rows, users_at_one(users, columns.features, epsilon))
-    low, value, high = _widened(found, _WIDER_R2, math.inf)
+    low, value, high = falling.at(rows, users_at_one(users, columns.features, epsilon)).tolist()
     return Expectation(
         error="R2 lost",
         value=value,
@@ -110,7 +108,7 @@ def expected_classification(
     columns = Columns.of(schema)
     falling = _of_classes(columns, auc)
     found = falling.at(rows, users_at_one(users, columns.features, epsilon))
-    low, value, high = _widened(found, _WIDER_AUC, auc - 0.5)
+    low, value, high = np.minimum(found, auc - 0.5).tolist()
     askers = num_askers(setting.num_users, epsilon, strategy.min_reports, schema)
     steps = class_steps(int(users - askers / classes - sum(judges)), strategy.min_reports)
     each = steps + len(judges) + (num_present(judges[0], strategy.min_reports) > 0)
@@ -134,19 +132,12 @@ def expected_classification(
 
 @lru_cache(maxsize=256)
 def _of_regressions(columns: Columns, r2: float) -> Falling:
-    return Falling(lambda rows, users: regression_losses(columns, rows, r2, users), _LEVELS)
+    return Falling(lambda rows, users: regression_losses(columns, rows, r2, users), _WIDER_R2)
 
 
 @lru_cache(maxsize=256)
 def _of_classes(columns: Columns, auc: float) -> Falling:
-    return Falling(lambda rows, users: class_losses(columns, rows, auc, users), _LEVELS)
-
-
-def _widened(found: Floats, wider: float, most: float) -> tuple[float, float, float]:
-    """Return the median and the ends of a range that is ``wider`` times as wide."""
-    low, value, high = found.tolist()
-    least, largest = value * (low / value) ** wider, value * (high / value) ** wider
-    return least, min(value, most), min(max(largest, value), most)
+    return Falling(lambda rows, users: class_losses(columns, rows, auc, users), _WIDER_AUC)
 
 
 def _regression_rounds(

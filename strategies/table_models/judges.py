@@ -230,9 +230,17 @@ def ask_sizes(
     mechanism = ball_codebook(epsilon, 2, 1.0)
     question = LineSizes(theta, direction, _USUAL_SIZE, _LOG_RANGE)
     answer = yield Ask(cohort, question, mechanism, min_reports=0)
-    variance = (_LOG_RANGE**2 * mechanism.variance + _USERS_VARIANCE) / max(answer.count, 1)
-    logs = _LOG_RANGE * answer.mean / (1 + variance / _SIZE_SPREAD**2)
+    logs = _LOG_RANGE * answer.mean * (1 - (size_error(answer.count, epsilon) / _SIZE_SPREAD) ** 2)
     return np.asarray(_ROOM * _USUAL_SIZE * np.exp(logs))
+
+
+def size_error(judges: float, epsilon: float) -> float:
+    """Return the standard deviation of the logarithm of a size, of which it is known what is usual.
+
+    Where nobody tells, it is that of usual sizes.
+    """
+    told = _LOG_RANGE**2 * ball_codebook(epsilon, 2, 1.0).variance + _USERS_VARIANCE
+    return _SIZE_SPREAD / math.sqrt(1 + _SIZE_SPREAD**2 * judges / told)
 
 
 def ask_line(

@@ -9,12 +9,13 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import digamma, ndtr
 
 from ldp_flower.randomizers import ball_codebook
 
 from ..forecasts.directions import Directions, Moments, rows_worth, unit_share
 from ..forecasts.made_up_tables import Columns, MadeUpTables, made_up_tables
+from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer
 from .judges import (
     LENGTH,
@@ -30,6 +31,7 @@ from .judges import (
     likely_move,
     moments_radius,
     num_wanted,
+    size_error,
 )
 from .legs import FIRST, USUAL_MOVE, chosen
 from .ridge_walk import RESIDUAL_BOUND, RIDGE, SHORTER, STEPS, first_length
@@ -39,7 +41,10 @@ Rng = np.random.Generator
 
 _EPSILON = 1.0
 _FARTHEST = 2.0  # that a target can be from the middle of its bounds
-_COLUMNS = 0.33  # share of the users that tell columns' centres and scales
+# Of those who tell columns' scales, centres twice, and scales again: their share of the users, and
+# the mechanism's radius for one column. No more are asked than tell a column to within a tenth.
+_COLUMNS = ((0.05, 2.0), (0.05, 1.0), (0.1, 1.0), (0.1, 0.7))
+_ENOUGH, _NORM = 0.1, 0.03
 _USERS_VARIANCE = 1.5  # of what users have for moments, in units of their sizes
 _TARGETS = 0.7  # error of the targets' spread over that of a moment
 
@@ -124,37 +129,67 @@ class _Run:
         """Walk again in units of columns' scales, and have judges tell how far to follow."""
         tables = self.tables
         first = self._walk(tables.moments, self.best, self.rest, FIRST * self.users)
-        moved = tables.moments.mean - tables.centred().mean
-        scale = np.sqrt(tables.narrow)[:, None]
-        size = tables.size[:, None]
+        told, noise = self._columns()
+        centred = tables.centred().mean
+        centred[:, 1:] += noise * np.sqrt(tables.narrow)[:, None] * self._normal(1)
+        moved = tables.moments.mean - centred
+        # Users' sizes are told by their logarithms, and those of few rows are small in the mean.
+        few = math.exp((float(digamma(self.rows / 2)) - math.log(self.rows / 2)) / 2)
+        scale = few * np.sqrt(tables.narrow)[:, None]
+        size = few * tables.size[:, None]
         start = first * scale / size
-        start[:, 0] = (first[:, 0] + (first * moved)[:, 1:].sum(axis=1)) / tables.size
-        left = users - (FIRST + _COLUMNS + SIZES + MOMENTS / 2) * self.users
-        # Of those who tell about columns, no more are asked than are of use.
-        left = max(left, self.users * (1 - FIRST) / 4)
-        end = self._walk(tables.standardised(), start, self.rest / tables.size**2, left)
+        start[:, :1] = (first[:, :1] + (first * moved)[:, 1:].sum(axis=1, keepdims=True)) / size
+        left = users - FIRST * self.users - told
+        left -= self._judges(SIZES) + self._judges(MOMENTS / 2)
+        around = Moments(tables.moments.spectrum / scale**2, centred / scale)
+        around.mean[:, 0] = 1.0
+        end = self._walk(around, start, self.rest / size[:, 0] ** 2, left)
         second = end * size / scale
-        second[:, 0] = end[:, 0] * tables.size - (second * moved)[:, 1:].sum(axis=1)
+        second[:, :1] = end[:, :1] * size - (second * moved)[:, 1:].sum(axis=1, keepdims=True)
         move = first - second
-        go = self._move(first, move, self._judges(MOMENTS / 2), USUAL_MOVE)
+        sizes = self._sizes(first, move)
+        go = self._move(first, move, sizes, self._judges(MOMENTS / 2), USUAL_MOVE)
         return first - np.clip(go, 0.0, 1.0)[:, None] * move
 
+    def _normal(self, first: int) -> Floats:
+        """Return normal numbers of the shape of models, without the first features."""
+        tables, features = self.tables.moments.mean.shape
+        return self.rng.standard_normal((tables, features - first))
+
+    def _columns(self) -> tuple[float, float]:
+        """Return how many tell about columns, and the noise of a centre, in its column's sizes."""
+        columns = self.columns.numbers + 1  # with the target
+        unit = columns * ball_codebook(_EPSILON, columns, 1.0).variance
+        asked = [
+            min(share * self.users, unit * radius**2 / _ENOUGH**2) for share, radius in _COLUMNS
+        ]
+        norm = min(_NORM * self.users, enough_for_norm(_EPSILON))
+        # An estimate is shortened by what is noise in it, so it is never off by more than all.
+        return sum(asked) + norm, 1 / math.sqrt(1 + (asked[1] + asked[2]) / unit)
+
     def _sizes(self, missing: Floats, direction: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the sizes of residuals and of steps, and the mean step."""
+        """Return the sizes of residuals and of steps as they are told, and the mean step."""
         square = self.tables.moments.square
-        residual = np.sqrt(square(missing) + self.rest)
-        return residual, np.sqrt(square(direction)), direction[:, 0] + self._shift(direction)
+        sizes = np.sqrt([square(missing) + self.rest, square(direction)])
+        error = size_error(self._judges(SIZES), _EPSILON)
+        residual, steps = sizes * np.exp(error * self.rng.standard_normal(sizes.shape))
+        return residual, steps, direction[:, 0] + self._shift(direction)
 
     def _move(
-        self, missing: Floats, direction: Floats, judges: float, usual: tuple[float, float]
+        self,
+        missing: Floats,
+        direction: Floats,
+        sizes: tuple[Floats, Floats, Floats],
+        judges: float,
+        usual: tuple[float, float],
     ) -> Floats:
         """Return how far judges follow a direction."""
-        residual, steps, mean = self._sizes(missing, direction)
-        off = mean / steps
-        noise = _noise(judges) * np.sqrt(1 + off**2)
+        residual, steps, mean = sizes
+        noise = _noise(judges) * np.sqrt(1 + (mean / steps) ** 2)
         told = self._covariance(direction, missing) / (residual * steps)
         told += noise * self.rng.standard_normal(len(told))
-        return likely_move(told, 1 - off**2, noise, steps / residual, *usual)
+        variance = self._covariance(direction, direction) / steps**2
+        return likely_move(told, variance, noise, steps / residual, *usual)
 
     def _judged(self, missing: Floats) -> Floats:
         """Return what is lost after level, length and score are told."""
@@ -165,8 +200,8 @@ class _Run:
         direction = self.best - missing
         direction[:, 0] -= tables.centre / (1 + level_error**2)
         judges = self._judges(MOMENTS)
-        go = self._move(missing, direction, judges, LENGTH)
-        residual, steps, mean = self._sizes(missing, direction)
+        residual, steps, mean = sizes = self._sizes(missing, direction)
+        go = self._move(missing, direction, sizes, judges, LENGTH)
         level = missing[:, 0] + self._shift(missing) - go * mean
         error = _noise(judges) * np.hypot(residual, steps * go)
         usual = LEVEL_SPREAD

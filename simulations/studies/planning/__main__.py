@@ -46,9 +46,8 @@ def table(path: Path, slack: float) -> Table:
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     lines = []
-    names = [", ".join([row["protocol"], *filter(None, [row.get("half")])]) for row in rows]
-    for protocol in dict.fromkeys(names):
-        own = [row for row, name in zip(rows, names, strict=True) if name == protocol]
+    for protocol in dict.fromkeys(row["protocol"] for row in rows):
+        own = [row for row in rows if row["protocol"] == protocol]
         planned = np.array([float(row["planned"]) for row in own])
         off = np.array([float(row["measured"]) for row in own])
         least = slack if protocol == "HeavyHitters" else 0.0

@@ -34,7 +34,7 @@ Rng = np.random.Generator
 PROTOCOLS = {
     cls.__name__: cls for cls in (PrivateRegression, PrivateClassification, PrivateEvaluation)
 }
-_CELLS, _SEEDS, _FEW_SEEDS = 30, 40, 10
+_CELLS, _SEEDS, _FEW_SEEDS = 30, 24, 10
 _MOST_ROWS = 20_000
 _JUDGED = 6000  # rows of others that models are judged on, of 500 people at least
 
@@ -76,7 +76,7 @@ def _drawn(protocol: str) -> list[Cell]:
     numbers = (500, 1000, 2000, 4000), (5, 10, 20, 40), (1, 2, 4, 10, 30)
     every = itertools.product(*numbers, (0.5, 1.0, 2.0, 4.0, 8.0), qualities)
     possible = [cell for cell in (Cell(protocol, *some) for some in every) if _runs(cell)]
-    lots = np.random.default_rng([len(protocol), 2]).choice(len(possible), _CELLS, replace=False)
+    lots = np.random.default_rng([len(protocol), 3]).choice(len(possible), _CELLS, replace=False)
     return [possible[lot] for lot in lots]
 
 
