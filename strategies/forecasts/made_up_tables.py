@@ -109,10 +109,6 @@ class MadeUpTables:
         mean[:, 0] = 1.0
         return Moments(self.moments.spectrum, mean)
 
-    def standardised(self) -> Moments:
-        """Return the moments around columns' centres and in units of their scales."""
-        return Moments(self.moments.spectrum / self.narrow[:, None], self.centred().mean)
-
 
 @lru_cache(maxsize=64)
 def made_up_tables(columns: Columns, along: tuple[float, float] = ALONG) -> MadeUpTables:

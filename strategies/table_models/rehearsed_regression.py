@@ -131,7 +131,8 @@ class _Run:
         first = self._walk(tables.moments, self.best, self.rest, FIRST * self.users)
         told, noise = self._columns()
         centred = tables.centred().mean
-        centred[:, 1:] += noise * np.sqrt(tables.narrow)[:, None] * self._normal(1)
+        centred += noise * np.sqrt(tables.narrow)[:, None] * self.rng.standard_normal(first.shape)
+        centred[:, 0] = 1.0
         moved = tables.moments.mean - centred
         # Users' sizes are told by their logarithms, and those of few rows are small in the mean.
         few = math.exp((float(digamma(self.rows / 2)) - math.log(self.rows / 2)) / 2)
@@ -150,11 +151,6 @@ class _Run:
         sizes = self._sizes(first, move)
         go = self._move(first, move, sizes, self._judges(MOMENTS / 2), USUAL_MOVE)
         return first - np.clip(go, 0.0, 1.0)[:, None] * move
-
-    def _normal(self, first: int) -> Floats:
-        """Return normal numbers of the shape of models, without the first features."""
-        tables, features = self.tables.moments.mean.shape
-        return self.rng.standard_normal((tables, features - first))
 
     def _columns(self) -> tuple[float, float]:
         """Return how many tell about columns, and the noise of a centre, in its column's sizes."""

@@ -17,6 +17,7 @@ from ldp_flower.strategies import (
     PrivateEvaluation,
     PrivateRegression,
 )
+from ldp_flower.strategies.forecasts.dry_run import check_enough
 from ldp_flower.strategies.forecasts.made_up_tables import (
     ALONG,
     ALONG_CLASSES,
@@ -84,7 +85,7 @@ def _runs(cell: Cell) -> bool:
     if cell.users * cell.rows > _MOST_ROWS:
         return False
     try:
-        cell.strategy.expect(cell.setting)
+        check_enough(cell.strategy, cell.users)
     except WouldRefuse:
         return False
     return True
