@@ -11,9 +11,9 @@ from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Schema
 
-from ..forecasts.made_up_tables import Columns
-from ..forecasts.monotone import Falling, users_at_one
 from ..forecasts.planned import rows_of
+from ..forecasts.tables.made_up_tables import Columns
+from ..forecasts.tables.monotone import Falling, users_at_one
 from ..runtime.base import LdpStrategy
 from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer

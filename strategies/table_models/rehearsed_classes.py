@@ -7,13 +7,14 @@ expected label ``tanh`` its mean and slope over normal scores are known.
 import math
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 from scipy.special import erf, ndtr, ndtri
 
 from ldp_flower.randomizers import ball_codebook
 
-from ..forecasts.directions import Directions, Moments, rows_worth, unit_share
-from ..forecasts.made_up_tables import Columns, MadeUpTables, made_up_classes
+from ..forecasts.tables.directions import Directions, Moments, rows_worth, unit_share
+from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_classes
 from .centres import FARTHEST as FARTHEST_SQUARE
 from .centres import USUAL, num_wanted
 from .class_judges import num_judges, score_error
@@ -37,7 +38,7 @@ def class_losses(columns: Columns, rows: float, auc: float, users: float) -> Flo
     same model reaches without privacy.
     """
     tables = made_up_classes(columns)
-    rng = np.random.default_rng(columns.features)
+    rng = default_rng(columns.features)
     auc = min(auc, _MOST_AUC)
     share = tables.centre
     own = share * (1 - share)

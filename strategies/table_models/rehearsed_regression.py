@@ -1,20 +1,21 @@
 """PrivateRegression on made-up tables, all at once: what it loses, from numbers alone.
 
 The steps are those of the protocol, at epsilon 1 and for as many users as it takes. What users
-tell is worked out from the tables' moments, see :mod:`..forecasts.directions`, with the noise of
+tell is worked out from the tables' moments, see :mod:`..forecasts.tables.directions`, with the noise of
 the mechanism and of users who differ.
 """
 
 import math
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 from scipy.special import digamma, ndtr
 
 from ldp_flower.randomizers import ball_codebook
 
-from ..forecasts.directions import Directions, Moments, rows_worth, unit_share
-from ..forecasts.made_up_tables import Columns, MadeUpTables, made_up_tables
+from ..forecasts.tables.directions import Directions, Moments, rows_worth, unit_share
+from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_tables
 from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer
 from .judges import (
@@ -64,7 +65,7 @@ def regression_losses(columns: Columns, rows: float, r2: float, users: float) ->
         How many answer, at epsilon 1.
     """
     tables = made_up_tables(columns)
-    run = _Run(tables, columns, rows, r2, users, np.random.default_rng(columns.features))
+    run = _Run(tables, columns, rows, r2, users, default_rng(columns.features))
     return run.losses()
 
 

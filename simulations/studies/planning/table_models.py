@@ -18,7 +18,7 @@ from ldp_flower.strategies import (
     PrivateRegression,
 )
 from ldp_flower.strategies.forecasts.dry_run import check_enough
-from ldp_flower.strategies.forecasts.made_up_tables import (
+from ldp_flower.strategies.forecasts.tables.made_up_tables import (
     ALONG,
     ALONG_CLASSES,
     NUMBERS,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.schema import Categories, Numeric, Schema
@@ -115,7 +116,7 @@ def made_up_tables(columns: Columns, along: tuple[float, float] = ALONG) -> Made
     """Return tables of such columns, always the same ones."""
     axes = columns.features - 1
     tables = int(np.clip(_MOST_NUMBERS // (axes + 1), *_TABLES))
-    rng = np.random.default_rng([axes, 1])
+    rng = default_rng([axes, 1])
     size, between, farthest = NUMBERS
     wide = size**2 * np.exp(2 * between * rng.standard_normal(tables))
     indicators = INDICATORS * columns.even
