@@ -42,9 +42,9 @@ def class_losses(columns: Columns, rows: float, auc: float, users: float) -> Flo
     auc = min(auc, _MOST_AUC)
     share = tables.centre
     own = share * (1 - share)
-    between = math.sqrt(2) * float(ndtri(auc))
-    # Classes' distance in units of the spread of all scores, not of those of one class.
-    between = between / np.sqrt(1 + own * between**2)
+    distance = math.sqrt(2) * float(ndtri(auc))
+    # In units of the spread of all scores, not of those of one class.
+    between = distance / np.sqrt(1 + own * distance**2)
     judges = num_judges(users, _EPSILON, rows)
     undeclared = columns.numbers + columns.indicators
     askers = num_wanted(users, _EPSILON, undeclared)

@@ -1,8 +1,8 @@
 """PrivateRegression on made-up tables, all at once: what it loses, from numbers alone.
 
 The steps are those of the protocol, at epsilon 1 and for as many users as it takes. What users
-tell is worked out from the tables' moments, see :mod:`..forecasts.tables.directions`, with the noise of
-the mechanism and of users who differ.
+tell is worked out from the tables' moments, see :mod:`..forecasts.tables.directions`, with the
+noise of the mechanism and of users who differ.
 """
 
 import math
