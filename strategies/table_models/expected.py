@@ -38,7 +38,9 @@ _TABLES = (
     "together: the k-th of their principal axes has a variance in proportion to 1 / k.",
     "Of what columns vary by, none to four fifths is a user's own.",
 )
-_REAL_R2 = "On real tables nine runs of ten lay in the range, and medians within a factor 2 of the plan."
+_REAL_R2 = (
+    "On real tables nine runs of ten lay in the range, and as many medians within a factor 2."
+)
 _REAL_AUC = (
     "The rarer class has 5 to 45 % of the rows.",
     "On real tables two runs of three lay in the range, and four medians of five within a factor "
