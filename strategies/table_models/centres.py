@@ -18,7 +18,7 @@ from ..tables.standardisation import Standardisation
 _SHARE = 0.04  # of all users
 _ENOUGH = 0.1  # noise over the length of a typical row that no larger cohort is for
 _AFFORDED = 1.2  # ... with which centres are estimated at all
-_USUAL, _FARTHEST = 2.0, 4.0  # mean square of a column of numbers with bounds only
+USUAL, FARTHEST = 2.0, 4.0  # mean square of a column of numbers with bounds only
 
 
 def _columns(schema: Schema, numeric: float) -> dict[int, float]:
@@ -38,20 +38,23 @@ def _columns(schema: Schema, numeric: float) -> dict[int, float]:
 
 def usual_square(schema: Schema) -> float:
     """Return the usual square length of a row of features, with what is declared of them."""
-    undeclared = _columns(schema, _USUAL)
+    undeclared = _columns(schema, USUAL)
     return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
 
 
 def num_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema) -> int:
     """Return how many users to ask for centres: none where these would be noise."""
-    columns = len(_columns(schema, _FARTHEST))
+    wanted = num_wanted(num_users, epsilon, len(_columns(schema, FARTHEST)))
+    return max(math.ceil(wanted), min_reports) if wanted else 0
+
+
+def num_wanted(num_users: float, epsilon: float, columns: int) -> float:
+    """Return how many users' answers so many columns are worth; 0 if all would be noise."""
     if not columns:
-        return 0
+        return 0.0
     noise = columns * ball_codebook(epsilon, columns, 1.0).variance
-    most = int(_SHARE * num_users)
-    if noise > _AFFORDED**2 * most:
-        return 0
-    return max(min(most, math.ceil(noise / _ENOUGH**2)), min_reports)
+    most = math.floor(_SHARE * num_users)
+    return 0.0 if noise > _AFFORDED**2 * most else min(most, noise / _ENOUGH**2)
 
 
 def estimate_centres(
@@ -65,7 +68,7 @@ def estimate_centres(
     known = Standardisation.none(schema.num_features)
     if not askers:
         return known
-    squares = _columns(schema, _FARTHEST)
+    squares = _columns(schema, FARTHEST)
     columns = np.array(list(squares), np.int64)
     mechanism = ball_codebook(epsilon, len(columns), math.sqrt(sum(squares.values())))
     question = ColumnMeans(np.zeros(len(known.means)), columns)

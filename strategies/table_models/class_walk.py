@@ -19,8 +19,10 @@ Floats = NDArray[np.float64]
 
 _STEPS = 50  # at most
 _FEWEST = 30  # users of a step
-_FARTHEST = 100.0  # that all steps together are planned to lead
-_LONGEST = 4.0
+FARTHEST = 100.0  # that all steps together are planned to lead
+LONGEST = 4.0
+FEW_ROWS = 6  # up to which a user's rows tell little of where its step ends
+LEAST = 0.25  # standard errors of what judges say, below which it is no better than chance
 
 
 def class_walk(
@@ -58,9 +60,9 @@ def class_walk(
     steps = num_steps(num_users, strategy.min_reports)
     mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
     signal = math.sqrt(num_users / mechanism.variance)
-    planned = min(_FARTHEST, signal) / steps
+    planned = min(FARTHEST, signal) / steps
     # In units in which a row of features has about length 1.
-    walk = Walk(np.zeros(dim), [planned] * steps, _LONGEST, fitted=True)
+    walk = Walk(np.zeros(dim), [planned] * steps, LONGEST, fitted=True)
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     for cohort in strategy.cohorts(sizes):
         theta = walk.position / math.sqrt(dim)

@@ -37,6 +37,11 @@ _TRUSTED, _SQUARES = 4.0, (0.3, 10.0)  # mean squares are drawn to 1, and within
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
 _SURE = 2.5  # standard errors from which on it is taken for certain that some have no rows
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
+LENGTH = -0.15, 0.4  # how much longer a walk's slopes usually should be, and how that varies
+LEVEL_SPREAD, LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
+USUAL_R2 = 0.2, 0.3  # of models, and how that varies
+SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
+TOLD = 0.02  # share of the variance that a mean may cost which replaces a poor model
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,20 @@ def judges(strategy: LdpStrategy[Any], share: float) -> Cohort:
 
 
 def _num_judges(strategy: LdpStrategy[Any], share: float) -> int:
-    most = _RADII[0] ** 2 * ball_codebook(strategy.epsilon, 5, 1.0).variance / _ENOUGH**2
-    return max(math.ceil(min(share * strategy.num_users, most)), strategy.min_reports)
+    wanted = num_wanted(strategy.num_users, strategy.epsilon, share)
+    return max(math.ceil(wanted), strategy.min_reports)
+
+
+def num_wanted(num_users: float, epsilon: float, share: float) -> float:
+    """Return how many judges a share of the users is, but no more than are of use."""
+    most = _RADII[0] ** 2 * ball_codebook(epsilon, 5, 1.0).variance / _ENOUGH**2
+    return min(share * num_users, most)
+
+
+def moments_radius(judges: float, epsilon: float) -> float:
+    """Return where so many judges clip a line's moments."""
+    noise = math.sqrt(ball_codebook(epsilon, 5, 1.0).variance / judges)
+    return float(np.clip(_NOISE / noise, *_RADII))
 
 
 def level_judges(strategy: LdpStrategy[Any]) -> list[Cohort]:
@@ -133,11 +150,7 @@ class Line:
         r, q, product, square, _ = self.moments
         ratio = self.scales[1] / self.scales[0]  # moves are found in units of the scales
         noise = float(np.mean(self.noise)) * math.sqrt(1 + r * r + q * q)
-        # A spread that is hardly known counts for little, lest noise be taken for a finding.
-        covariance, variance = product - r * q, max(square - q * q - noise, _LEAST_SPREAD)
-        precision, known = (variance / noise) ** 2, (spread * ratio) ** -2
-        found = precision * (covariance / variance) + known * (usual * ratio)
-        return float(found / (precision + known) / ratio)
+        return float(likely_move(product - r * q, square - q * q, noise, ratio, usual, spread))
 
     @property
     def sizes(self) -> Floats:
@@ -151,6 +164,25 @@ class Line:
         weights = self.scales * [1.0, -move]
         error = float(np.linalg.norm(weights * self.noise[:2]))
         return Number(float(weights @ self.moments[:2]), error)
+
+
+def likely_move(
+    covariance: Floats | float,
+    variance: Floats | float,
+    noise: Floats | float,
+    ratio: Floats | float,
+    usual: float,
+    spread: float,
+) -> Floats:
+    """Return how far along a line the squared error is least, in units of a step.
+
+    Moments are in units of residuals and of steps, which are ``ratio`` times as large. A spread
+    that is hardly known counts for little, lest noise be taken for a finding.
+    """
+    least = np.maximum(variance - noise, _LEAST_SPREAD)
+    precision, known = (least / noise) ** 2, (spread * ratio) ** -2.0
+    found = precision * (covariance / least) + known * (usual * ratio)
+    return np.asarray(found / (precision + known) / ratio)
 
 
 def score(last: Line, before: Line) -> Number:
@@ -198,9 +230,17 @@ def ask_sizes(
     mechanism = ball_codebook(epsilon, 2, 1.0)
     question = LineSizes(theta, direction, _USUAL_SIZE, _LOG_RANGE)
     answer = yield Ask(cohort, question, mechanism, min_reports=0)
-    variance = (_LOG_RANGE**2 * mechanism.variance + _USERS_VARIANCE) / max(answer.count, 1)
-    logs = _LOG_RANGE * answer.mean / (1 + variance / _SIZE_SPREAD**2)
+    logs = _LOG_RANGE * answer.mean * (1 - (size_error(answer.count, epsilon) / _SIZE_SPREAD) ** 2)
     return np.asarray(_ROOM * _USUAL_SIZE * np.exp(logs))
+
+
+def size_error(judges: float, epsilon: float) -> float:
+    """Return the standard deviation of the logarithm of a size, of which it is known what is usual.
+
+    Where nobody tells, it is that of usual sizes.
+    """
+    told = _LOG_RANGE**2 * ball_codebook(epsilon, 2, 1.0).variance + _USERS_VARIANCE
+    return _SIZE_SPREAD / math.sqrt(1 + _SIZE_SPREAD**2 * judges / told)
 
 
 def ask_line(
@@ -212,8 +252,7 @@ def ask_line(
     present: Number = EVERYBODY,
 ) -> Generator[Ask, Estimate, Line]:
     """Ask judges for the moments of a line, given what sizes are usual and who is present."""
-    unit = ball_codebook(epsilon, 5, 1.0)
-    radius = float(np.clip(_NOISE / math.sqrt(unit.variance / cohort.size), *_RADII))
+    radius = moments_radius(cohort.size, epsilon)
     question = LineMoments(theta, direction, float(scales[0]), float(scales[1]))
     answer = yield Ask(cohort, question, ball_codebook(epsilon, 5, radius))
     told = answer.mean / present.value  # those without rows have zeros

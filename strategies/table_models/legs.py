@@ -20,12 +20,12 @@ from .ridge_walk import ridge_walk, row_length
 
 Floats = NDArray[np.float64]
 
-_FIRST = 0.3  # share of the users who walk before columns' centres and scales are known
+FIRST = 0.3  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who tell all centres at first
 _WORTH, _FEWEST = 0.25, 1000  # variance of a centre, and users, with which knowing it helps
 _COHORTS = 50  # of min_reports users each, that all questions of two legs may take
 _LEFT = 0.12  # share of the users that is left to tell how far rows lie, and to the second leg
-_USUAL, _SPREAD = 0.7, 0.4  # how far from the first leg's end to the second's is best
+USUAL_MOVE = 0.7, 0.4  # from the first leg's end to the second's, and how that varies
 METHODS = ("auto", "walk", "two legs")
 
 
@@ -65,7 +65,7 @@ def two_legs(
     """
     dim, epsilon = schema.num_features, strategy.epsilon
     sizers, line = judges(strategy, SIZES), judges(strategy, MOMENTS / 2)
-    length, walkers = row_length(schema), int(_FIRST * strategy.num_users)
+    length, walkers = row_length(schema), int(FIRST * strategy.num_users)
     first = yield from ridge_walk(strategy, walkers, dim, rows_per_user, row_length=length)
     columns = yield from estimate_standardisation(
         strategy, epsilon, schema, partial(ball_codebook, epsilon)
@@ -82,5 +82,5 @@ def two_legs(
     direction = columns.restored(second.coef) - first.coef
     scales = yield from ask_sizes(sizers, epsilon, first.coef, direction)
     told = yield from ask_line(line, epsilon, first.coef, direction, scales)
-    move = float(np.clip(told.best_move(_USUAL, _SPREAD), 0.0, 1.0))
+    move = float(np.clip(told.best_move(*USUAL_MOVE), 0.0, 1.0))
     return np.asarray(first.coef + move * direction)

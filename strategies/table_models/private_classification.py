@@ -26,7 +26,7 @@ from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
 from .centres import estimate_centres, num_askers, usual_square
 from .class_judges import Judged, Judges, judge
-from .class_walk import class_walk
+from .class_walk import FEW_ROWS, LEAST, class_walk
 from .classification_fit import ClassificationFit
 from .enough import too_few_for_classes
 from .expected import expected_classification
@@ -36,11 +36,10 @@ logger = logging.getLogger("flwr")
 Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "directions", "lengths")
-_FEW_ROWS = 6  # up to which a user's rows tell little of where its step ends
 _USUAL_ROWS = 8.0
 _COUNTERS = 0.03  # share of the users that tell how many rows they have
 _DOUBTFUL_SHARE = 0.06
-_LEAST, _SURE = 0.25, 2.0  # standard errors of what judges say
+_SURE = 2.0  # standard errors of what judges say
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -162,7 +161,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         rows = yield from self._rows()
         askers = num_askers(self.num_users, epsilon, self.min_reports, self.schema)
         standardisation = yield from estimate_centres(self, epsilon, self.schema, askers)
-        few = rows < _FEW_ROWS
+        few = rows < FEW_ROWS
         method = ("lengths" if few else "directions") if self.method == "auto" else self.method
         logger.info(
             "Users report %s, with about %.0f rows each; %d told the columns' centres",
@@ -182,7 +181,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
             found.append(judged)
         score, error = _score([judged.ranked for judged in found])
         notes = []
-        if score - 0.5 < _LEAST * error:
+        if score - 0.5 < LEAST * error:
             notes.append(
                 f"The model is not returned but the classes' shares, the same for everybody: by "
                 f"people who had no part in it, it ranks no better than chance (AUC {score:.2f}, "

@@ -27,9 +27,15 @@ from .enough import doubts, too_few
 from .expected import expected_regression
 from .judges import (
     EVERYBODY,
+    LENGTH,
+    LEVEL_NOISE,
+    LEVEL_SPREAD,
     MOMENTS,
     SCORE,
+    SHORTEST,
     SIZES,
+    TOLD,
+    USUAL_R2,
     Number,
     ask_level,
     ask_line,
@@ -49,13 +55,8 @@ logger = logging.getLogger("flwr")
 
 _COUNTERS = 0.01  # share of the users who tell how many rows they have, where nobody declares it
 _USUAL_ROWS, _ROWS_SPREAD = 5.0, 1.2  # and the standard deviation of the logarithm
-_LENGTH, _LENGTH_SPREAD = -0.15, 0.4  # how much longer a walk's slopes usually should be
-_LEVEL_SPREAD, _LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
-_SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
 _SHORT = 0.75  # length that is worth a note
 _SURE = 2.5  # standard errors by which a model is surely better than the mean
-_USUAL_R2, _R2_SPREAD = 0.2, 0.3  # of models
-_TOLD = 0.02  # share of the variance that a mean may cost which replaces a poor model
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -190,8 +191,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         direction = theta - start
         scales = yield from ask_sizes(sizers, self.epsilon, theta, direction)
         found = yield from ask_line(line, self.epsilon, theta, direction, scales, present)
-        length = 1 + found.best_move(_LENGTH, _LENGTH_SPREAD)
-        if length < _SHORTEST:
+        length = 1 + found.best_move(*LENGTH)
+        if length < SHORTEST:
             at = found.level_after(-1.0)
             target = mean.pooled(Number(middle + at.value, at.std_error))
             return (yield from self._mean(scorers, target, found.scales, present, notes))
@@ -211,7 +212,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             at = line_of.level_after(-1.0)
             mean = mean.pooled(Number(middle + at.value, at.std_error))
         lost = (mean.std_error / float(np.hypot(*found.sizes))) ** 2
-        if lost < _TOLD and worth.pooled(Number(_USUAL_R2, _R2_SPREAD)).value < -lost:
+        if lost < TOLD and worth.pooled(Number(*USUAL_R2)).value < -lost:
             return self._constant(mean, lost, notes)
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
@@ -253,7 +254,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         """Return how far off a walk's level usually is, in sizes of residuals."""
         dim = self.schema.num_features
         noise = ball_codebook(self.epsilon, dim).variance * dim / self.num_users
-        return _LEVEL_SPREAD + _LEVEL_NOISE * math.sqrt(noise)
+        return LEVEL_SPREAD + LEVEL_NOISE * math.sqrt(noise)
 
     def _mean(
         self, cohort: Any, known: Number, scales: Floats, present: Number, notes: list[str]

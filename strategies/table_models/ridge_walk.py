@@ -17,12 +17,12 @@ from ..runtime.exchange import Ask
 
 Floats = NDArray[np.float64]
 
-_STEPS = 20  # at most
-_RIDGE = 1.0  # over the typical number of rows, in units of a row's mean square length
-_RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
+STEPS = 20  # at most
+RIDGE = 1.0  # over the typical number of rows, in units of a row's mean square length
+RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
 _FARTHEST, _MOST = 4.0, 100.0  # of one step and of all, in units in which rows have length 1
 _PER_SIGNAL = 0.6  # length of all steps, over the signal to noise ratio of all users together
-_SHORTER = 0.7  # what steps are multiplied by once one turns back
+SHORTER = 0.7  # what steps are multiplied by once one turns back
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def ridge_walk(
     # In units in which a row of features has about length 1, as its target has.
     unit = 1 / (math.sqrt(dim) if row_length is None else row_length)
     signal = math.sqrt(num_users / mechanism.variance)
-    length = unit * min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / steps)
-    ridge = _RIDGE / rows_per_user / unit**2
+    length = unit * first_length(signal, steps)
+    ridge = RIDGE / rows_per_user / unit**2
     theta = np.zeros(dim) if start is None else start
     places = [theta]
     directions: list[Floats] = []
@@ -108,11 +108,11 @@ def ridge_walk(
     noise: list[float] = []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     for cohort in strategy.cohorts(sizes):
-        question = RidgeStep(theta, ridge, _RESIDUAL_BOUND, centre, scale)
+        question = RidgeStep(theta, ridge, RESIDUAL_BOUND, centre, scale)
         answer = yield Ask(cohort, view(question), mechanism)
         sigma = math.sqrt(mechanism.variance / answer.count)
         if directions and _turns_back(answer.mean, directions[-1], sigma):
-            length *= _SHORTER
+            length *= SHORTER
         theta = theta + length * answer.mean
         places.append(theta)
         directions.append(answer.mean)
@@ -127,9 +127,17 @@ def ridge_walk(
     )
 
 
+def first_length(signal: float, steps: int) -> float:
+    """Return the length of a first step, in units in which rows have length 1.
+
+    ``signal`` is the signal to noise ratio of all users together.
+    """
+    return min(_FARTHEST, min(_MOST, _PER_SIGNAL * signal) / steps)
+
+
 def num_steps(num_users: int, min_reports: int) -> int:
     """Return how many steps so many users make."""
-    return max(1, min(_STEPS, num_users // min_reports))
+    return max(1, min(STEPS, num_users // min_reports))
 
 
 def row_length(schema: Schema) -> float:

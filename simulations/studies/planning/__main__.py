@@ -5,16 +5,17 @@ import importlib
 import logging
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ldp_flower.planning import WouldRefuse
+from ldp_flower.planning import Expectation, WouldRefuse
 
 from ...harness.command import Command, one_thread_each
 from ...harness.tables import Table
 
 _HERE = Path(__file__).parent
-_FIELDS = ("planned", "low", "high", "measured", "seeds")
+_FIELDS = ("planned", "low", "high", "measured", "inside", "seeds")
 
 
 def judge(family: str, only: list[str], first_seed: int, output: Path) -> None:
@@ -30,14 +31,21 @@ def judge(family: str, only: list[str], first_seed: int, output: Path) -> None:
             except WouldRefuse:
                 continue
             seeds = range(first_seed, first_seed + cell.seeds)
-            found = cell.measured([module.errors(cell, seed) for seed in seeds])
-            values = (plan.value, plan.low, plan.high, found)
-            rounded = [*(f"{value:.4g}" for value in values), len(seeds)]
-            line = {**asdict(cell), **dict(zip(_FIELDS, rounded, strict=True))}
+            runs = [module.errors(cell, seed) for seed in seeds]
+            values = (plan.value, plan.low, plan.high, cell.measured(runs))
+            told = [*(f"{value:.4g}" for value in values), _inside(runs, plan), len(seeds)]
+            line = {**asdict(cell), **dict(zip(_FIELDS, told, strict=True))}
             if writer is None:
                 writer = csv.DictWriter(file, line, lineterminator="\n")
                 writer.writeheader()
             writer.writerow(line)
+
+
+def _inside(runs: list[Any], plan: Expectation) -> str:
+    """Return which share of the runs lies in the range, where a run has one error."""
+    if np.ndim(runs[0]):
+        return ""
+    return f"{np.mean([plan.low <= run <= plan.high for run in runs]):.4g}"
 
 
 def table(path: Path, slack: float) -> Table:
@@ -55,8 +63,11 @@ def table(path: Path, slack: float) -> Table:
             for factor in (1.25, 1.5, 2.0)
         ]
         seeds = "-".join(sorted({row["seeds"] for row in own}, key=int))
-        lines.append([protocol, *(f"{each.mean():.0%}" for each in near), f"{len(own)}", seeds])
-    head = ["protocol", "within 25 %", "factor 1.5", "factor 2", "cells", "runs each"]
+        told = [float(row["inside"]) for row in own if row.get("inside")]
+        inside = f"{np.mean(told):.0%}" if told else "-"
+        shares = [f"{each.mean():.0%}" for each in near]
+        lines.append([protocol, *shares, inside, f"{len(own)}", seeds])
+    head = ["protocol", "within 25 %", "factor 1.5", "factor 2", "in range", "cells", "runs each"]
     return Table("Plans", head, lines, {"protocol"}, "Shares of the cells.")
 
 

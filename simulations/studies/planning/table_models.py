@@ -10,14 +10,24 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 
-from ldp_flower import simulate
+from ldp_flower.planning import WouldRefuse
 from ldp_flower.strategies import (
     PrivateClassification,
     PrivateEvaluation,
     PrivateRegression,
 )
+from ldp_flower.strategies.forecasts.dry_run import check_enough
+from ldp_flower.strategies.forecasts.tables.made_up_tables import (
+    ALONG,
+    ALONG_CLASSES,
+    NUMBERS,
+    OWN,
+    SHARES,
+    TARGETS,
+)
 
 from .cell import MadeUp
+from .in_memory import run
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -25,10 +35,9 @@ Rng = np.random.Generator
 PROTOCOLS = {
     cls.__name__: cls for cls in (PrivateRegression, PrivateClassification, PrivateEvaluation)
 }
-_CELLS = 30
+_CELLS, _SEEDS, _FEW_SEEDS = 30, 24, 10
 _MOST_ROWS = 20_000
 _JUDGED = 6000  # rows of others that models are judged on, of 500 people at least
-_ALIKE, _OWN = 0.3, 0.2  # shares of variance that are a user's own: of columns, of what is left
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,11 @@ class Cell(MadeUp):
     """A protocol and a population."""
 
     quality: float
+
+    @property
+    def seeds(self) -> int:
+        """How many runs there are."""
+        return _FEW_SEEDS if self.protocol == "PrivateEvaluation" else _SEEDS
 
 
 def cells() -> Iterator[Cell]:
@@ -48,12 +62,18 @@ def _drawn(protocol: str) -> list[Cell]:
     numbers = (500, 1000, 2000, 4000), (5, 10, 20, 40), (1, 2, 4, 10, 30)
     every = itertools.product(*numbers, (0.5, 1.0, 2.0, 4.0, 8.0), qualities)
     possible = [cell for cell in (Cell(protocol, *some) for some in every) if _runs(cell)]
-    lots = np.random.default_rng(len(protocol)).choice(len(possible), _CELLS, replace=False)
+    lots = np.random.default_rng([len(protocol), 3]).choice(len(possible), _CELLS, replace=False)
     return [possible[lot] for lot in lots]
 
 
 def _runs(cell: Cell) -> bool:
-    return cell.users * cell.rows <= _MOST_ROWS and not cell.is_refused
+    if cell.users * cell.rows > _MOST_ROWS:
+        return False
+    try:
+        check_enough(cell.strategy, cell.users)
+    except WouldRefuse:
+        return False
+    return True
 
 
 def errors(cell: Cell, seed: int) -> float:
@@ -61,10 +81,11 @@ def errors(cell: Cell, seed: int) -> float:
     judged = max(500, _JUDGED // cell.rows)
     rng = np.random.default_rng([2026, seed, cell.users, cell.features, cell.rows])
     user = np.repeat(*_people(cell.users + judged, cell.rows, rng))
-    columns = _columns(user, cell.features, rng)
-    targets = _TARGETS[cell.protocol](columns, user, cell.quality, rng)
+    along = ALONG_CLASSES if cell.protocol == "PrivateClassification" else ALONG
+    drawn = Drawn.of(user, cell.features, along, rng)
+    targets = _TARGETS[cell.protocol](drawn, cell.quality, rng)
     fitted = user < cell.users
-    return _ERRORS[cell.protocol](cell, seed, user[fitted], columns, targets, fitted)
+    return _ERRORS[cell.protocol](cell, seed, user[fitted], drawn.columns, targets, fitted)
 
 
 # ------------------------------------------------------------------------ populations
@@ -74,46 +95,70 @@ def _people(number: int, rows: int, rng: Rng) -> tuple[NDArray[np.int64], NDArra
     return np.arange(number), 1 + rng.poisson(rows - 1, number)
 
 
-def _columns(user: NDArray[np.int64], number: int, rng: Rng) -> Floats:
-    """Return columns within [-1, 1]: normal, moderately correlated, anywhere, users differ."""
-    own = rng.standard_normal((user[-1] + 1, number))[user]
-    entries = np.sqrt(_ALIKE) * own + np.sqrt(1 - _ALIKE) * rng.standard_normal(own.shape)
-    mixed = np.eye(number) + 0.5 * rng.standard_normal((number, number)) / np.sqrt(number)
-    centres, scales = rng.uniform(-0.4, 0.4, number), rng.uniform(0.15, 0.5, number)
-    spread = scales * (entries @ (mixed / np.linalg.norm(mixed, axis=0)))
-    return np.clip(centres + spread, -1, 1)
+@dataclass(frozen=True)
+class Drawn:
+    """A population of which plans assume that it is drawn like this.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (rows, features)
+        Within [-1, 1].
+    explained : ndarray, shape (rows,)
+        What the best linear model predicts, of variance 1.
+    rest : ndarray, shape (rows,)
+        What no column tells, of variance 1.
+    """
+
+    columns: Floats
+    explained: Floats
+    rest: Floats
+
+    @classmethod
+    def of(
+        cls, user: NDArray[np.int64], number: int, along: tuple[float, float], rng: Rng
+    ) -> "Drawn":
+        """Draw one; slopes are proportional to a power ``along`` of an axis's variance."""
+        own = rng.uniform(0, OWN)
+        wide = NUMBERS[0] * np.exp(NUMBERS[1] * rng.standard_normal())
+        spectrum = 1 / np.arange(1, number + 1)
+        spectrum *= number * wide**2 / spectrum.sum()
+        axes = np.linalg.qr(rng.standard_normal((number, number)))[0]
+        entries = np.sqrt(spectrum) * _of_users(user, number, own, rng)
+        centres = rng.uniform(-NUMBERS[2], NUMBERS[2], number)
+        columns = np.clip((centres + entries @ axes.T) / 2, -1, 1)
+        slopes = rng.standard_normal(number) * spectrum ** rng.uniform(*along)
+        explained = columns @ (axes @ slopes)
+        explained = (explained - explained.mean()) / explained.std()
+        return cls(columns, explained, _of_users(user, 1, own, rng)[:, 0])
 
 
-def _parts(columns: Floats, user: NDArray[np.int64], rng: Rng) -> tuple[Floats, Floats]:
-    """Return what a linear model of the columns explains, and what it does not, of variance 1."""
-    explained = (columns / columns.std(axis=0)) @ rng.standard_normal(columns.shape[1])
-    rest = np.sqrt(_OWN) * rng.standard_normal(user[-1] + 1)[user]
-    rest += np.sqrt(1 - _OWN) * rng.standard_normal(len(user))
-    return (explained - explained.mean()) / explained.std(), rest
+def _of_users(user: NDArray[np.int64], number: int, own: float, rng: Rng) -> Floats:
+    """Return normal numbers of variance 1, of which a share is a user's own."""
+    common = rng.standard_normal((user[-1] + 1, number))[user]
+    return np.sqrt(own) * common + np.sqrt(1 - own) * rng.standard_normal((len(user), number))
 
 
-def _numbers(columns: Floats, user: NDArray[np.int64], r2: float, rng: Rng) -> Floats:
-    explained, rest = _parts(columns, user, rng)
-    centre, scale = rng.uniform(-0.2, 0.2), rng.uniform(0.25, 0.35)
-    return np.clip(centre + scale * (np.sqrt(r2) * explained + np.sqrt(1 - r2) * rest), -1, 1)
+def _numbers(drawn: Drawn, r2: float, rng: Rng) -> Floats:
+    size = TARGETS[0] / 2 * np.exp(TARGETS[1] * rng.standard_normal())
+    centre = rng.uniform(-TARGETS[2], TARGETS[2]) / 2
+    mixed = np.sqrt(r2) * drawn.explained + np.sqrt(1 - r2) * drawn.rest
+    return np.clip(centre + size * mixed, -1, 1)
 
 
-def _wide_numbers(columns: Floats, user: NDArray[np.int64], r2: float, rng: Rng) -> Floats:
+def _wide_numbers(drawn: Drawn, r2: float, rng: Rng) -> Floats:
     """Return targets around the middle of their bounds, of a quarter of their width."""
-    explained, rest = _parts(columns, user, rng)
-    return np.clip(0.52 * (np.sqrt(r2) * explained + np.sqrt(1 - r2) * rest), -1, 1)
+    return np.clip(0.52 * (np.sqrt(r2) * drawn.explained + np.sqrt(1 - r2) * drawn.rest), -1, 1)
 
 
-def _classes(columns: Floats, user: NDArray[np.int64], auc: float, rng: Rng) -> Floats:
-    """Return 25 to 50 % of ones: where a part of what is explained, and luck, are high."""
-    explained, rest = _parts(columns, user, rng)
-    rare = 1 - rng.uniform(0.25, 0.5)
+def _classes(drawn: Drawn, auc: float, rng: Rng) -> Floats:
+    """Return 5 to 45 % of ones: where a part of what is explained, and luck, are high."""
+    rare = 1 - rng.uniform(*SHARES)
     low, high = 0.0, 1.0
     for _ in range(15):
         share = (low + high) / 2
-        score = np.sqrt(share) * explained + np.sqrt(1 - share) * rest
+        score = np.sqrt(share) * drawn.explained + np.sqrt(1 - share) * drawn.rest
         ones = (score > np.quantile(score, rare)).astype(float)
-        found = roc_auc_score(ones, explained)
+        found = roc_auc_score(ones, drawn.explained)
         low, high = (share, high) if found < auc else (low, share)
     return ones
 
@@ -140,7 +185,7 @@ def _regression(
     users = strategy.schema.users(
         _table(columns[fitted]) | {"y": targets[fitted], "user": user}, groups="user"
     )
-    found = simulate(strategy, users, seed=seed)
+    found = run(strategy, users, seed)
     best = LinearRegression().fit(columns[fitted], targets[fitted])
     own = r2_score(targets[~fitted], found.predict(_table(columns[~fitted])))
     return float(r2_score(targets[~fitted], best.predict(columns[~fitted])) - own)
@@ -155,7 +200,7 @@ def _classification(
     users = strategy.schema.users(
         _table(columns[fitted]) | {"y": labels, "user": user}, groups="user"
     )
-    found = simulate(strategy, users, seed=seed)
+    found = run(strategy, users, seed)
     best = LogisticRegression(C=100.0).fit(columns[fitted], targets[fitted])
     scores = found.predict_proba(_table(columns[~fitted]))[:, 1]
     others = best.decision_function(columns[~fitted])
@@ -173,7 +218,7 @@ def _evaluation(
     users = schema.users(table, groups="user")
     # Columns and targets within [-1, 1] are within [-2, 2] for clients.
     coef = np.append(2 * best.intercept_, best.coef_)
-    found = simulate(PrivateEvaluation(coef, epsilon=cell.epsilon), users, seed=seed)
+    found = run(PrivateEvaluation(coef, epsilon=cell.epsilon), users, seed)
     return float(found.std_error)
 
 

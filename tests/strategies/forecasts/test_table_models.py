@@ -41,7 +41,7 @@ def test_more_users_epsilon_or_rows_never_make_it_worse(protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS[:2])
 def test_nothing_is_lost_where_there_is_nothing_and_never_more_than_there_is(protocol):
     chance = 0.0 if protocol is PrivateRegression else 0.5
-    assert expected(protocol, quality=chance + 1e-6).value < 0.02
+    assert expected(protocol, quality=chance + 1e-6).value < 0.05
     for quality in (0.7, 1 - 1e-6):
         found = expected(protocol, num_features=500, epsilon=4.0, quality=quality)
         assert 0.3 * (quality - chance) < found.value < quality - chance + 0.02

@@ -1,0 +1,1 @@
+"""What models of made-up tables are told, and lose."""
