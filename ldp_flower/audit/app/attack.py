@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import Message
 
 from ...validation import check_fraction, check_positive
-from . import exactly, repeats
+from . import exactly
 from .claims import Claims
 from .compared import Runs, only_errors
 from .conversation import Conversation, overheard
@@ -19,8 +19,11 @@ from .data.variants import BASE, Variant, variants
 from .errors import CannotAuditError
 from .findings import AppAudit, Finding, Worth
 from .loading import RunConfig, Stranger
-from .measured import WHOLE_RUN, Bound, bounds, furthest, moments
 from .node import Node
+from .noise import repeats
+from .noise.measured import WHOLE_RUN, Bound, bounds, furthest
+from .noise.moments import Moments, moments
+from .noise.steady import Effect, Effects
 from .restart import Asked, after_restarts
 
 CONFIDENCE = 0.999
@@ -173,7 +176,7 @@ def _attack(
             found[variant] = moments(runs)
     report.findings.extend(comparison.findings())
     report.findings.extend(repeats.between_rounds(node, base))
-    pair = furthest(found)
+    pair, effect = _furthest(node, found)
     measured: dict[int, Bound] = {}
     if pair is not None:
         epsilon, delta = claims.of_run()
@@ -185,7 +188,7 @@ def _attack(
         report.findings.extend(
             repeats.between_entries(node, *(node.runs(variant, few) for variant in pair))
         )
-        measured = bounds(node, pair, how_many, delta, CONFIDENCE)
+        measured = bounds(node, pair, effect, how_many, delta, CONFIDENCE)
         report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
     elif not comparison.any and sources.found:
         report.untried.append("anything that changes a reply: no change of the data did")
@@ -203,6 +206,21 @@ def _attack(
         )
     _tell(node, talk, tried, few, report)
     return base
+
+
+def _furthest(
+    node: Node, found: dict[Variant, Moments]
+) -> tuple[tuple[Variant, Variant] | None, Effect]:
+    """Return the two data sets that are told apart best, and how they move noisy replies."""
+    if found[BASE].noisy:
+        effects = Effects(node, found[BASE])
+        for variant in found:
+            if variant != BASE:
+                effects.add(variant)
+        apart = effects.furthest()
+        if apart is not None:
+            return apart
+    return furthest(found), {}
 
 
 def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: AppAudit) -> None:

@@ -9,12 +9,12 @@ from unittest import mock
 import numpy as np
 from flwr.app import ArrayRecord, Message
 
-from .compared import Runs, stacked
-from .data.variants import BASE
-from .findings import Finding
-from .measured import vector
-from .node import Node
-from .replies import Floats, Seen
+from ..compared import Runs, stacked
+from ..data.variants import BASE
+from ..findings import Finding
+from .moments import vector
+from ..node import Node
+from ..replies import Floats, Seen
 
 _SAME = 1e-4  # of the noise's spread
 _LONG = 8  # integers that are not the same by chance

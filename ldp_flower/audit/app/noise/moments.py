@@ -1,0 +1,53 @@
+"""Mean and variance of the numbers of replies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..replies import Floats, Seen
+
+
+@dataclass
+class Moments:
+    """Mean and variance of the numbers of each message's replies, as they come."""
+
+    count: int = 0
+    means: dict[int, Floats] = field(default_factory=dict)
+    squares: dict[int, Floats] = field(default_factory=dict)
+
+    def add(self, run: Sequence[Seen]) -> None:
+        """Take another run."""
+        self.count += 1
+        for number, reply in enumerate(run):
+            values = vector(reply)
+            if number not in self.means:
+                self.means[number], self.squares[number] = values.copy(), np.zeros_like(values)
+            elif self.means[number].shape == values.shape:
+                # Welford's, since a model's noise may be tiny beside its numbers.
+                before = values - self.means[number]
+                self.means[number] += before / self.count
+                self.squares[number] += before * (values - self.means[number])
+
+    def variance(self, number: int) -> Floats:
+        """Return the variance of a message's numbers."""
+        return self.squares[number] / max(self.count - 1, 1)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any number varied."""
+        return any((square > 0).any() for square in self.squares.values())
+
+
+def vector(reply: Seen) -> Floats:
+    """Return all numbers of a reply but readings of clocks, in one dimension."""
+    parts = [values for path, values in reply.numbers.items() if path not in reply.clocks]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def moments(runs: Sequence[list[Seen]]) -> Moments:
+    """Return mean and variance of the numbers of runs."""
+    found = Moments()
+    for run in runs:
+        found.add(run)
+    return found
