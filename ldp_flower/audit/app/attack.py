@@ -8,6 +8,7 @@ from typing import Any
 
 from flwr.app import Message
 
+from ...accounting import gaussian_noise_multiplier
 from ...validation import check_fraction, check_positive
 from . import exactly
 from .claims import Claims
@@ -17,11 +18,12 @@ from .data import stand_in
 from .data.sources import Sources
 from .data.variants import BASE, Variant, variants
 from .errors import CannotAuditError
-from .findings import AppAudit, Finding, Worth
+from .findings import AppAudit
+from .judged import judge, tell
 from .loading import RunConfig, Stranger
 from .node import Node
 from .noise import repeats
-from .noise.measured import WHOLE_RUN, Bound, bounds, furthest
+from .noise.measured import USUAL_DELTA, Bound, bounds, furthest
 from .noise.moments import Moments, moments
 from .noise.steady import Effect, Effects
 from .restart import Asked, after_restarts
@@ -30,6 +32,7 @@ CONFIDENCE = 0.999
 _NODES = 10
 _FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
+_OF_SIZE = 144.0  # times the squared noise over sensitivity: an error of an eighth
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
 _MESSAGES = 8  # of a run that are attacked, where they are slow
 
@@ -180,7 +183,7 @@ def _attack(
     measured: dict[int, Bound] = {}
     if pair is not None:
         epsilon, delta = claims.of_run()
-        wanted = _WITHOUT_CLAIM if epsilon is None else int(12 * math.exp(min(epsilon, 12.0)))
+        wanted = _WITHOUT_CLAIM if epsilon is None else _runs_for(epsilon, delta)
         how_many = int(options.seconds / max(seconds, 1e-9) / 5)
         how_many = min(
             max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
@@ -199,13 +202,19 @@ def _attack(
             + (f"The server ended early: {talk.ended}. " if talk.ended else "")
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
-    _judge(node, talk, measured, report)
+    judge(node, talk, measured, report)
     if len(errors) == len(talk.kinds()) and not report.found:
         raise CannotAuditError(
             "The app answers with errors only, on its own data: " + "; ".join(errors.values())
         )
-    _tell(node, talk, tried, few, report)
+    tell(node, talk, tried, few, report)
     return base
+
+
+def _runs_for(epsilon: float, delta: float) -> int:
+    """Return how many runs a claim is contradicted with, by events or by the noise's size."""
+    by_size = gaussian_noise_multiplier(epsilon, delta or USUAL_DELTA)
+    return int(max(12 * math.exp(min(epsilon, 12.0)), _OF_SIZE * by_size**2))
 
 
 def _furthest(
@@ -221,88 +230,3 @@ def _furthest(
         if apart is not None:
             return apart
     return furthest(found), {}
-
-
-def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: AppAudit) -> None:
-    """Compare what was measured, and what is known, with what is claimed."""
-    claims, kinds = node.claims, talk.kinds()
-    epsilon, delta = claims.of_run()
-    exact = 0.0 if claims.local else math.nan
-    for kind, local in claims.local.items():
-        answers = kinds.get(kind, 0)
-        true = local.true_epsilon(answers, claims.delta)
-        exact += true
-        claimed = local.epsilon if claims.epsilon is None else claims.epsilon
-        if true > claimed * (1 + 1e-6):
-            report.findings.append(
-                Finding(
-                    "the claim is too small",
-                    f"{kind}, {answers} answer{'s' * (answers > 1)}",
-                    f"{local}: {answers} answer{'s' * (answers > 1)} with noise {local.noise:.3g} "
-                    f"times the clip cost epsilon {true:.4g} at delta {delta:g}, "
-                    f"{local.true_epsilon(1, claims.delta):.4g} each; claimed {claimed:g}",
-                )
-            )
-    whole = measured.get(WHOLE_RUN)
-    reached = max((bound.epsilon for bound in measured.values()), default=0.0)
-    if any("without noise" in finding.what for finding in report.found):
-        reached = math.inf
-    report.worth.append(
-        Worth("the whole run", epsilon, reached, None if math.isnan(exact) else exact, delta)
-    )
-    by_kind: dict[str, Bound] = {}
-    for number, bound in measured.items():
-        if number == WHOLE_RUN:
-            continue
-        kind = node.messages[number].metadata.message_type
-        if kind not in by_kind or bound.epsilon > by_kind[kind].epsilon:
-            by_kind[kind] = bound
-    for kind, bound in by_kind.items():
-        report.worth.append(Worth(f"one {kind}", None, bound.epsilon, None, delta))
-    best = max(measured.values(), key=lambda bound: bound.epsilon, default=None)
-    if best is None or best.epsilon <= (epsilon or 0.0):
-        return
-    where = "the whole run"
-    if best is not whole:
-        where = next(kind for kind, bound in by_kind.items() if bound.epsilon == best.epsilon)
-    promise = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
-    report.findings.append(
-        Finding(
-            "noisy replies tell data apart",
-            where,
-            f"epsilon is at least {best.epsilon:.3g} at delta {delta:g}, {promise}; "
-            f"'{best.pair[0]}' and '{best.pair[1]}' by {best.by}",
-        )
-    )
-
-
-def _tell(node: Node, talk: Conversation, tried: list[Variant], few: int, report: AppAudit) -> None:
-    sources = node.sources
-    kinds = ", ".join(f"{count} {kind}" for kind, count in talk.kinds().items())
-    report.tried[:0] = [
-        f"messages of a run to one node: {kinds}; attacked: {len(node.messages)}",
-        "data came from "
-        + (
-            f"{', '.join(s.label for s in sources.found)} ({sources.records} records)"
-            if sources.found
-            else "the app's own partitions, taken as they are"
-        ),
-        f"neighbours differ in one {node.claims.unit}'s data; {len(tried)} of them were tried, "
-        f"{few} runs each: {'; '.join(variant.name for variant in tried)}",
-    ]
-    if node.claims.named:
-        report.tried.append("protection seen at work: " + "; ".join(node.claims.named))
-    if talk.ended:
-        report.untried.append(f"the server ended early: {talk.ended}")
-    if not sources.found:
-        report.untried.append("single records: no function that returns data was found (--loader)")
-    if node.claims.wrappers:
-        report.untried.append("what others than the server see: wrappers add noise on the server")
-    if node.claims.own:
-        report.untried.append("what `ldp-flower audit PROTOCOL` tries with this library's clients")
-    report.untried.extend(
-        [
-            "how long a reply takes, and ways out beside replies (files, network, logs)",
-            "other data, other settings, other orders of messages than those above",
-        ]
-    )

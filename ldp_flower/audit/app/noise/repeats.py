@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -12,27 +13,61 @@ from flwr.app import ArrayRecord, Message
 from ..compared import Runs, stacked
 from ..data.variants import BASE
 from ..findings import Finding
-from .moments import vector
 from ..node import Node
 from ..replies import Floats, Seen
+from .moments import vector
 
 _SAME = 1e-4  # of the noise's spread
+_FEWEST = 4  # runs of which the same noise is looked for
+_CONFIRMING = 24  # and others that confirm it
 _LONG = 8  # integers that are not the same by chance
 _FROZEN = 4  # runs with the clock standing still
 
 
 def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
     """Yield arrays with the same noise in two messages of a run, though what is sent differs."""
-    if len(base) < 4:
+    if len(base) < _FEWEST:
         return
+    suspects = list(_again(node, base))
+    if not suspects:
+        return
+    # Numbers of few values may be the same by chance on few runs.
+    confirmed = {(f.kind, f.path, f.one, f.two) for f in _again(node, node.runs(BASE, _CONFIRMING))}
     told = set()
+    for found in suspects:
+        key = (found.kind, found.path, found.one, found.two)
+        if key in confirmed and found.kind not in told:
+            told.add(found.kind)
+            yield Finding(
+                "noise is used again",
+                f"{found.kind}: {found.path}, messages {found.one + 1} and {found.two + 1}",
+                f"{found.how_many:,} numbers together are free of noise: it is "
+                f"{found.fixed:.6g} on all of {len(base) + _CONFIRMING} runs, "
+                f"where noise has a spread of {found.spread:.3g}",
+            )
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Noise of one message that another one's takes away."""
+
+    kind: str
+    path: str
+    one: int
+    two: int
+    how_many: int
+    fixed: float
+    spread: float
+
+
+def _again(node: Node, runs: Runs) -> Iterator[_Again]:
     for two in range(1, len(node.messages)):
         for one in range(two):
             kind = node.messages[two].metadata.message_type
-            if kind != node.messages[one].metadata.message_type or kind in told:
+            if kind != node.messages[one].metadata.message_type:
                 continue
-            for path in base[0][two].numbers:
-                first, second = _update(node, base, one, path), _update(node, base, two, path)
+            for path in runs[0][two].numbers:
+                first, second = _update(node, runs, one, path), _update(node, runs, two, path)
                 if first is None or second is None or first.shape != second.shape:
                     continue
                 spread = first.std(axis=0)
@@ -42,17 +77,15 @@ def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
                 tiny = 1e-7 * np.abs(first).max(axis=0)
                 noisy = (spread > tiny) & (spread > 0)
                 same = noisy & (apart.std(axis=0) < _SAME * spread)
-                moved = np.abs(apart.mean(axis=0)) > 10 * _SAME * spread
-                if same.any() and (same & moved).any():
-                    told.add(kind)
-                    yield Finding(
-                        "noise is used again",
-                        f"{kind}: {path}, messages {one + 1} and {two + 1}",
-                        f"{int(same.sum()):,} numbers together are free of noise: it is "
-                        f"{apart.mean(axis=0)[same & moved][0]:.6g} on all of {len(base)} runs, "
-                        f"where noise has a spread of {spread[same & moved][0]:.3g}",
-                    )
-                    break
+                same &= np.abs(apart.mean(axis=0)) > 10 * _SAME * spread
+                # Of few values, one of many numbers may be the same by chance.
+                distinct = np.array([len(np.unique(column)) for column in first[:, same].T])
+                if (distinct > len(first) / 2).any() or 2 * same.sum() > max(noisy.sum(), _LONG):
+                    which = int(np.argmax(same))
+                    yield _Again(
+                        kind, path, one, two, int(same.sum()),
+                        float(apart.mean(axis=0)[which]), float(spread[which]),
+                    )  # fmt: skip
 
 
 def between_entries(node: Node, first: Runs, second: Runs) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ than log n. A shape is believed where the app was seen to draw it, and numbers p
 import math
 import re
 import sys
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -19,15 +18,16 @@ from ..data.variants import BASE
 from ..node import Node
 from ..replies import Floats
 
-_NORMAL = re.compile(r"normal|gauss|randn")
-_LAPLACE = re.compile(r"laplace")
+_NORMAL = re.compile(r"^(standard_|multivariate_)?normal(variate|_)?$|^gauss$|^randn(_like)?$")
+_LAPLACE = re.compile(r"laplace", re.I)
 _OTHERS = re.compile(
-    r"^(standard_)?(exponential|expovariate|gamma|geometric|poisson|binomial|bernoulli|cauchy|"
-    r"student|t|logistic|gumbel|multinomial|negative_binomial|dirichlet)(variate)?_?$"
+    r"^(standard_|negative_)?(exponential|expo|gamma|geometric|poisson|binomial|cauchy|gumbel|"
+    r"dirichlet)(variate|_)?$"
 )
 _MISTAKEN = 1e-3  # probability with which noise of a shape is taken for another
 _FEWEST = 300  # numbers that tell a shape
-_ON_A_SPHERE = 0.4  # of the variance that a squared length has
+_STANDS_OUT = 4.5  # standard errors
+_LENGTHS = (0.4, 1.7)  # variance of squared lengths, over what independent numbers have
 _LARGEST_MU = 100.0
 
 
@@ -60,22 +60,6 @@ def drawn(node: Node) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-@dataclass(frozen=True)
-class Shaped:
-    """Replies of one message, or of a run, on one data set: some noisy numbers of each, and a score.
-
-    Attributes
-    ----------
-    numbers : ndarray, shape (runs, numbers)
-        As they came.
-    scores : ndarray, shape (runs,)
-        In the direction that tells data sets apart.
-    """
-
-    numbers: Floats
-    scores: Floats
-
-
 def passes(shape: str, numbers: Floats) -> bool:
     """Whether numbers, a row for each run, may be something fixed and noise of a shape."""
     apart = numbers - (np.mean if shape == "normal" else np.median)(numbers, axis=0)
@@ -88,10 +72,14 @@ def passes(shape: str, numbers: Floats) -> bool:
     law = stats.norm() if shape == "normal" else stats.laplace(scale=math.sqrt(0.5))
     if stats.kstest(apart.ravel(), law.cdf).pvalue < _MISTAKEN:
         return False
-    # Vectors of one length have numbers that pass for normal ones.
+    expected = 3.0 - 6 / (len(apart) + 1) if shape == "normal" else 6.0
+    fourth = float(np.mean(apart**4))
+    if abs(fourth - expected) > _STANDS_OUT * float(np.std(apart**4)) / math.sqrt(apart.size):
+        return False
+    # Of vectors whose length is fixed, or one number times a direction, single numbers pass, too.
     squared = (apart**2).sum(axis=1)
-    expected = apart.shape[1] * (2.0 if shape == "normal" else 5.0)
-    return bool(squared.var(ddof=1) > _ON_A_SPHERE * expected)
+    ratio = float(squared.var(ddof=1)) / (apart.shape[1] * (expected - 1))
+    return _LENGTHS[0] < ratio < _LENGTHS[1]
 
 
 def normal_epsilon(one: Floats, two: Floats, delta: float, alpha: float) -> tuple[float, float]:
@@ -108,7 +96,9 @@ def normal_epsilon(one: Floats, two: Floats, delta: float, alpha: float) -> tupl
     """
     n, m = len(one), len(two)
     spread = math.sqrt(max(float(one.var(ddof=1)), float(two.var(ddof=1))))
-    if not spread or stats.kstest(_standard(one, two), "norm").pvalue < _MISTAKEN:
+    if not min(one.std(), two.std()):
+        return 0.0, 0.0
+    if stats.kstest(_standard(one, two), "norm").pvalue < _MISTAKEN:
         return 0.0, 0.0
     apart = abs(float(one.mean() - two.mean())) / spread
     error = math.sqrt(1 / n + 1 / m + apart**2 / (2 * (min(n, m) - 1)))
@@ -123,9 +113,7 @@ def _standard(one: Floats, two: Floats) -> Floats:
     return np.concatenate([(s - s.mean()) / s.std(ddof=1) for s in (one, two)])
 
 
-def laplace_epsilon(
-    one: Floats, two: Floats, signs: Floats, delta: float, alpha: float
-) -> float:
+def laplace_epsilon(one: Floats, two: Floats, signs: Floats, delta: float, alpha: float) -> float:
     """Return a lower bound of epsilon where every number has Laplace noise of its own.
 
     If k numbers all lie beyond both means, which has probability ``2 ** -k``, the loss is the

@@ -36,10 +36,11 @@ def _drawn_alike(seed: int, modules: Sequence[ModuleType]) -> Iterator[None]:
         return made(bits.getrandbits(64) if wanted is None else wanted)
 
     torch = sys.modules.get("torch")
-    before = random.getstate(), np.random.get_state()
+    legacy = vars(np.random.mtrand)["_rand"]  # what np.random.normal and the like draw from
+    before = random.getstate(), legacy.get_state()
     of_torch = torch.get_rng_state() if torch is not None else None
     random.seed(seed)
-    np.random.seed(seed)
+    legacy.seed(seed)
     if torch is not None:
         torch.manual_seed(seed)
     with ExitStack() as stack:
@@ -56,7 +57,7 @@ def _drawn_alike(seed: int, modules: Sequence[ModuleType]) -> Iterator[None]:
             yield
         finally:
             random.setstate(before[0])
-            np.random.set_state(before[1])
+            legacy.set_state(before[1])
             if torch is not None:
                 torch.set_rng_state(of_torch)
 
