@@ -23,6 +23,7 @@ from .judged import judge, tell
 from .loading import RunConfig, Stranger
 from .node import Node
 from .noise import repeats
+from .noise.gaps import gaps
 from .noise.measured import USUAL_DELTA, Bound, bounds, furthest
 from .noise.moments import Moments, moments
 from .noise.steady import Effect, Effects
@@ -30,6 +31,7 @@ from .restart import Asked, after_restarts
 
 CONFIDENCE = 0.999
 _NODES = 10
+_FEWEST_OF_PAIR = 12  # runs that show what of noise is bare
 _FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
 _OF_SIZE = 144.0  # times the squared noise over sensitivity: an error of an eighth
@@ -188,9 +190,7 @@ def _attack(
         how_many = min(
             max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
         )
-        report.findings.extend(
-            repeats.between_entries(node, *(node.runs(variant, few) for variant in pair))
-        )
+        report.findings.extend(gaps(node, pair, max(few, _FEWEST_OF_PAIR)))
         measured = bounds(node, pair, effect, how_many, delta, CONFIDENCE)
         report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
     elif not comparison.any and sources.found:

@@ -10,7 +10,7 @@ from ..node import Node
 from ..replies import Floats, Seen
 from .events import CONFIRMED, Bound, best_event
 from .moments import Moments, vector
-from .scores import DENSE, LENGTH, WHOLE_RUN, Look, Score, Scorer
+from .scores import BY, DENSE, LINEAR, WHOLE_RUN, Look, Score, Scorer
 from .shapes import drawn, laplace_epsilon, normal_epsilon, passes
 from .steady import Effect
 
@@ -111,7 +111,7 @@ def _of_shape(
         return Bound(found, names, "Laplace noise of this size")
     best = nothing
     rows = [_stacked([np.asarray(score.scores) for score in of]) for of in runs]
-    linear = [k for k in range(rows[0].shape[1]) if k != LENGTH]
+    linear = [*LINEAR, *range(len(BY), rows[0].shape[1])]
     for which in linear:
         one, two = rows[0][:, which], rows[1][:, which]
         if not (np.isfinite(one).all() and np.isfinite(two).all()):

@@ -1,4 +1,4 @@
-"""Mean and variance of the numbers of replies."""
+"""Mean, variance and range of the numbers of replies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,11 +10,13 @@ from ..replies import Floats, Seen
 
 @dataclass
 class Moments:
-    """Mean and variance of the numbers of each message's replies, as they come."""
+    """Mean, variance and range of the numbers of each message's replies, as they come."""
 
     count: int = 0
     means: dict[int, Floats] = field(default_factory=dict)
     squares: dict[int, Floats] = field(default_factory=dict)
+    low: dict[int, Floats] = field(default_factory=dict)
+    high: dict[int, Floats] = field(default_factory=dict)
 
     def add(self, run: Sequence[Seen]) -> None:
         """Take another run."""
@@ -23,7 +25,10 @@ class Moments:
             values = vector(reply)
             if number not in self.means:
                 self.means[number], self.squares[number] = values.copy(), np.zeros_like(values)
+                self.low[number], self.high[number] = values.copy(), values.copy()
             elif self.means[number].shape == values.shape:
+                self.low[number] = np.minimum(self.low[number], values)
+                self.high[number] = np.maximum(self.high[number], values)
                 # Welford's, since a model's noise may be tiny beside its numbers.
                 before = values - self.means[number]
                 self.means[number] += before / self.count
