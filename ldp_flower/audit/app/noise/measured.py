@@ -83,18 +83,18 @@ def bounds(
     ]
     targets = [WHOLE_RUN, *scorer.numbers]
     alpha = (1 - confidence) / (2 * len(targets))
-    shape = drawn(node)
+    shapes = drawn(node)
     found = {}
     for target in targets:
         runs = [[run[target] for run in of] for of in scored]
         by_events = best_event(names, runs, delta, alpha / CONFIRMED, target == WHOLE_RUN)
-        by_shape = _of_shape(shape, names, runs, scorer.signs[target], delta, alpha)
+        by_shape = _of_shape(shapes, names, runs, scorer.signs[target], delta, alpha)
         found[target] = max(by_events, by_shape, key=lambda bound: bound.epsilon)
     return found
 
 
 def _of_shape(
-    shape: str,
+    shapes: set[str],
     names: tuple[str, str],
     runs: Sequence[Sequence[Score]],
     signs: Floats,
@@ -104,9 +104,10 @@ def _of_shape(
     """Return what noise of a known shape is worth by its size; nothing if it has none."""
     nothing = Bound(0.0, names, "")
     kept = [_stacked([score.kept for score in of]) for of in runs]
-    if not shape or not all(rows.size and passes(shape, rows) for rows in kept):
+    passed = [s for s in shapes if all(rows.size and passes(s, rows) for rows in kept)]
+    if not passed:
         return nothing
-    if shape == "laplace":
+    if "laplace" in passed:
         found = laplace_epsilon(*kept, signs, delta, alpha)
         return Bound(found, names, "Laplace noise of this size")
     best = nothing

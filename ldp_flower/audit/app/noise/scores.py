@@ -147,7 +147,8 @@ def _whitened(one: Floats, two: Floats) -> Floats | None:
         return None
     within = np.concatenate([one - one.mean(axis=0), two - two.mean(axis=0)])
     covariance = within.T @ within / max(len(within) - 2, 1)
-    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    moving = np.ptp(one, axis=0) + np.ptp(two, axis=0) > 0  # others are no noise's doing
+    scale = np.where(moving, np.sqrt(np.maximum(np.diag(covariance), 1e-300)), np.inf)
     correlation = covariance / np.outer(scale, scale)
     correlation[np.diag_indices_from(correlation)] = 1 + 1e-9
     apart = (one.mean(axis=0) - two.mean(axis=0)) / scale
