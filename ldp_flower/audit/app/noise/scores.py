@@ -76,7 +76,7 @@ class Scorer:
         each = max(_KEPT // max(len(self.numbers), 1), 8)
         for number in self.numbers:
             if first.means[number].shape != second.means[number].shape:
-                self._directions[number] = []
+                self._directions[number], self.signs[number] = [], np.zeros(0)
                 continue
             apart = first.means[number] - second.means[number]
             spread = (first.variance(number) + second.variance(number)) / 2

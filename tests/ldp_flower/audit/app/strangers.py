@@ -315,8 +315,8 @@ class App:
         The whole module, in place of the template's.
     nodes : int
         Number of nodes.
-    claim, delta, unit
-        Of the audit's options.
+    claim, delta, unit, seconds
+        Of the audit's options; large claims take more seconds to contradict.
     """
 
     train: str = ""
@@ -337,6 +337,7 @@ class App:
     claim: float | None = None
     delta: float | None = None
     unit: str | None = None
+    seconds: float = 4.0
 
 
 def written(app: App, name: str, folder: Path) -> tuple[Path, Path | None]:
