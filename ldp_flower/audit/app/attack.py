@@ -24,6 +24,7 @@ from .judged import judge, tell
 from .loading import RunConfig, Stranger
 from .node import Node
 from .noise import repeats
+from .noise.clocks import with_the_clock
 from .noise.gaps import gaps
 from .noise.measured import USUAL_DELTA, Bound, bounds, furthest
 from .noise.moments import Moments, moments
@@ -173,7 +174,7 @@ def _attack(
     base = node.runs(BASE, few)
     # The first look is slower than all others: an app warms up.
     seconds = min(seconds, (time.process_time() - started) / few)
-    report.findings.extend(repeats.with_the_clock(node, base))
+    report.findings.extend(with_the_clock(node, base))
     node.mark(base)
     found = {BASE: moments(base)}
     errors = only_errors([message.metadata.message_type for message in node.messages], base)
