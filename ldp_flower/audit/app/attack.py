@@ -3,13 +3,15 @@
 import math
 import time
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from flwr.app import Message
 
+from ...accounting import gaussian_noise_multiplier
 from ...validation import check_fraction, check_positive
-from . import exactly, repeats
+from . import exactly
 from .claims import Claims
 from .compared import Runs, only_errors
 from .conversation import Conversation, overheard
@@ -17,16 +19,25 @@ from .data import stand_in
 from .data.sources import Sources
 from .data.variants import BASE, Variant, variants
 from .errors import CannotAuditError
-from .findings import AppAudit, Finding, Worth
+from .findings import AppAudit
+from .judged import judge, tell
 from .loading import RunConfig, Stranger
-from .measured import WHOLE_RUN, Bound, bounds, furthest, moments
 from .node import Node
+from .noise import repeats
+from .noise.clocks import with_the_clock
+from .noise.gaps import gaps
+from .noise.measured import USUAL_DELTA, Bound, bounds, furthest
+from .noise.moments import Moments, moments
+from .noise.steady import Effect, Effects
 from .restart import Asked, after_restarts
 
 CONFIDENCE = 0.999
 _NODES = 10
+_FEWEST_OF_PAIR = 12  # runs that show what of noise is bare
 _FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
+_OF_SIZE = 144.0  # times the squared noise over sensitivity: an error of an eighth
+_FORMS_APART = 0.3  # of the probability of what there is in replies beside numbers
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
 _MESSAGES = 8  # of a run that are attacked, where they are slow
 
@@ -44,6 +55,8 @@ class Options:
         The app's function that returns its data; None: it is looked for.
     config : dict
         Settings other than the app's own.
+    node_config : dict
+        What else a node's operator tells the app.
     nodes : int or None
         Number of nodes; None: those that the project declares, or 10.
     claim, delta : float or None
@@ -62,6 +75,7 @@ class Options:
     sample: Path | None = None
     loader: str | None = None
     config: RunConfig | None = None
+    node_config: RunConfig | None = None
     nodes: int | None = None
     claim: float | None = None
     delta: float | None = None
@@ -102,7 +116,7 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     """
     app = Stranger(folder, options.config or {}, options.sample)
     num_nodes = options.nodes or app.num_nodes or _NODES
-    node_config: dict[str, Any] = {}
+    node_config: dict[str, Any] = dict(options.node_config or {})
     if options.sample is not None:
         node_config["data-path"] = str(options.sample.resolve())
     claims = Claims(options.claim, options.delta)
@@ -112,7 +126,8 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     if options.loader is not None:
         sources.named(options.loader)
     else:
-        sources.find(whole.look)
+        few = Node(app, _first(talk.messages), num_nodes, node_config, sources, claims)
+        sources.find(few.look)
     if options.unit is not None:
         claims.unit = options.unit
     report = AppAudit(app.folder.name)
@@ -129,6 +144,15 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     asked = Asked(app.folder, options.sample, options.config or {}, node_config, num_nodes, chosen)
     report.findings.extend(after_restarts(asked, node, base))
     return report
+
+
+def _first(messages: list[Message]) -> list[Message]:
+    """Return the first messages of each type: the data that come in later come in with these."""
+    found: dict[str, list[int]] = {}
+    for number, message in enumerate(messages):
+        found.setdefault(message.metadata.message_type, []).append(number)
+    each = max(_MESSAGES // len(found), 1)
+    return [messages[number] for number in sorted(n for of in found.values() for n in of[:each])]
 
 
 def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Message], float]:
@@ -160,7 +184,7 @@ def _attack(
     base = node.runs(BASE, few)
     # The first look is slower than all others: an app warms up.
     seconds = min(seconds, (time.process_time() - started) / few)
-    report.findings.extend(repeats.with_the_clock(node, base))
+    report.findings.extend(with_the_clock(node, base))
     node.mark(base)
     found = {BASE: moments(base)}
     errors = only_errors([message.metadata.message_type for message in node.messages], base)
@@ -173,19 +197,22 @@ def _attack(
             found[variant] = moments(runs)
     report.findings.extend(comparison.findings())
     report.findings.extend(repeats.between_rounds(node, base))
-    pair = furthest(found)
+    pairs = _furthest(node, found)
     measured: dict[int, Bound] = {}
-    if pair is not None:
+    if pairs:
         epsilon, delta = claims.of_run()
-        wanted = _WITHOUT_CLAIM if epsilon is None else int(12 * math.exp(min(epsilon, 12.0)))
+        wanted = _WITHOUT_CLAIM if epsilon is None else _runs_for(epsilon, delta)
         how_many = int(options.seconds / max(seconds, 1e-9) / 5)
         how_many = min(
             max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
         )
-        report.findings.extend(
-            repeats.between_entries(node, *(node.runs(variant, few) for variant in pair))
-        )
-        measured = bounds(node, pair, how_many, delta, CONFIDENCE)
+        report.findings.extend(gaps(node, pairs[0][0], max(few, _FEWEST_OF_PAIR)))
+        confidence = 1 - (1 - CONFIDENCE) / len(pairs)
+        for pair, effect in pairs:
+            for number, bound in bounds(node, pair, effect, how_many, delta, confidence).items():
+                measured[number] = max(
+                    bound, measured.get(number, bound), key=lambda each: each.epsilon
+                )
         report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
     elif not comparison.any and sources.found:
         report.untried.append("anything that changes a reply: no change of the data did")
@@ -196,95 +223,43 @@ def _attack(
             + (f"The server ended early: {talk.ended}. " if talk.ended else "")
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
-    _judge(node, talk, measured, report)
+    judge(node, talk, measured, report)
     if len(errors) == len(talk.kinds()) and not report.found:
         raise CannotAuditError(
             "The app answers with errors only, on its own data: " + "; ".join(errors.values())
         )
-    _tell(node, talk, tried, few, report)
+    tell(node, talk, tried, few, report)
     return base
 
 
-def _judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: AppAudit) -> None:
-    """Compare what was measured, and what is known, with what is claimed."""
-    claims, kinds = node.claims, talk.kinds()
-    epsilon, delta = claims.of_run()
-    exact = 0.0 if claims.local else math.nan
-    for kind, local in claims.local.items():
-        answers = kinds.get(kind, 0)
-        true = local.true_epsilon(answers, claims.delta)
-        exact += true
-        claimed = local.epsilon if claims.epsilon is None else claims.epsilon
-        if true > claimed * (1 + 1e-6):
-            report.findings.append(
-                Finding(
-                    "the claim is too small",
-                    f"{kind}, {answers} answer{'s' * (answers > 1)}",
-                    f"{local}: {answers} answer{'s' * (answers > 1)} with noise {local.noise:.3g} "
-                    f"times the clip cost epsilon {true:.4g} at delta {delta:g}, "
-                    f"{local.true_epsilon(1, claims.delta):.4g} each; claimed {claimed:g}",
-                )
-            )
-    whole = measured.get(WHOLE_RUN)
-    reached = max((bound.epsilon for bound in measured.values()), default=0.0)
-    if any("without noise" in finding.what for finding in report.found):
-        reached = math.inf
-    report.worth.append(
-        Worth("the whole run", epsilon, reached, None if math.isnan(exact) else exact, delta)
-    )
-    by_kind: dict[str, Bound] = {}
-    for number, bound in measured.items():
-        if number == WHOLE_RUN:
-            continue
-        kind = node.messages[number].metadata.message_type
-        if kind not in by_kind or bound.epsilon > by_kind[kind].epsilon:
-            by_kind[kind] = bound
-    for kind, bound in by_kind.items():
-        report.worth.append(Worth(f"one {kind}", None, bound.epsilon, None, delta))
-    best = max(measured.values(), key=lambda bound: bound.epsilon, default=None)
-    if best is None or best.epsilon <= (epsilon or 0.0):
-        return
-    where = "the whole run"
-    if best is not whole:
-        where = next(kind for kind, bound in by_kind.items() if bound.epsilon == best.epsilon)
-    promise = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
-    report.findings.append(
-        Finding(
-            "noisy replies tell data apart",
-            where,
-            f"epsilon is at least {best.epsilon:.3g} at delta {delta:g}, {promise}; "
-            f"'{best.pair[0]}' and '{best.pair[1]}' by {best.by}",
-        )
-    )
+def _runs_for(epsilon: float, delta: float) -> int:
+    """Return how many runs a claim is contradicted with, by events or by the noise's size."""
+    by_size = gaussian_noise_multiplier(epsilon, delta or USUAL_DELTA)
+    return int(max(12 * math.exp(min(epsilon, 12.0)), _OF_SIZE * by_size**2))
 
 
-def _tell(node: Node, talk: Conversation, tried: list[Variant], few: int, report: AppAudit) -> None:
-    sources = node.sources
-    kinds = ", ".join(f"{count} {kind}" for kind, count in talk.kinds().items())
-    report.tried[:0] = [
-        f"messages of a run to one node: {kinds}; attacked: {len(node.messages)}",
-        "data came from "
-        + (
-            f"{', '.join(s.label for s in sources.found)} ({sources.records} records)"
-            if sources.found
-            else "the app's own partitions, taken as they are"
-        ),
-        f"neighbours differ in one {node.claims.unit}'s data; {len(tried)} of them were tried, "
-        f"{few} runs each: {'; '.join(variant.name for variant in tried)}",
-    ]
-    if node.claims.named:
-        report.tried.append("protection seen at work: " + "; ".join(node.claims.named))
-    if talk.ended:
-        report.untried.append(f"the server ended early: {talk.ended}")
-    if not sources.found:
-        report.untried.append("single records: no function that returns data was found (--loader)")
-    if node.claims.wrappers:
-        report.untried.append("what others than the server see: wrappers add noise on the server")
-    if node.claims.own:
-        report.untried.append("what `ldp-flower audit PROTOCOL` tries with this library's clients")
-    report.untried.extend(
-        [
-            "how long a reply takes, and ways out beside replies (files, network, logs)",
-            "other data, other settings, other orders of messages than those above",
-        ]
+def _furthest(
+    node: Node, found: dict[Variant, Moments]
+) -> list[tuple[tuple[Variant, Variant], Effect]]:
+    """Return data sets that are told apart best, and how they move noisy replies.
+
+    By numbers, and by what there is beside them if that varies and depends on data.
+    """
+    pairs: list[tuple[tuple[Variant, Variant], Effect]] = []
+    if found[BASE].noisy:
+        effects = Effects(node, found[BASE])
+        for variant in found:
+            if variant != BASE:
+                effects.add(variant)
+        apart = effects.furthest()
+        pairs += [apart] if apart is not None else []
+    if not pairs and (pair := furthest(found)) is not None:
+        pairs.append((pair, {}))
+    one, two = max(
+        combinations(found, 2), key=lambda pair: found[pair[0]].apart_in_form(found[pair[1]])
     )
+    surely = len({number for number, _ in found[one].forms}) == len(found[one].forms)
+    surely &= len({number for number, _ in found[two].forms}) == len(found[two].forms)
+    if found[one].apart_in_form(found[two]) > _FORMS_APART and not surely:
+        pairs.append(((one, two), {}))
+    return pairs

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
@@ -14,7 +15,7 @@ from .claims import Claims
 from .errors import CannotAuditError
 from .loading import Stranger, quiet
 
-_PATIENCE = 40.0  # seconds that nodes train for real; after that they repeat themselves
+_PATIENCE = 40.0  # seconds of work for real; after that nodes repeat themselves
 _GIVEN_UP = 240.0  # seconds after which a server that is still waiting is given up
 
 
@@ -42,24 +43,43 @@ class Conversation:
         return found
 
 
-class _Listening(InProcessGrid):
-    """A grid that keeps what it is asked to send; nodes answer until patience ends."""
+class _Enough(BaseException):
+    """Ends a server whose nodes would have to work for longer than there is patience."""
 
-    def __init__(self, app: Stranger, num_nodes: int, node_config: dict[str, Any]) -> None:
+
+class _Listening(InProcessGrid):
+    """A grid that keeps what it is asked to send; nodes answer until patience ends.
+
+    After that they repeat themselves, unless they are this library's, whose server takes no
+    answer to another question.
+    """
+
+    def __init__(
+        self, app: Stranger, num_nodes: int, node_config: dict[str, Any], claims: Claims
+    ) -> None:
         super().__init__(app.client, num_nodes, app.run_config)
+        self._claims = claims
         for context in self.contexts.values():
             context.node_config.update(node_config)
         self.heard: dict[int, list[Message]] = {}
         self._last: dict[str, Message] = {}
-        self._until = time.monotonic() + _PATIENCE
+        self._until = time.process_time() + _PATIENCE
+
+    @property
+    def run(self) -> Any:
+        """The run, of which servers of the old form ask for the number."""
+        return SimpleNamespace(run_id=1)
 
     def _handle(self, message: Message) -> Message | None:
         """Let a node answer, or repeat what some node answered before."""
         kept = copy(message)
         kept.content = RecordDict({k: r.copy() for k, r in message.content.items()})
         self.heard.setdefault(message.metadata.dst_node_id, []).append(kept)
-        kind = message.metadata.message_type
-        if time.monotonic() > self._until and kind in self._last:
+        kind = self._claims.kind = message.metadata.message_type
+        impatient = time.process_time() > self._until
+        if impatient and self._claims.own_kinds:
+            raise _Enough
+        if impatient and kind in self._last:
             return Message(self._last[kind].content, reply_to=message)
         reply = super()._handle(message)
         if reply is not None and not reply.has_error():
@@ -77,7 +97,7 @@ def overheard(
     CannotAuditError
         If no node was asked anything.
     """
-    grid = _Listening(app, num_nodes, node_config)
+    grid = _Listening(app, num_nodes, node_config, claims)
     context = Context(
         run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=app.run_config
     )
@@ -86,6 +106,11 @@ def overheard(
     def run() -> None:
         try:
             app.server(grid, context)
+        except _Enough:
+            ended.append(
+                f"its nodes had worked for {_PATIENCE:g} s; fewer rows or nodes take it further "
+                "(--config, --nodes)"
+            )
         except BaseException as error:  # Flower's own errors end processes
             ended.append(f"{type(error).__name__}: {error}")
 
@@ -94,7 +119,7 @@ def overheard(
         thread.start()
         thread.join(_GIVEN_UP)
         if thread.is_alive():
-            ended.append(f"it had not ended after {_GIVEN_UP:g} s")
+            ended.append(f"it had not ended after {_GIVEN_UP:g} s, which is how long it gets")
     if not grid.heard:
         raise CannotAuditError(
             "The app's ServerApp asked no node anything"

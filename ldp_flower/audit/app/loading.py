@@ -16,6 +16,11 @@ from flwr.serverapp import ServerApp
 from .data import stand_in
 from .errors import CannotAuditError
 
+_OF_A_SERVER = (
+    " An app of a server only asks whatever clients SuperNodes run: for this library's, attack the "
+    "protocol by `ldp-flower audit PROTOCOL`."
+)
+
 RunConfig = dict[str, bool | float | int | str]
 
 
@@ -107,7 +112,7 @@ class Stranger:
         if not colon:
             raise CannotAuditError(
                 f"Expected [tool.flwr.app.components] {name} = 'module:object' in pyproject.toml, "
-                f"got {reference!r}."
+                f"got {reference!r}." + (_OF_A_SERVER if name == "clientapp" else "")
             )
         try:
             found = getattr(importlib.import_module(module), attribute)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from time import time as now  # the true one, whatever an attack does to the module's
+from types import ModuleType
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
@@ -81,6 +82,15 @@ class Node:
             # The same on every run: what a server knows may not be what noise is made of.
             message.metadata.__dict__["_message_id"] = f"message-{number}"
         self._metadata = [dict(vars(message.metadata)) for message in self.messages]
+
+    @property
+    def modules(self) -> list[ModuleType]:
+        """The app's own modules."""
+        return self._app.modules()
+
+    def owns(self, file: str) -> bool:
+        """Whether a file of code is the app's own."""
+        return self._app.owns(file)
 
     def look(self, partition: int) -> list[Seen]:
         """Answer all messages on a partition's own data, as a process that just started."""

@@ -22,7 +22,7 @@ from .data.sources import Sources
 from .findings import Finding
 from .loading import RunConfig, Stranger
 from .node import Node
-from .repeats import few_valued, varying
+from .noise.repeats import few_valued, varying
 from .replies import Seen
 
 _TIMEOUT = 180.0  # seconds

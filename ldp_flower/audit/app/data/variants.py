@@ -55,6 +55,7 @@ def variants(unit: str, others: bool) -> list[Variant]:
         Variant("record 1 turned over", _one(_mirrored)),
         Variant("record 1 at the largest values", _one(_largest)),
         Variant("record 1 times 1,000", _one(_scaled)),
+        Variant("record 1 times -1,000", _one(lambda a: _scaled(a, -1000))),
     ]
     if unit == "record":
         return found
@@ -155,8 +156,8 @@ def _alike(array: Array) -> Array:
     return np.repeat(array[-1:], len(array), axis=0)
 
 
-def _scaled(array: Array) -> Array:
-    return np.asarray(array * array.dtype.type(1000)) if _is_continuous(array) else array
+def _scaled(array: Array, by: int = 1000) -> Array:
+    return np.asarray(array * array.dtype.type(by)) if _is_continuous(array) else array
 
 
 def _nan(array: Array) -> Array:
