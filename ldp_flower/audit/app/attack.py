@@ -16,7 +16,7 @@ from .compared import Runs, only_errors
 from .conversation import Conversation, overheard
 from .data import stand_in
 from .data.sources import Sources
-from .data.variants import BASE, Variant, variants
+from .data.variants import BASE, Variant, that_differ, variants
 from .errors import CannotAuditError
 from .findings import AppAudit
 from .judged import judge, tell
@@ -157,7 +157,8 @@ def _attack(
     node: Node, talk: Conversation, seconds: float, report: AppAudit, options: Options
 ) -> Runs:
     claims, sources = node.claims, node.sources
-    tried = variants(claims.unit, sources.others_differ)
+    tried = variants(claims.unit, sources.others_differ, sources.targets_alone)
+    tried = that_differ(tried, lambda note: sources.shown(note, node.look))
     if not sources.found:
         tried = [Variant(f"partition {i + 1}'s data", None, i) for i in (1, 2, 3)]
     few = int(options.seconds / 2 / max(seconds * (len(tried) + 1), 1e-9))

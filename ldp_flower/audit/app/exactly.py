@@ -1,6 +1,5 @@
 """What tells data apart for sure, grouped into findings."""
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -162,16 +161,20 @@ class Comparison:
         told: set[object] = set()
         valid = {(kind, path) for kind, path, _ in self._groups}
         runs = list(self._invalid.items())
-        for (one, first), (two, second) in itertools.pairwise(runs):
-            if "not a number" not in two.name:
+        for two, second in runs:
+            if two.against is None or two.against not in self._invalid:
                 continue
+            one, first = two.against, self._invalid[two.against]
             for difference in differences(first, second):
                 kind = self._node.messages[difference.message].metadata.message_type
-                if difference.path == "error text" and not {(kind, "error text")} & (told | valid):
-                    told.add((kind, "error text"))
+                path = difference.path
+                if difference.is_text and (kind, path) not in told | valid:
+                    told.add((kind, path))
                     yield Finding(
-                        "an error's text tells data",
-                        f"{kind}: error text",
+                        "an error's text tells data"
+                        if path == "error text"
+                        else "a text tells data",
+                        f"{kind}: {path}",
                         f"{difference.first} if {one.name}, {difference.second} if {two.name}",
                     )
         for variant, runs_of in runs:
