@@ -212,9 +212,7 @@ class Sources:
 
     def _recorded(self, look: Callable[[int], object], node: int) -> list[tuple[str, int, Any]]:
         found: list[tuple[str, int, Any]] = []
-        self.shown(
-            lambda label, number, value: found.append((label, number, kept(value))), look, node
-        )
+        self.shown(lambda label, number, v: found.append((label, number, kept(v))), look, node)
         return found
 
     def shown(
