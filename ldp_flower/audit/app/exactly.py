@@ -147,7 +147,7 @@ class Comparison:
         if of == "noise":
             return Finding("which numbers get noise depends on data", where, seen)
         local = self._node.claims.local.get(kind)
-        if local is not None and _of_the_mod(path, worst):
+        if local is not None and self._of_the_mod(kind, path, group):
             return Finding(
                 "LocalDpMod's own weakness", where, f"{seen}: data like that show", counts=False
             )
@@ -155,6 +155,18 @@ class Comparison:
         if path.endswith("keys"):
             what = "names or order of what is sent tell data"
         return Finding(what, where, seen)
+
+    def _of_the_mod(self, kind: str, path: str, group: _Group) -> bool:
+        """Whether this is Flower's: it divides by an update's length, and lets NaN through."""
+        if path.endswith("not finite"):
+            return True
+        if path not in _OF_FAILURE:
+            return False
+        texts = self._groups.get((kind, "error text", "form"), _Group()).by
+        return all(
+            variant in texts and _MOD_FAILED in texts[variant].first + texts[variant].second
+            for variant in group.by
+        )
 
     def _of_invalid(self) -> Iterator[Finding]:
         """Yield what data that are no numbers show: what errors say of them, above all."""
@@ -197,10 +209,3 @@ class Comparison:
                         f"numbers that are not finite are sent if {variant.name}",
                         counts=False,
                     )
-
-
-def _of_the_mod(path: str, difference: Difference) -> bool:
-    """Whether this is Flower's: it divides by the length of an update, and lets NaN through."""
-    if path.endswith("not finite"):
-        return True
-    return path in ("reply", "error text") and (_MOD_FAILED in difference.first + difference.second)
