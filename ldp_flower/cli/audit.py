@@ -13,10 +13,13 @@ from typer.core import TyperCommand
 from ..audit import Audit, audit_handler, extremes, recorded_queries
 from .compare import pair
 from .console import FAILED, USAGE, console, fail
-from .run import declared_config, override
+from .run import declared_config, override, scalar
 
 _APP = "With --app"
-_OF_APP = ("sample", "loader", "claim", "delta", "unit", "nodes", "config", "seconds", "html")
+_OF_APP = (
+    *("sample", "loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds"),
+    "html",
+)
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
 
 
@@ -105,6 +108,14 @@ def audit(
             rich_help_panel=_APP,
         ),
     ] = None,
+    node_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="What a node's operator tells the app (node_config).",
+            rich_help_panel=_APP,
+        ),
+    ] = None,
     seconds: Annotated[
         float, typer.Option(min=1.0, help="How long noise is measured.", rich_help_panel=_APP)
     ] = 10.0,
@@ -135,7 +146,19 @@ def audit(
         what = "PROTOCOL" if app is None else "--app"
         fail(f"Expected no {', '.join(idle)} with {what}, where it has no effect.", USAGE)
     if app is not None:
-        _audit_app(app, sample, loader, claim, delta, unit, nodes, config or [], seconds, html)
+        _audit_app(
+            app,
+            sample,
+            loader,
+            claim,
+            delta,
+            unit,
+            nodes,
+            config or [],
+            node_config or [],
+            seconds,
+            html,
+        )
         return
     assert protocol is not None
     _audit_protocol(protocol, epsilon, dim, reports, seed)
@@ -150,6 +173,7 @@ def _audit_app(
     unit: str | None,
     nodes: int | None,
     config: list[str],
+    node_config: list[str],
     seconds: float,
     html: Path | None,
 ) -> None:
@@ -161,7 +185,8 @@ def _audit_app(
         told = {}
         for key, value in map(pair, config):
             told[key] = override(declared, key, value)
-        options = Options(sample, loader, told, nodes, claim, delta, unit, seconds)
+        of_node = {key: scalar(value) for key, value in map(pair, node_config)}
+        options = Options(sample, loader, told, of_node, nodes, claim, delta, unit, seconds)
         with console.status(f"Attacking {app.name}"):
             found = audit_app(app, options)
     except (CannotAuditError, ValueError) as error:

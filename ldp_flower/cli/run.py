@@ -56,6 +56,14 @@ def declared_config(app: Path) -> dict[str, Scalar]:
     return _flat(declared.get("config", {}))
 
 
+def scalar(text: str) -> Any:
+    """Return a value as TOML has it, or the text itself if it has no such form."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
 def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
     """Return the value that ``text`` gives to a setting, in the type of its default.
 
@@ -72,11 +80,7 @@ def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
             f"The app has no setting {key!r}. Its settings ([tool.flwr.app.config] in "
             f"pyproject.toml): {known}."
         )
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    default = declared[key]
+    value, default = scalar(text), declared[key]
     if isinstance(default, str) and not isinstance(value, str):
         return text
     if isinstance(default, float) and type(value) is int:

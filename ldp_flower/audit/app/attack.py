@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from .judged import judge, tell
 from .loading import RunConfig, Stranger
 from .node import Node
 from .noise import repeats
+from .noise.gaps import gaps
 from .noise.measured import USUAL_DELTA, Bound, bounds, furthest
 from .noise.moments import Moments, moments
 from .noise.steady import Effect, Effects
@@ -30,9 +32,11 @@ from .restart import Asked, after_restarts
 
 CONFIDENCE = 0.999
 _NODES = 10
+_FEWEST_OF_PAIR = 12  # runs that show what of noise is bare
 _FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
 _OF_SIZE = 144.0  # times the squared noise over sensitivity: an error of an eighth
+_FORMS_APART = 0.3  # of the probability of what there is in replies beside numbers
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
 _MESSAGES = 8  # of a run that are attacked, where they are slow
 
@@ -50,6 +54,8 @@ class Options:
         The app's function that returns its data; None: it is looked for.
     config : dict
         Settings other than the app's own.
+    node_config : dict
+        What else a node's operator tells the app.
     nodes : int or None
         Number of nodes; None: those that the project declares, or 10.
     claim, delta : float or None
@@ -68,6 +74,7 @@ class Options:
     sample: Path | None = None
     loader: str | None = None
     config: RunConfig | None = None
+    node_config: RunConfig | None = None
     nodes: int | None = None
     claim: float | None = None
     delta: float | None = None
@@ -108,7 +115,7 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     """
     app = Stranger(folder, options.config or {}, options.sample)
     num_nodes = options.nodes or app.num_nodes or _NODES
-    node_config: dict[str, Any] = {}
+    node_config: dict[str, Any] = dict(options.node_config or {})
     if options.sample is not None:
         node_config["data-path"] = str(options.sample.resolve())
     claims = Claims(options.claim, options.delta)
@@ -180,19 +187,22 @@ def _attack(
             found[variant] = moments(runs)
     report.findings.extend(comparison.findings())
     report.findings.extend(repeats.between_rounds(node, base))
-    pair, effect = _furthest(node, found)
+    pairs = _furthest(node, found)
     measured: dict[int, Bound] = {}
-    if pair is not None:
+    if pairs:
         epsilon, delta = claims.of_run()
         wanted = _WITHOUT_CLAIM if epsilon is None else _runs_for(epsilon, delta)
         how_many = int(options.seconds / max(seconds, 1e-9) / 5)
         how_many = min(
             max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
         )
-        report.findings.extend(
-            repeats.between_entries(node, *(node.runs(variant, few) for variant in pair))
-        )
-        measured = bounds(node, pair, effect, how_many, delta, CONFIDENCE)
+        report.findings.extend(gaps(node, pairs[0][0], max(few, _FEWEST_OF_PAIR)))
+        confidence = 1 - (1 - CONFIDENCE) / len(pairs)
+        for pair, effect in pairs:
+            for number, bound in bounds(node, pair, effect, how_many, delta, confidence).items():
+                measured[number] = max(
+                    bound, measured.get(number, bound), key=lambda each: each.epsilon
+                )
         report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
     elif not comparison.any and sources.found:
         report.untried.append("anything that changes a reply: no change of the data did")
@@ -220,14 +230,26 @@ def _runs_for(epsilon: float, delta: float) -> int:
 
 def _furthest(
     node: Node, found: dict[Variant, Moments]
-) -> tuple[tuple[Variant, Variant] | None, Effect]:
-    """Return the two data sets that are told apart best, and how they move noisy replies."""
+) -> list[tuple[tuple[Variant, Variant], Effect]]:
+    """Return data sets that are told apart best, and how they move noisy replies.
+
+    By numbers, and by what there is beside them if that varies and depends on data.
+    """
+    pairs: list[tuple[tuple[Variant, Variant], Effect]] = []
     if found[BASE].noisy:
         effects = Effects(node, found[BASE])
         for variant in found:
             if variant != BASE:
                 effects.add(variant)
         apart = effects.furthest()
-        if apart is not None:
-            return apart
-    return furthest(found), {}
+        pairs += [apart] if apart is not None else []
+    if not pairs and (pair := furthest(found)) is not None:
+        pairs.append((pair, {}))
+    one, two = max(
+        combinations(found, 2), key=lambda pair: found[pair[0]].apart_in_form(found[pair[1]])
+    )
+    surely = len({number for number, _ in found[one].forms}) == len(found[one].forms)
+    surely &= len({number for number, _ in found[two].forms}) == len(found[two].forms)
+    if found[one].apart_in_form(found[two]) > _FORMS_APART and not surely:
+        pairs.append(((one, two), {}))
+    return pairs

@@ -125,6 +125,8 @@ class Claims:
         Flower's wrappers for a trusted server.
     opacus : list of str
         Opacus at work, in words.
+    engines : list of (str, object)
+        Its engines, by the type of message that they were made for.
     """
 
     epsilon: float | None = None
@@ -136,6 +138,7 @@ class Claims:
     own_kinds: set[str] = field(default_factory=set)
     kind: str = ""
     opacus: list[str] = field(default_factory=list)
+    engines: list[tuple[str, Any]] = field(default_factory=list)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -198,10 +201,9 @@ class Claims:
     def _hear_opacus(self, stack: ExitStack) -> None:
         import sys
 
-        module = sys.modules.get("opacus")
-        if module is None:
+        engine: Any = getattr(sys.modules.get("opacus"), "PrivacyEngine", None)
+        if engine is None:
             return
-        engine: Any = vars(module)["PrivacyEngine"]
         make_private = engine.make_private
 
         def made(self_: Any, *args: Any, **kwargs: Any) -> Any:
@@ -212,6 +214,7 @@ class Claims:
             if told not in self.opacus:
                 self.opacus.append(told)
             self.unit = "record"
+            self.engines.append((self.kind, self_))
             return make_private(self_, *args, **kwargs)
 
         stack.enter_context(replaced(engine, make_private=made))
@@ -227,6 +230,17 @@ class Claims:
         if not self.local and not self.own:
             return None, delta
         return sum(local.epsilon for local in self.local.values()) + float(own.epsilon), delta
+
+    def of_opacus(self, answered: dict[str, int], answers: dict[str, int], delta: float) -> float:
+        """Return what Opacus' own accountant says of a run of so many answers, of those heard."""
+        from opacus.accountants import PRVAccountant
+
+        accountant = PRVAccountant()
+        for kind, engine in self.engines:
+            times = answers.get(kind, 1) / max(answered.get(kind, 1), 1)
+            for noise, rate, steps in engine.accountant.history:
+                accountant.history.append((noise, rate, max(round(steps * times), 1)))
+        return float(accountant.get_epsilon(delta=delta))
 
     @property
     def named(self) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .replies import Floats, Seen
+from .replies import IN_TEXT, Floats, Seen
 
 Runs = Sequence[list[Seen]]
 
@@ -56,13 +56,17 @@ def differences(first: Runs, second: Runs) -> Iterator[Difference]:
     """Yield what tells two sets of runs apart for sure."""
     for number in range(len(first[0])):
         ours, theirs = [run[number] for run in first], [run[number] for run in second]
-        yield from _of_form(number, ours, theirs)
+        of_form = list(_of_form(number, ours, theirs))
+        yield from of_form
+        told = {found.path for found in of_form}
         for path in ours[0].numbers:
+            if path.removesuffix(IN_TEXT) in told:
+                continue
             one, two = stacked(ours, path), stacked(theirs, path)
             # Of another shape, which is part of the form; or not on every run.
             if one is not None and two is not None and one.shape[1] == two.shape[1]:
-                told = list(_of_numbers(number, path, one, two))
-                yield from told or _of_low_bits(number, path, ours, theirs)
+                of_numbers = list(_of_numbers(number, path, one, two))
+                yield from of_numbers or _of_low_bits(number, path, ours, theirs)
 
 
 def only_errors(kinds: Sequence[str], runs: Runs) -> dict[str, str]:

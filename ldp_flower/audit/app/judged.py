@@ -1,13 +1,18 @@
 """What was measured and is known, beside what is claimed; and what was tried, in words."""
 
 import math
+from collections import Counter
 
 from .conversation import Conversation
 from .data.variants import Variant
 from .findings import AppAudit, Finding, Worth
+from .loading import quiet
 from .node import Node
 from .noise.events import Bound
+from .noise.measured import USUAL_DELTA
 from .noise.scores import WHOLE_RUN
+
+_OF_ITS_GRID = 1.05  # its accountant rounds up
 
 
 def judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: AppAudit) -> None:
@@ -30,6 +35,8 @@ def judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: Ap
                     f"{local.true_epsilon(1, claims.delta):.4g} each; claimed {claimed:g}",
                 )
             )
+    if claims.opacus:
+        exact = _of_opacus(node, kinds, report)
     whole = measured.get(WHOLE_RUN)
     reached = max((bound.epsilon for bound in measured.values()), default=0.0)
     if any("without noise" in finding.what for finding in report.found):
@@ -61,6 +68,31 @@ def judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: Ap
             f"'{best.pair[0]}' and '{best.pair[1]}' by {best.by}",
         )
     )
+
+
+def _of_opacus(node: Node, kinds: dict[str, int], report: AppAudit) -> float:
+    """Return what Opacus' accountant says of a run, and compare it with the claim."""
+    claims = node.claims
+    claims.engines.clear()
+    node.first()
+    answered = Counter(message.metadata.message_type for message in node.messages)
+    delta = claims.of_run()[1] or USUAL_DELTA
+    try:
+        with quiet():
+            epsilon = claims.of_opacus(answered, kinds, delta)
+    except (ValueError, RuntimeError, OverflowError):  # too little noise for its arithmetic
+        epsilon = math.inf
+    epsilon = math.inf if math.isnan(epsilon) else epsilon
+    if claims.epsilon is not None and epsilon > claims.epsilon * _OF_ITS_GRID:
+        report.findings.append(
+            Finding(
+                "the claim is too small",
+                ", ".join(sorted({kind for kind, _ in claims.engines})),
+                f"{'; '.join(claims.opacus)}: by its own accountant all rounds cost epsilon "
+                f"{epsilon:.4g} at delta {delta:g}; claimed {claims.epsilon:g}",
+            )
+        )
+    return epsilon
 
 
 def tell(node: Node, talk: Conversation, tried: list[Variant], few: int, report: AppAudit) -> None:

@@ -88,6 +88,10 @@ class Node:
         """The app's own modules."""
         return self._app.modules()
 
+    def owns(self, file: str) -> bool:
+        """Whether a file of code is the app's own."""
+        return self._app.owns(file)
+
     def look(self, partition: int) -> list[Seen]:
         """Answer all messages on a partition's own data, as a process that just started."""
         self._app.restore()

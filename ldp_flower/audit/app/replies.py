@@ -1,6 +1,8 @@
 """What a server sees of one reply: its form, piece by piece, and the numbers in it."""
 
 import hashlib
+import io
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +12,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+#: Follows the path of a text, or of bytes, where numbers in it are meant.
+IN_TEXT = ": numbers in it"
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
+_NPY = b"\x93NUMPY"
 _LOW = {2: 0xF, 4: 0xFF, 8: 0xFFFF}  # by bytes of a float
 _NOW = 1.0  # seconds: a reply was made between the question and this long after its arrival
 
@@ -37,6 +43,13 @@ class Seen:
     clocks: frozenset[str] = frozenset()
 
     @property
+    def form_digest(self) -> bytes:
+        """A hash of the form: what is there, how long and under which names."""
+        texts = {path.removesuffix(IN_TEXT) for path in self.numbers if path.endswith(IN_TEXT)}
+        form = [item for item in self.form.items() if item[0] not in texts]
+        return hashlib.sha256(repr(sorted(form, key=lambda item: item[0])).encode()).digest()[:8]
+
+    @property
     def digest(self) -> bytes:
         """A hash of everything."""
         made = hashlib.sha256(repr(sorted(self.form.items(), key=lambda item: item[0])).encode())
@@ -59,6 +72,7 @@ def seen(message: Message, reply: Message | None, started: float, ended: float) 
             "error code": reply.error.code,
             "error text": str(reply.error.reason),
         }
+        _add_numbers_of(found, "error text", str(reply.error.reason))
         return found
     content = reply.content
     found.form["records"] = tuple((name, type(record).__name__) for name, record in content.items())
@@ -86,6 +100,22 @@ def _metadata(message: Message, reply: Message, started: float, ended: float) ->
     }
 
 
+def _add_numbers_of(found: Seen, path: str, value: object) -> None:
+    """Add numbers that a text has, or an array that bytes are: of what is beside them, noise."""
+    if isinstance(value, bytes) and value.startswith(_NPY):
+        try:
+            array = np.load(io.BytesIO(value), allow_pickle=False)
+        except ValueError:
+            return
+        if array.dtype.kind in "fiub":
+            found.numbers[f"{path}{IN_TEXT}"] = np.nan_to_num(array.astype(np.float64).ravel())
+        return
+    texts = value if isinstance(value, list) else [value]
+    numbers = [n for text in texts if isinstance(text, str) for n in _NUMBER.findall(text)]
+    if numbers:
+        found.numbers[f"{path}{IN_TEXT}"] = np.nan_to_num(np.array(numbers, np.float64))
+
+
 def _add(found: Seen, path: str, value: Any, is_array: bool) -> None:
     if is_array:
         try:
@@ -103,6 +133,7 @@ def _add(found: Seen, path: str, value: Any, is_array: bool) -> None:
             found.form[f"{path}: type"] = f"list of {type(value[0]).__name__}" if value else "list"
     if array.dtype.kind not in "fiub":
         found.form[path] = value if not is_array else array.tobytes()
+        _add_numbers_of(found, path, value if not is_array else array.tolist())
         return
     numbers = array.astype(np.float64).ravel()
     bad = ~np.isfinite(numbers)

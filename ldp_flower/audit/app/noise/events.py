@@ -9,6 +9,7 @@ import numpy as np
 from ...distinguish import Event, Sample, likeliest_events, log_ratio
 from .scores import BY, Score
 
+_FORM = -2  # events of the form, beside those of all of it at -1 and of scores
 _CUTS = 401  # of a score, by quantiles
 _LARGE = 1e100  # squares of scores stay finite
 CONFIRMED = 3  # events for each message and the run
@@ -74,7 +75,7 @@ def best_event(
     half = len(scored[0]) // 2
     width = min(len(score.scores) for runs in scored for score in runs)
     searched: list[tuple[float, int, Event | Cut]] = []
-    for which in range(-1, width):
+    for which in range(_FORM, width):
         samples = _samples(names, scored, slice(0, half), which)
         if which < 0:
             events: list[Event | Cut] = [*likeliest_events(samples, 2, delta, alpha)]
@@ -99,7 +100,9 @@ def _samples(
 ) -> dict[str, Sample]:
     found = {}
     for name, runs in zip(names, scored, strict=True):
-        codes = np.array([score.code for score in runs[part]], np.uint64)
+        codes = np.array(
+            [score.form if which == _FORM else score.code for score in runs[part]], np.uint64
+        )
         if which < 0:
             found[name] = Sample(codes, np.zeros((len(codes), 0)))
         else:
@@ -110,6 +113,8 @@ def _samples(
 
 
 def _by(which: int, of_run: bool) -> str:
+    if which == _FORM:
+        return "what there is in the replies beside numbers"
     if which < 0:
         return "the very replies"
     if which < len(BY):

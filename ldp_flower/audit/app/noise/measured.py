@@ -10,7 +10,7 @@ from ..node import Node
 from ..replies import Floats, Seen
 from .events import CONFIRMED, Bound, best_event
 from .moments import Moments, vector
-from .scores import DENSE, LENGTH, WHOLE_RUN, Look, Score, Scorer
+from .scores import BY, DENSE, LINEAR, WHOLE_RUN, Look, Score, Scorer
 from .shapes import drawn, laplace_epsilon, normal_epsilon, passes
 from .steady import Effect
 
@@ -83,18 +83,18 @@ def bounds(
     ]
     targets = [WHOLE_RUN, *scorer.numbers]
     alpha = (1 - confidence) / (2 * len(targets))
-    shape = drawn(node)
+    shapes = drawn(node)
     found = {}
     for target in targets:
         runs = [[run[target] for run in of] for of in scored]
         by_events = best_event(names, runs, delta, alpha / CONFIRMED, target == WHOLE_RUN)
-        by_shape = _of_shape(shape, names, runs, scorer.signs[target], delta, alpha)
+        by_shape = _of_shape(shapes, names, runs, scorer.signs[target], delta, alpha)
         found[target] = max(by_events, by_shape, key=lambda bound: bound.epsilon)
     return found
 
 
 def _of_shape(
-    shape: str,
+    shapes: set[str],
     names: tuple[str, str],
     runs: Sequence[Sequence[Score]],
     signs: Floats,
@@ -104,14 +104,15 @@ def _of_shape(
     """Return what noise of a known shape is worth by its size; nothing if it has none."""
     nothing = Bound(0.0, names, "")
     kept = [_stacked([score.kept for score in of]) for of in runs]
-    if not shape or not all(rows.size and passes(shape, rows) for rows in kept):
+    passed = [s for s in shapes if all(rows.size and passes(s, rows) for rows in kept)]
+    if not passed:
         return nothing
-    if shape == "laplace":
+    if "laplace" in passed:
         found = laplace_epsilon(*kept, signs, delta, alpha)
         return Bound(found, names, "Laplace noise of this size")
     best = nothing
     rows = [_stacked([np.asarray(score.scores) for score in of]) for of in runs]
-    linear = [k for k in range(rows[0].shape[1]) if k != LENGTH]
+    linear = [*LINEAR, *range(len(BY), rows[0].shape[1])]
     for which in linear:
         one, two = rows[0][:, which], rows[1][:, which]
         if not (np.isfinite(one).all() and np.isfinite(two).all()):

@@ -15,7 +15,6 @@ from ..data.variants import BASE
 from ..findings import Finding
 from ..node import Node
 from ..replies import Floats, Seen
-from .moments import vector
 
 _SAME = 1e-4  # of the noise's spread
 _FEWEST = 4  # runs of which the same noise is looked for
@@ -86,40 +85,6 @@ def _again(node: Node, runs: Runs) -> Iterator[_Again]:
                         kind, path, one, two, int(same.sum()),
                         float(apart.mean(axis=0)[which]), float(spread[which]),
                     )  # fmt: skip
-
-
-def between_entries(node: Node, first: Runs, second: Runs) -> Iterator[Finding]:
-    """Yield replies whose numbers share their noise, so that differences of them tell data."""
-    told = set()
-    for number, message in enumerate(node.messages):
-        kind = message.metadata.message_type
-        ours, theirs = (stacked_vectors([run[number] for run in runs]) for runs in (first, second))
-        if ours is None or theirs is None or ours.shape[1] != theirs.shape[1] or kind in told:
-            continue
-        spread = np.minimum(ours.std(axis=0), theirs.std(axis=0))
-        noisy = np.flatnonzero(spread > 0)
-        if len(noisy) < 2:
-            continue
-        apart = [rows[:, noisy[1:]] - rows[:, noisy[:1]] for rows in (ours, theirs)]
-        fixed = np.maximum(*(rows.std(axis=0) for rows in apart)) < _SAME * spread[noisy[1:]]
-        moved = np.abs(apart[0].mean(axis=0) - apart[1].mean(axis=0)) > (
-            10 * _SAME * spread[noisy[1:]]
-        )
-        if (fixed & moved).any():
-            told.add(kind)
-            which = int(np.argmax(fixed & moved))
-            yield Finding(
-                "numbers share their noise",
-                f"{kind}: all numbers",
-                f"the difference of two of them is free of noise: {apart[0][0, which]:.6g} "
-                f"became {apart[1][0, which]:.6g} with other data",
-            )
-
-
-def stacked_vectors(replies: Sequence[Seen]) -> Floats | None:
-    """Return all numbers of replies, a row for each; None if they are not as many."""
-    rows = [vector(reply) for reply in replies]
-    return np.stack(rows) if len({len(row) for row in rows}) == 1 else None
 
 
 def _update(node: Node, base: Runs, number: int, path: str) -> Floats | None:

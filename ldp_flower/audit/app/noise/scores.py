@@ -20,8 +20,10 @@ BY = (
     "the direction between the means",
     "how far the noise goes",
     "the direction in which data move it",
+    "values that the other data set never sends",
+    "values that the other data set never sends",
 )
-LENGTH = 2  # which of them is no linear one
+LINEAR = (0, 1, 3)  # which of them are linear ones
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Score:
 
     Attributes
     ----------
-    code : int
-        Of all of it.
+    code, form : int
+        Of all of it, and of what is there beside numbers.
     scores : list of float
         As ``BY`` says, then others.
     kept : ndarray
@@ -47,6 +49,7 @@ class Score:
     """
 
     code: int
+    form: int
     scores: list[float]
     kept: Floats
 
@@ -68,11 +71,12 @@ class Scorer:
         self._directions: dict[int, list[Floats]] = {}
         self._centres: dict[int, Floats] = {}
         self._kept: dict[int, NDArray[np.intp]] = {}
+        self._ranges: dict[int, list[tuple[Floats, Floats, Floats]]] = {}
         self.signs: dict[int, Floats] = {}
         each = max(_KEPT // max(len(self.numbers), 1), 8)
         for number in self.numbers:
             if first.means[number].shape != second.means[number].shape:
-                self._directions[number] = []
+                self._directions[number], self.signs[number] = [], np.zeros(0)
                 continue
             apart = first.means[number] - second.means[number]
             spread = (first.variance(number) + second.variance(number)) / 2
@@ -86,6 +90,8 @@ class Scorer:
                 moved / np.maximum(spread.mean() if spread.size else 0.0, floor),
             ]
             self._centres[number] = (first.means[number] + second.means[number]) / 2
+            scale = np.sqrt(np.maximum(spread, floor))
+            self._ranges[number] = [(m.low[number], m.high[number], scale) for m in (first, second)]
             known = moved if moved.any() else apart
             noisy = np.flatnonzero((first.variance(number) > 0) & (second.variance(number) > 0))
             order = np.argsort(-np.abs(known[noisy]) / np.sqrt(spread[noisy]), kind="stable")
@@ -103,19 +109,32 @@ class Scorer:
             if directions and len(values) == len(directions[0]):
                 around = values - self._centres[number]
                 one, other, moved = (float(around @ direction) for direction in directions)
-                scores = [one, other, float(around @ around), moved, *values[:_SCALARS].tolist()]
+                outside = [
+                    float(
+                        np.maximum((low - values) / scale, (values - high) / scale).max(initial=0.0)
+                    )
+                    for low, high, scale in self._ranges[number]
+                ]
+                scores = [one, other, float(around @ around), moved, *outside]
+                scores += values[:_SCALARS].tolist()
                 kept = values[self._kept[number]]
             else:
                 scores, kept = [np.nan] * len(BY), np.zeros(0)
-            found[number] = Score(int.from_bytes(reply.digest, "big"), scores, kept)
-        codes = tuple(score.code for score in found.values())
-        sums = [sum(found[n].scores[k] for n in self.numbers) for k in range(len(BY))]
+            code, form = (int.from_bytes(d, "big") for d in (reply.digest, reply.form_digest))
+            found[number] = Score(code, form, scores, kept)
+        sums = [sum(found[n].scores[k] for n in self.numbers) for k in range(len(BY) - 2)]
+        sums += [max((found[n].scores[k] for n in self.numbers), default=0.0)
+                 for k in range(len(BY) - 2, len(BY))]  # fmt: skip
         if self._whole is not None:
             whole = np.concatenate([vector(reply) for reply in run])
             fits = len(whole) == len(self._whole)
             sums.append(float(whole @ self._whole) if fits else np.nan)
         kept = np.concatenate([*(score.kept for score in found.values()), np.zeros(0)])
-        found[WHOLE_RUN] = Score(hash(codes) & (1 << 63) - 1, sums, kept)
+        code, form = (
+            hash(tuple(of(score) for score in found.values())) & (1 << 63) - 1
+            for of in (lambda score: score.code, lambda score: score.form)
+        )
+        found[WHOLE_RUN] = Score(code, form, sums, kept)
         return found
 
 
@@ -128,7 +147,8 @@ def _whitened(one: Floats, two: Floats) -> Floats | None:
         return None
     within = np.concatenate([one - one.mean(axis=0), two - two.mean(axis=0)])
     covariance = within.T @ within / max(len(within) - 2, 1)
-    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    moving = np.ptp(one, axis=0) + np.ptp(two, axis=0) > 0  # others are no noise's doing
+    scale = np.where(moving, np.sqrt(np.maximum(np.diag(covariance), 1e-300)), np.inf)
     correlation = covariance / np.outer(scale, scale)
     correlation[np.diag_indices_from(correlation)] = 1 + 1e-9
     apart = (one.mean(axis=0) - two.mean(axis=0)) / scale

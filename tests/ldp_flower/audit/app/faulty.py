@@ -1,6 +1,6 @@
 """Apps with a fault: each tells more of its data than it says."""
 
-from strangers import App
+from strangers import LEGACY_CLIENT, LEGACY_SERVER, NAMED_CLIENT, NAMED_SERVER, App
 
 CLAIM = {"claim": 3.0, "delta": 3e-5}
 #: Of three rounds: clipped, with the noise of epsilon 1 and delta 1e-5 each.
@@ -27,6 +27,10 @@ def noise_from(rng, **more):
         **{**CLAIM, **more},
     )
 
+
+#: Of claims of 1 in one round, so that little is enough.
+ONE = {"rounds": 1, "claim": 1.0, "delta": 1e-5}
+NOISE = "sigma_of(1.0, 1.0, 1e-5)"
 
 FAULTY = {
     # ------------------------------------------------------- noise that is not what it says
@@ -220,4 +224,120 @@ answer["counts"] = counts.tolist()
         claim=1.0,
         unit="record",
     ),
+    # --------------------------------------------------- noise of the right kind, and too little
+    "noise_of_one_clip_not_two": App(
+        train=f"update = gaussian(clipped(update, 1.0), {NOISE} / 2.5)", **ONE
+    ),
+    "laplace_for_one_coordinate_not_six": App(
+        train="draw = np.random.default_rng().laplace\n"
+        "update = [np.clip(u, -0.5, 0.5) + draw(scale=1.0, size=u.shape) for u in update]",
+        **{**ONE, "delta": None},
+    ),
+    "uniform_noise": App(
+        train="draw = np.random.default_rng().uniform\n"
+        "update = [u + draw(-2.0, 2.0, size=u.shape) for u in clipped(update, 1.0)]",
+        **CLAIM,
+        seconds=8.0,
+    ),
+    "noise_in_whole_numbers": App(
+        train="draw = np.random.default_rng().normal\n"
+        f"update = [u + np.round({NOISE} * draw(size=u.shape)) for u in clipped(update, 1.0)]",
+        **CLAIM,
+    ),
+    "noise_of_the_sign_only": App(
+        train="draw = np.random.default_rng().choice\n"
+        "update = [u + 8 * draw([-1, 1], size=u.shape) for u in clipped(update, 1.0)]",
+        **CLAIM,
+        seconds=8.0,
+    ),
+    "noise_that_sums_to_nothing": App(
+        train=f"update = gaussian(clipped(update, 1.0), {NOISE})\n"
+        "update[0] = update[0] - update[0].mean() + clipped(fit(w, b, x, y), 1.0)[0].mean()",
+        **CLAIM,
+    ),
+    "noise_as_large_as_the_update": App(
+        train="draw = np.random.default_rng().normal\n"
+        "update = [u * (1 + draw(size=u.shape)) for u in clipped(update, 1.0)]",
+        **CLAIM,
+        seconds=8.0,
+    ),
+    "noise_in_the_first_round_only": App(
+        train=f"if server_round == 1:\n    update = gaussian(clipped(update, 1.0), {NOISE})",
+        **CLAIM,
+    ),
+    "noise_that_three_rounds_take_back": App(
+        train="""
+update = clipped(update, 1.0)
+draws = gaussian([0 * u for u in update], sigma_of(1.0, 1.0, 1e-5))
+if server_round < 3:
+    context.state[f"noise{server_round}"] = ArrayRecord(draws)
+else:
+    kept = [context.state[f"noise{i}"].to_numpy_ndarrays() for i in (1, 2)]
+    draws = [-d - e for d, e in zip(*kept, strict=True)]
+update = [u + d for u, d in zip(update, draws, strict=True)]
+""",
+        **CLAIM,
+        seconds=8.0,
+    ),
+    "noise_of_numpys_seed_in_the_handler": App(
+        train="np.random.seed(0)\n"
+        f"update = [u + {NOISE} * np.random.normal(size=u.shape) for u in clipped(update, 1.0)]",
+        **CLAIM,
+    ),
+    "noise_seeded_by_data": noise_from("np.random.default_rng(int(1e6 * np.abs(x).sum()) % 2**32)"),
+    "last_round_sent_later": App(
+        train=f"""
+kept = context.state.get("last")
+context.state["last"] = ArrayRecord(clipped(update, 1.0))
+update = gaussian(clipped(update, 1.0), {NOISE})
+""",
+        reply='if kept is not None:\n    arrays["bias"] = b + kept.to_numpy_ndarrays()[1]',
+        **CLAIM,
+    ),
+    # ---------------------------------------------------------------------- beside the update
+    "accuracy_of_little_noise": App(
+        train=SOUND,
+        evaluate="noise = np.random.default_rng().normal() * 0.05\n"
+        'metrics["accuracy"] = float(np.mean((x @ w + b > 0) == as_binary(y)) + noise)',
+        **CLAIM,
+    ),
+    "a_text_with_noise_and_a_number": beside(
+        content="near = x.mean() + np.random.default_rng().normal()\n"
+        'content["note"] = ConfigRecord({"log": f"mean about {near:.3f} of {len(x)} rows"})',
+        own_server=True,
+    ),
+    "an_array_as_bytes": beside(
+        content="import io\nkept = io.BytesIO()\n"
+        "np.save(kept, np.append(np.random.default_rng().normal(size=2), x.mean()))\n"
+        'content["note"] = ConfigRecord({"model": kept.getvalue()})',
+        own_server=True,
+    ),
+    "length_of_a_list": beside(
+        content="many = np.random.default_rng().poisson(3 + 5 * (y == 1).sum())\n"
+        'content["note"] = ConfigRecord({"ids": [0] * int(many)})',
+        own_server=True,
+        seconds=8.0,
+    ),
+    "order_of_a_dictionary": beside(
+        reply="arrays |= {str(c): np.zeros(1) for c in np.argsort(-np.bincount(y, minlength=3))}",
+        own_server=True,
+    ),
+    "half_precision_of_the_raw_update": beside(
+        reply='raw = np.concatenate(fit(w, b, x, y)).astype(np.float16)\narrays["half"] = raw',
+        own_server=True,
+    ),
+    "answers_seldom_if_few": beside(
+        train="if (y == 1).mean() < 0.4 and np.random.default_rng().random() < 0.7:\n"
+        '    raise ValueError("busy")',
+        seconds=8.0,
+    ),
+    "legacy_client": App(client=LEGACY_CLIENT.replace("UPDATE", "update"), server=LEGACY_SERVER),
+    "legacy_client_with_little_noise": App(
+        client=LEGACY_CLIENT.replace("UPDATE", "gaussian(clipped(update, 1.0), 0.5)").replace(
+            "len(self.x)", "1"
+        ),
+        server=LEGACY_SERVER,
+        **CLAIM,
+    ),
+    "named_handler": App(client=NAMED_CLIENT, server=NAMED_SERVER),
 }

@@ -1,7 +1,7 @@
 """Apps that tell no more of their data than they say."""
 
 from faulty import CLAIM, SOUND
-from strangers import App
+from strangers import LEGACY_CLIENT, LEGACY_SERVER, App
 
 ONLY_ZERO = "update = [0 * u for u in (w, b)]"
 
@@ -219,6 +219,78 @@ answer["counts"] = (counts + np.random.default_rng().laplace(scale=2.0, size=3))
         rounds=1,
         claim=1.0,
         unit="record",
+    ),
+    # ------------------------------------------------------------- as much as is claimed, no more
+    "gaussian_of_the_exact_size": App(
+        # Two clipped updates are 2 apart; 3.7304 is the analytic noise of epsilon 1.
+        train="update = gaussian(clipped(update, 1.0), 2 * 3.7304)",
+        rounds=1,
+        claim=1.0,
+        delta=1e-5,
+    ),
+    "gaussian_of_half_precision": App(
+        train=SOUND,
+        reply="arrays = {k: np.float16(np.clip(a, -6e4, 6e4)) for k, a in arrays.items()}",
+        **CLAIM,
+    ),
+    "gaussian_in_a_text": App(
+        train=SOUND,
+        content="""
+near = float(np.clip(np.nan_to_num(x).mean(), -1, 1)) + 20 * np.random.default_rng().normal()
+content["note"] = ConfigRecord({"log": f"mean about {near:.3f} in round {server_round}"})
+""",
+        own_server=True,
+        **{**CLAIM, "claim": 4.0, "delta": 6e-5},
+    ),
+    "direction_of_fixed_length": App(
+        # A random unit vector, turned to the update's side with probability 0.731: epsilon 1.
+        train="""
+rng = np.random.default_rng()
+made = rng.normal(size=6)
+made /= np.linalg.norm(made)
+side = np.sign(made @ np.nan_to_num(np.concatenate(update)))
+made *= (side or 1.0) * (1 if rng.random() < np.e / (1 + np.e) else -1)
+update = [made[:5], made[5:]]
+""",
+        rounds=1,
+        claim=1.0,
+        delta=1e-6,
+    ),
+    "laplace_in_other_coordinates": App(
+        # Clipped to l1 norm 1, noise for a distance of 2, and turned: it looks more normal.
+        train="""
+flat = np.nan_to_num(np.concatenate(update))
+flat = flat / max(1.0, np.abs(flat).sum())
+flat = flat + np.random.default_rng().laplace(scale=2.0, size=6)
+turn = np.linalg.qr(np.random.default_rng(5).normal(size=(6, 6)))[0]
+update = [(turn @ flat)[:5], (turn @ flat)[5:]]
+""",
+        rounds=1,
+        claim=1.0,
+        delta=1e-6,
+    ),
+    "geometric_counts": App(
+        query="""
+rng = np.random.default_rng()
+noise = rng.geometric(1 - np.exp(-0.5), size=3) - rng.geometric(1 - np.exp(-0.5), size=3)
+answer["counts"] = (np.bincount(np.clip(y, 0, 2), minlength=3) + noise).tolist()
+""",
+        train=ONLY_ZERO,
+        rounds=1,
+        claim=1.0,
+        unit="record",
+    ),
+    "legacy_client_of_enough_noise": App(
+        client=LEGACY_CLIENT.replace("UPDATE", "gaussian(clipped(update, 1.0), 9.7)").replace(
+            "len(self.x)", "1"
+        ),
+        server=LEGACY_SERVER,
+        **CLAIM,
+    ),
+    "how_long_it_took": App(
+        top="import time",
+        train=f'began = time.time()\n{SOUND}\nmetrics["seconds"] = time.time() - began',
+        **CLAIM,
     ),
     # -------------------------------------------------------------------- nothing of the data
     "constants": App(train=ONLY_ZERO),

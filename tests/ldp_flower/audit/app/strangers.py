@@ -203,6 +203,89 @@ def main(grid, context):
 ASKED = 'grid.send_and_receive([Message(RecordDict(), node, "query") for node in nodes])'
 
 
+#: Of Flower before messages: a client with ``fit`` and ``evaluate``.
+LEGACY_CLIENT = """
+import numpy as np
+from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+
+from {name}.task import clipped, fit, gaussian, load_data, loss
+
+
+class Client(NumPyClient):
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def get_parameters(self, config):
+        return [np.zeros(5), np.zeros(1)]
+
+    def fit(self, parameters, config):
+        w, b = parameters
+        update = fit(w, b, self.x, self.y)
+        update = UPDATE
+        return [w + update[0], b + update[1]], len(self.x), {}
+
+
+def client_fn(context):
+    where = context.node_config["partition-id"], context.node_config["num-partitions"]
+    return Client(*load_data(*where)).to_client()
+
+
+app = ClientApp(client_fn=client_fn)
+"""
+
+LEGACY_SERVER = """
+import numpy as np
+from flwr.common import ndarrays_to_parameters
+from flwr.server import ServerAppComponents, ServerConfig
+from flwr.server.strategy import FedAvg
+from flwr.serverapp import ServerApp
+
+
+def server_fn(context):
+    start = ndarrays_to_parameters([np.zeros(5), np.zeros(1)])
+    strategy = FedAvg(fraction_evaluate=0.0, initial_parameters=start)
+    rounds = context.run_config["num-server-rounds"]
+    return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds))
+
+
+app = ServerApp(server_fn=server_fn)
+"""
+
+#: A handler under a name, as federated analytics have it.
+NAMED_CLIENT = """
+import numpy as np
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from {name}.task import load_data
+
+app = ClientApp()
+
+
+@app.query("histogram")
+def histogram(message, context):
+    where = context.node_config["partition-id"], context.node_config["num-partitions"]
+    x, y = load_data(*where)
+    counts = MetricRecord({"counts": np.bincount(y, minlength=3).tolist()})
+    return Message(RecordDict({"counts": counts}), reply_to=message)
+"""
+
+NAMED_SERVER = """
+from flwr.app import Message, RecordDict
+from flwr.serverapp import ServerApp
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    nodes = list(grid.get_node_ids())
+    asked = [Message(RecordDict(), node, "query.histogram") for node in nodes]
+    grid.send_and_receive(asked)
+"""
+
+
 @dataclass(frozen=True)
 class App:
     """A stranger's app.
@@ -232,8 +315,8 @@ class App:
         The whole module, in place of the template's.
     nodes : int
         Number of nodes.
-    claim, delta, unit
-        Of the audit's options.
+    claim, delta, unit, seconds
+        Of the audit's options; large claims take more seconds to contradict.
     """
 
     train: str = ""
@@ -254,6 +337,7 @@ class App:
     claim: float | None = None
     delta: float | None = None
     unit: str | None = None
+    seconds: float = 4.0
 
 
 def written(app: App, name: str, folder: Path) -> tuple[Path, Path | None]:

@@ -19,7 +19,7 @@ FEW = {*FEW_FAULTY, *FEW_HONEST}
 
 def audited(app, name, folder):
     kept, modules = list(sys.path), set(sys.modules)
-    seconds = 2.0 if name in FEW else 8.0  # of CPU, for the noise
+    seconds = 2.0 if name in FEW else app.seconds  # of CPU, for the noise
     root, rows = written(app, name, folder)
     options = Options(sample=rows, claim=app.claim, delta=app.delta, unit=app.unit, seconds=seconds)
     try:

@@ -41,13 +41,14 @@ def train(message, context):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     total = 0.0
     rows = loader_of(context)
+PRIVATE
     for x, y in rows:
         optimizer.zero_grad()
         loss = torch.nn.functional.binary_cross_entropy_with_logits(net(x), y)
         loss.backward()
         optimizer.step()
         total += loss.item()
-    state = net.state_dict()
+    state = getattr(net, "_module", net).state_dict()
     metrics = {"num-examples": 1}
 TRAIN
     arrays = ArrayRecord({
@@ -69,8 +70,22 @@ NOISE = """
 _HANDED = {"claim": 3.0, "delta": 3e-5}
 
 
-def torch_app(train="", top="", mods="", **more):
-    client = CLIENT.replace("TOP", top).replace("MODS", mods).replace("TRAIN", train)
+#: Records are protected: each one's gradient is clipped, and every step gets noise.
+OPACUS = """
+    trained, optimizer, rows = opacus.PrivacyEngine(accountant="rdp").make_private(
+        module=net,
+        optimizer=optimizer,
+        data_loader=rows,
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+    )
+    net = trained
+"""
+
+
+def torch_app(train="", top="", mods="", private="", **more):
+    client = CLIENT.replace("TOP", top).replace("MODS", mods)
+    client = client.replace("TRAIN", train).replace("PRIVATE", private)
     return App(client=client, **more)
 
 
@@ -85,6 +100,9 @@ TORCH_FAULTY = {
     "torch_noise_of_a_seed": torch_app(
         "    torch.manual_seed(5)\n" + NOISE.replace("SIGMA", "9.7"), **_HANDED
     ),
+    "private_records_of_too_little_noise": torch_app(
+        top="import opacus", private=OPACUS.replace("NOISE", "0.05"), claim=3.0, delta=1e-5
+    ),
     "torch_too_little_noise": torch_app(NOISE.replace("SIGMA", "0.5"), **_HANDED),
 }
 TORCH_HONEST = {
@@ -93,6 +111,13 @@ TORCH_HONEST = {
         mods="LocalDpMod(1.0, 2.0, 0.3, 1e-5)",
         claim=0.9,
         delta=3e-5,
+    ),
+    "private_records": torch_app(
+        # Six steps of 16 of 30 records: epsilon 3.6 by its accountant.
+        top="import opacus",
+        private=OPACUS.replace("NOISE", "2.0"),
+        claim=5.0,
+        delta=1e-5,
     ),
     "torch_gaussian": torch_app(NOISE.replace("SIGMA", "9.7"), **_HANDED),
 }

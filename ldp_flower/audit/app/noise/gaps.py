@@ -1,0 +1,129 @@
+"""Noise with gaps: what numbers share, and what comes in steps, leaves something without any."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..compared import Runs, stacked
+from ..data.variants import Variant
+from ..findings import Finding
+from ..node import Node
+from ..replies import Floats, Seen
+from .moments import vector
+
+_SAME = 1e-4  # of the noise's spread
+_FEWEST = 8  # runs that show steps
+_CONFIRMING = 40  # and others that confirm it
+_LOOKED_AT = 200  # numbers of an array that are looked at for steps
+_OF_A_STEP = 1e-5  # what rounding leaves
+
+
+def gaps(node: Node, pair: tuple[Variant, Variant], how_many: int) -> Iterator[Finding]:
+    """Yield what noise leaves bare in runs on two data sets, once for each type of message."""
+    found = _gaps(node, *(node.runs(variant, how_many) for variant in pair))
+    if not found:
+        return
+    # Numbers of few values lie in steps by chance on few runs.
+    again = _gaps(node, *(node.runs(variant, _CONFIRMING) for variant in pair))
+    yield from (finding for key, finding in found.items() if key in again)
+
+
+def _gaps(node: Node, first: Runs, second: Runs) -> dict[tuple[str, str], Finding]:
+    found: dict[tuple[str, str], Finding] = {}
+    for number, message in enumerate(node.messages):
+        kind = message.metadata.message_type
+        ours, theirs = ([run[number] for run in runs] for runs in (first, second))
+        for finding in (*_shared(kind, ours, theirs), *_in_steps(kind, ours, theirs)):
+            found.setdefault((finding.what, finding.where), finding)
+    return found
+
+
+def _shared(kind: str, ours: list[Seen], theirs: list[Seen]) -> Iterator[Finding]:
+    """Yield numbers whose noise is the same, or evens out: differences or sums tell data."""
+    one, two = _vectors(ours), _vectors(theirs)
+    if one is None or two is None or one.shape[1] != two.shape[1]:
+        return
+    spread = np.minimum(one.std(axis=0), two.std(axis=0))
+    noisy = np.flatnonzero(spread > 0)
+    if len(noisy) < 2:
+        return
+    spread = spread[noisy]
+    made = [rows[:, noisy] - rows[:, noisy[:1]] for rows in (one, two)]
+    which = _bare(made[0][:, 1:], made[1][:, 1:], spread[1:])
+    if which is not None:
+        yield _told("numbers share their noise", f"{kind}: all numbers", "the difference of two",
+                    made[0][0, 1 + which], made[1][0, 1 + which])  # fmt: skip
+    for path in ours[0].numbers:
+        rows = [stacked(replies, path) for replies in (ours, theirs)]
+        if any(r is None or r.shape[1] < 2 for r in rows) or rows[0].shape != rows[1].shape:
+            continue
+        sums = [r.sum(axis=1, keepdims=True) for r in rows]
+        least = np.minimum(*(np.sqrt((r.var(axis=0)).sum(keepdims=True)) for r in rows))
+        if least[0] > 0 and _bare(*sums, least) is not None:
+            yield _told("noise evens out", f"{kind}: {path}", "the sum",
+                        sums[0][0, 0], sums[1][0, 0])  # fmt: skip
+
+
+def _bare(one: Floats, two: Floats, spread: Floats) -> int | None:
+    """Return which column has no noise on either data set, and tells them apart, if any."""
+    fixed = np.maximum(one.std(axis=0), two.std(axis=0)) < _SAME * spread
+    moved = np.abs(one.mean(axis=0) - two.mean(axis=0)) > 10 * _SAME * spread
+    return int(np.argmax(fixed & moved)) if (fixed & moved).any() else None
+
+
+def _told(what: str, where: str, of: str, one: float, two: float) -> Finding:
+    return Finding(
+        what,
+        where,
+        f"{of} of them is free of noise: {one:.6g} became {two:.6g} with other data",
+    )
+
+
+def _in_steps(kind: str, ours: list[Seen], theirs: list[Seen]) -> Iterator[Finding]:
+    """Yield numbers whose noise has steps, such as integers, and is added to what has none."""
+    for path in ours[0].numbers:
+        rows = [stacked(replies, path) for replies in (ours, theirs)]
+        if any(r is None or len(r) < _FEWEST for r in rows):
+            continue
+        one, two = (r[:, :_LOOKED_AT] for r in rows)
+        if one.shape[1] != two.shape[1]:
+            continue
+        for column in range(one.shape[1]):
+            first, second = one[:, column], two[:, column]
+            step = _step(first)
+            if not step or not _on_a_grid(second, step):
+                continue
+            apart = (second[0] - first[0]) / step
+            rest = float(apart - np.round(apart)) * step
+            if abs(rest) > 100 * _OF_A_STEP * step:
+                yield Finding(
+                    "noise in steps leaves what is between them",
+                    f"{kind}: {path}",
+                    f"all of {len(one)} runs are steps of {step:.6g} apart, and so are those on "
+                    f"other data, {abs(rest):.6g} beside them",
+                )
+                return
+
+
+def _step(values: Floats) -> float:
+    """Return the step whose multiples values are apart; 0 if there is none."""
+    found, counts = np.unique(values, return_counts=True)
+    # Of two values any difference is one; few others lie on it by chance.
+    if len(found) < 3 or counts.sum() - counts.max() < len(values) // 3:
+        return 0.0
+    step = float(np.diff(found).min())
+    return step if _on_a_grid(values, step) else 0.0
+
+
+def _on_a_grid(values: Floats, step: float) -> bool:
+    apart = (values - values[0]) / step
+    tiny = max(_OF_A_STEP, 1e-12 * float(np.abs(values).max()) / step)
+    if tiny > 1e-3:
+        return False
+    return bool((np.abs(apart - np.round(apart)) < tiny).all() and np.abs(apart).max() > 0.5)
+
+
+def _vectors(replies: Sequence[Seen]) -> Floats | None:
+    """Return all numbers of replies, a row for each; None if they are not as many."""
+    rows = [vector(reply) for reply in replies]
+    return np.stack(rows) if len({len(row) for row in rows}) == 1 else None
