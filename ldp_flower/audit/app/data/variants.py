@@ -94,6 +94,7 @@ def _of_targets() -> list[Variant]:
     return [
         Variant("targets times 1,000", Placed(alone=_scaled(1000))),
         Variant("targets times -1,000", Placed(alone=_scaled(-1000))),
+        Variant("targets 0", Placed(alone=_scaled(0))),  # nothing to learn, nor to scale noise by
     ]
 
 
@@ -105,6 +106,7 @@ def _of_columns() -> list[Variant]:
             ("turned over", _mirrored),
             ("times 1,000", _scaled(1000)),
             ("times -1,000", _scaled(-1000)),
+            ("0", _scaled(0)),
         )
     ]
 
