@@ -1,21 +1,27 @@
 """Apps that somebody else wrote: what is found in them, and that nothing is in sound ones."""
 
+import io
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from flwr.app import ConfigRecord, Message, RecordDict
 from torch.utils.data import DataLoader, TensorDataset
 from typer.testing import CliRunner
 
 from ldp_flower import Users
-from ldp_flower.accounting import noise_multiplier_epsilon
+from ldp_flower.accounting import gaussian_epsilon, noise_multiplier_epsilon
 from ldp_flower.audit.app import CannotAuditError, Options, audit_app
 from ldp_flower.audit.app.data.forms import fingerprint
+from ldp_flower.audit.app.data.sources import Sources
 from ldp_flower.audit.app.data.stand_in import Rows
 from ldp_flower.audit.app.data.values import altered, digest, stands_alone
-from ldp_flower.audit.app.data.variants import that_differ, variants
+from ldp_flower.audit.app.data.variants import Variant, that_differ, variants
+from ldp_flower.audit.app.noise.shapes import laplace_epsilon, normal_epsilon, passes
+from ldp_flower.audit.app.replies import seen
 from ldp_flower.cli.app import app as command
 
 PROJECT = """
@@ -252,6 +258,38 @@ def test_the_command_tells_by_its_exit_code(write, tmp_path):
         assert run(*wrong).exit_code == 2, wrong
 
 
+def test_noise_of_a_shape_is_worth_its_size_and_other_noise_is_not_taken_for_it():
+    rng = np.random.default_rng(0)
+    noise = {
+        "normal": rng.normal(size=(800, 6)),
+        "laplace": rng.laplace(size=(800, 6)),
+        "uniform": rng.uniform(size=(800, 6)),
+        "on a sphere": (lambda v: v / np.linalg.norm(v, axis=1, keepdims=True))(
+            rng.normal(size=(800, 6))
+        ),
+    }
+    for shape in ("normal", "laplace"):
+        assert [name for name, rows in noise.items() if passes(shape, rows)] == [shape]
+    # Means are one standard deviation apart; a bound fails once in 1,000 times.
+    one, two = rng.normal(size=800), rng.normal(1.0, size=800)
+    epsilon, mu = normal_epsilon(one, two, 1e-5, 1e-3)
+    assert 0.7 < mu < 1.0 and 0.9 * gaussian_epsilon(mu, 1e-5) < epsilon < gaussian_epsilon(1, 1e-5)
+    # Six numbers, each half a scale apart: 3, of which delta takes nearly nothing.
+    apart = noise["laplace"], rng.laplace(0.5, size=(800, 6))
+    assert 2.0 < laplace_epsilon(*apart, np.full(6, -1.0), 1e-5, 1e-3) < 3.0
+
+
+def test_numbers_are_found_in_texts_and_arrays_in_bytes():
+    kept = io.BytesIO()
+    np.save(kept, np.array([1.5, np.inf]))
+    record = ConfigRecord({"log": "mean -0.25 of 30 rows, v1.2", "file": kept.getvalue()})
+    asked = Message(RecordDict(), 1, "train")
+    reply = Message(RecordDict({"note": record}), reply_to=asked)
+    numbers = seen(asked, reply, 0.0, 0.0).numbers
+    assert numbers["note/log: numbers in it"].tolist() == [-0.25, 30.0]
+    assert numbers["note/file: numbers in it"][0] == 1.5
+
+
 X, Y = np.arange(12.0).reshape(6, 2) + 0.5, np.arange(6) % 2
 
 
@@ -279,6 +317,21 @@ def test_every_change_leaves_data_in_their_form_and_changes_them(data):
             changed.add(variant.name)
     assert fingerprint(data) == before
     assert {"record 1 turned over", "all records turned over"} <= changed
+
+
+def rows_one_by_one(partition):
+    return [[partition + i * 0.5 for i in range(2)] for _ in range(3)]
+
+
+@pytest.mark.parametrize("load", [rows_one_by_one, lambda p: np.arange(p, p + 3.0)])
+def test_a_loader_is_found_whatever_it_is_written_with(load):
+    sources = Sources(SimpleNamespace(owns=lambda path: path == __file__))
+    sources.find(load)
+    assert [function for source in sources.found for function in source.functions] == [load]
+    sources.use(Variant("zeros", np.zeros_like))
+    with sources.answered_for(load):
+        assert not np.any(load(1))
+    assert np.any(load(1))
 
 
 def names_of_those_that_differ(data):
