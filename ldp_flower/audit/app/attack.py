@@ -236,6 +236,8 @@ def _furthest(
     By numbers, and by what there is beside them if that varies and depends on data.
     """
     pairs: list[tuple[tuple[Variant, Variant], Effect]] = []
+    if len(found) < 2:
+        return pairs
     if found[BASE].noisy:
         effects = Effects(node, found[BASE])
         for variant in found:
