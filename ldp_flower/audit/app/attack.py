@@ -24,6 +24,7 @@ from .judged import judge, tell
 from .loading import RunConfig, Stranger
 from .node import Node
 from .noise import repeats
+from .noise.clocks import with_the_clock
 from .noise.gaps import gaps
 from .noise.measured import USUAL_DELTA, Bound, bounds, furthest
 from .noise.moments import Moments, moments
@@ -125,7 +126,8 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     if options.loader is not None:
         sources.named(options.loader)
     else:
-        sources.find(whole.look)
+        few = Node(app, _first(talk.messages), num_nodes, node_config, sources, claims)
+        sources.find(few.look)
     if options.unit is not None:
         claims.unit = options.unit
     report = AppAudit(app.folder.name)
@@ -142,6 +144,15 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     asked = Asked(app.folder, options.sample, options.config or {}, node_config, num_nodes, chosen)
     report.findings.extend(after_restarts(asked, node, base))
     return report
+
+
+def _first(messages: list[Message]) -> list[Message]:
+    """Return the first messages of each type: the data that come in later come in with these."""
+    found: dict[str, list[int]] = {}
+    for number, message in enumerate(messages):
+        found.setdefault(message.metadata.message_type, []).append(number)
+    each = max(_MESSAGES // len(found), 1)
+    return [messages[number] for number in sorted(n for of in found.values() for n in of[:each])]
 
 
 def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Message], float]:
@@ -174,7 +185,7 @@ def _attack(
     base = node.runs(BASE, few)
     # The first look is slower than all others: an app warms up.
     seconds = min(seconds, (time.process_time() - started) / few)
-    report.findings.extend(repeats.with_the_clock(node, base))
+    report.findings.extend(with_the_clock(node, base))
     node.mark(base)
     found = {BASE: moments(base)}
     errors = only_errors([message.metadata.message_type for message in node.messages], base)

@@ -54,14 +54,17 @@ def _shared(kind: str, ours: list[Seen], theirs: list[Seen]) -> Iterator[Finding
         yield _told("numbers share their noise", f"{kind}: all numbers", "the difference of two",
                     made[0][0, 1 + which], made[1][0, 1 + which])  # fmt: skip
     for path in ours[0].numbers:
-        rows = [stacked(replies, path) for replies in (ours, theirs)]
-        if any(r is None or r.shape[1] < 2 for r in rows) or rows[0].shape != rows[1].shape:
+        first, second = stacked(ours, path), stacked(theirs, path)
+        if first is None or second is None or first.shape != second.shape or first.shape[1] < 2:
             continue
-        sums = [r.sum(axis=1, keepdims=True) for r in rows]
-        least = np.minimum(*(np.sqrt((r.var(axis=0)).sum(keepdims=True)) for r in rows))
-        if least[0] > 0 and _bare(*sums, least) is not None:
-            yield _told("noise evens out", f"{kind}: {path}", "the sum",
-                        sums[0][0, 0], sums[1][0, 0])  # fmt: skip
+        sums = [rows.sum(axis=1, keepdims=True) for rows in (first, second)]
+        least = np.sqrt(
+            np.minimum(*(rows.var(axis=0).sum(keepdims=True) for rows in (first, second)))
+        )
+        if least[0] > 0 and _bare(sums[0], sums[1], least) is not None:
+            yield _told(
+                "noise evens out", f"{kind}: {path}", "the sum", sums[0][0, 0], sums[1][0, 0]
+            )
 
 
 def _bare(one: Floats, two: Floats, spread: Floats) -> int | None:
@@ -82,10 +85,10 @@ def _told(what: str, where: str, of: str, one: float, two: float) -> Finding:
 def _in_steps(kind: str, ours: list[Seen], theirs: list[Seen]) -> Iterator[Finding]:
     """Yield numbers whose noise has steps, such as integers, and is added to what has none."""
     for path in ours[0].numbers:
-        rows = [stacked(replies, path) for replies in (ours, theirs)]
-        if any(r is None or len(r) < _FEWEST for r in rows):
+        one, two = stacked(ours, path), stacked(theirs, path)
+        if one is None or two is None or min(len(one), len(two)) < _FEWEST:
             continue
-        one, two = (r[:, :_LOOKED_AT] for r in rows)
+        one, two = one[:, :_LOOKED_AT], two[:, :_LOOKED_AT]
         if one.shape[1] != two.shape[1]:
             continue
         for column in range(one.shape[1]):

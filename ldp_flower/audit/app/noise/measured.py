@@ -74,8 +74,8 @@ def bounds(
     confidence : float
         Probability with which all bounds hold.
     """
-    looks = [_first_look(node, variant, max(how_many // 3, 8)) for variant in pair]
-    scorer = Scorer(*looks, effect)
+    one, two = (_first_look(node, variant, max(how_many // 3, 8)) for variant in pair)
+    scorer = Scorer(one, two, effect)
     names = (pair[0].name, pair[1].name)
     scored = [
         node.run(variant, lambda a: [scorer.scores(a()) for _ in range(2 * how_many)])
@@ -108,7 +108,7 @@ def _of_shape(
     if not passed:
         return nothing
     if "laplace" in passed:
-        found = laplace_epsilon(*kept, signs, delta, alpha)
+        found = laplace_epsilon(kept[0], kept[1], signs, delta, alpha)
         return Bound(found, names, "Laplace noise of this size")
     best = nothing
     rows = [_stacked([np.asarray(score.scores) for score in of]) for of in runs]

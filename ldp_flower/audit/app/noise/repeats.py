@@ -1,11 +1,7 @@
-"""Noise that is the same twice: in two rounds, at the same time, after a restart."""
+"""Noise that is the same twice: in two rounds, after a restart."""
 
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
-from unittest import mock
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
@@ -20,7 +16,6 @@ _SAME = 1e-4  # of the noise's spread
 _FEWEST = 4  # runs of which the same noise is looked for
 _CONFIRMING = 24  # and others that confirm it
 _LONG = 8  # integers that are not the same by chance
-_FROZEN = 4  # runs with the clock standing still
 
 
 def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
@@ -106,51 +101,6 @@ def _sent(message: Message, path: str) -> Floats | None:
     return None
 
 
-def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
-    """Yield numbers that vary from run to run, and do not where the clock stands still."""
-    moving = set(varying(base))
-    if not moving:
-        return
-
-    def stood_still(answers: Any) -> Runs:
-        found = []
-        for _ in range(_FROZEN):
-            with _standing_clock():
-                found.append(answers())
-        return found
-
-    frozen = node.run(BASE, stood_still)
-    still = moving - set(varying(frozen))
-    told = set()
-    for number, path in sorted(still):
-        kind = node.messages[number].metadata.message_type
-        rows = stacked([run[number] for run in base], path)
-        if (kind, path) in told or rows is None:
-            continue
-        if stacked([run[number] for run in frozen], path) is None:
-            continue
-        if few_valued([run[number] for run in base], path):
-            continue
-        told.add((kind, path))
-        is_one = rows.shape[1] == 1 and path.split("/")[0] not in _arrays(base[0][number])
-        if is_one:
-            node.clocks.add((kind, path))
-        yield Finding(
-            "a clock's reading is sent" if is_one else "noise comes from the clock",
-            f"{kind}: {path}",
-            f"it varies ({rows[0, 0]:.6g}, {rows[1, 0]:.6g}), and does not on {_FROZEN} runs with "
-            "the clock standing still"
-            + (": how long work takes may depend on data" if is_one else ""),
-            counts=not is_one,
-        )
-
-
-def _arrays(reply: Seen) -> set[str]:
-    """Return names of a reply's records of arrays."""
-    records: Any = reply.form.get("records", ())
-    return {name for name, kind in records if kind == "ArrayRecord"}
-
-
 def few_valued(replies: Sequence[Seen], path: str) -> bool:
     """Whether a reply's numbers are so few that they may be the same by chance."""
     rows = stacked(replies, path)
@@ -169,21 +119,3 @@ def varying(runs: Runs) -> Iterator[tuple[int, str]]:
             rows = stacked([run[number] for run in runs], path)
             if rows is not None and (rows != rows[0]).any():
                 yield number, path
-
-
-@contextmanager
-def _standing_clock() -> Iterator[None]:
-    names = ("time", "monotonic", "perf_counter", "process_time")
-    with ExitStack() as stack:
-        for name in names:
-            at = getattr(time, name)()
-            if name == "time":
-                at = _MIDNIGHT
-            stack.enter_context(mock.patch.object(time, name, lambda at=at: at))
-            stack.enter_context(
-                mock.patch.object(time, f"{name}_ns", lambda at=at: int(at * 1_000_000_000))
-            )
-        yield
-
-
-_MIDNIGHT = float(int(time.time()))

@@ -131,8 +131,8 @@ class Scorer:
             sums.append(float(whole @ self._whole) if fits else np.nan)
         kept = np.concatenate([*(score.kept for score in found.values()), np.zeros(0)])
         code, form = (
-            hash(tuple(of(score) for score in found.values())) & (1 << 63) - 1
-            for of in (lambda score: score.code, lambda score: score.form)
+            hash(tuple(codes)) & (1 << 63) - 1
+            for codes in zip(*((each.code, each.form) for each in found.values()), strict=True)
         )
         found[WHOLE_RUN] = Score(code, form, sums, kept)
         return found

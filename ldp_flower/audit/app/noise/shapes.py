@@ -85,7 +85,7 @@ def passes(shape: str, numbers: Floats) -> bool:
     # Of vectors whose length is fixed, or one number times a direction, single numbers pass, too.
     squared = (apart**2).sum(axis=1)
     ratio = float(squared.var(ddof=1)) / (apart.shape[1] * (expected - 1))
-    return _LENGTHS[0] < ratio < _LENGTHS[1]
+    return bool(_LENGTHS[0] < ratio < _LENGTHS[1])
 
 
 def normal_epsilon(one: Floats, two: Floats, delta: float, alpha: float) -> tuple[float, float]:

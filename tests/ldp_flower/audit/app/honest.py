@@ -287,9 +287,21 @@ answer["counts"] = (np.bincount(np.clip(y, 0, 2), minlength=3) + noise).tolist()
         server=LEGACY_SERVER,
         **CLAIM,
     ),
+    "the_time_in_seconds": App(
+        top="from time import time",
+        train=f'{SOUND}\nmetrics["sent-at"] = int(time())',
+        **CLAIM,
+    ),
+    "the_time_in_a_text": App(
+        top="from datetime import datetime",
+        train=SOUND,
+        content='content["note"] = ConfigRecord({"sent-at": datetime.now().isoformat()})',
+        own_server=True,
+        **CLAIM,
+    ),
     "how_long_it_took": App(
-        top="import time",
-        train=f'began = time.time()\n{SOUND}\nmetrics["seconds"] = time.time() - began',
+        top="from time import perf_counter",
+        train=f'began = perf_counter()\n{SOUND}\nmetrics["seconds"] = perf_counter() - began',
         **CLAIM,
     ),
     # -------------------------------------------------------------------- nothing of the data
