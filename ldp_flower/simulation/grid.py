@@ -7,6 +7,8 @@ that raises loses its changes, a reply that answers nothing is lost.
 
 from collections.abc import Iterable
 from copy import copy
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +29,7 @@ from ..guarantee.environment import in_process_grid
 from ..validation import check_integer
 
 _CLIENT_RAISED = 2  # Flower's error code
+_RUN_ID = 1
 
 
 class InProcessGrid(Grid):
@@ -62,7 +65,7 @@ class InProcessGrid(Grid):
         self._client_app = client_app
         self.contexts = {
             node_id: Context(
-                run_id=1,
+                run_id=_RUN_ID,
                 node_id=node_id,
                 node_config={"partition-id": node_id - 1, "num-partitions": num_nodes},
                 state=RecordDict(),
@@ -71,16 +74,17 @@ class InProcessGrid(Grid):
             for node_id in range(1, num_nodes + 1)
         }
         self._replies: dict[str, Message] = {}
+        self._one_at_a_time = Lock()
         if vars(TaskIdentity)["_run_id"] is None:  # not inside one of Flower's own processes
-            TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
+            TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = _RUN_ID, 0, 1
 
     def set_run(self, run: Any) -> None:
         """Do nothing: there is one run."""
 
     @property
     def run(self) -> Any:
-        """Not available: no SuperLink keeps a run here."""
-        raise NotImplementedError("An in-process grid has no run record.")
+        """The run's id, which is all there is: no SuperLink keeps a record here."""
+        return SimpleNamespace(run_id=_RUN_ID)
 
     def create_message(
         self,
@@ -104,7 +108,8 @@ class InProcessGrid(Grid):
             message_id = str(uuid4())
             message.metadata.__dict__["_message_id"] = message_id
             ids.append(message_id)
-            reply = self._handle(message)
+            with self._one_at_a_time:  # Flower's legacy servers ask from many threads
+                reply = self._handle(message)
             if reply is not None:
                 self._replies[message_id] = reply
         return ids

@@ -17,7 +17,7 @@ from .compared import Runs, only_errors
 from .conversation import Conversation, overheard
 from .data import stand_in
 from .data.sources import Sources
-from .data.variants import BASE, Variant, variants
+from .data.variants import BASE, Variant, that_differ, variants
 from .errors import CannotAuditError
 from .findings import AppAudit
 from .judged import judge, tell
@@ -175,7 +175,8 @@ def _attack(
     node: Node, talk: Conversation, seconds: float, report: AppAudit, options: Options
 ) -> Runs:
     claims, sources = node.claims, node.sources
-    tried = variants(claims.unit, sources.others_differ)
+    tried = variants(claims.unit, sources.others_differ, sources.targets_alone)
+    tried = that_differ(tried, lambda note: sources.shown(note, node.look))
     if not sources.found:
         tried = [Variant(f"partition {i + 1}'s data", None, i) for i in (1, 2, 3)]
     few = int(options.seconds / 2 / max(seconds * (len(tried) + 1), 1e-9))
@@ -246,6 +247,8 @@ def _furthest(
     By numbers, and by what there is beside them if that varies and depends on data.
     """
     pairs: list[tuple[tuple[Variant, Variant], Effect]] = []
+    if len(found) < 2:
+        return pairs
     if found[BASE].noisy:
         effects = Effects(node, found[BASE])
         for variant in found:

@@ -45,6 +45,12 @@ class Difference:
         """Whether the numbers are whole ones, which can be randomised answers."""
         return self.kind == "numbers" and "." not in self.first + self.second
 
+    @property
+    def is_text(self) -> bool:
+        """Whether these are texts that somebody wrote."""
+        quoted = all(seen[:1] in "'\"" for seen in (self.first, self.second))
+        return self.kind == "form" and self.path != "reply" and quoted
+
 
 def differences(first: Runs, second: Runs) -> Iterator[Difference]:
     """Yield what tells two sets of runs apart for sure."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
@@ -64,11 +63,6 @@ class _Listening(InProcessGrid):
         self.heard: dict[int, list[Message]] = {}
         self._last: dict[str, Message] = {}
         self._until = time.process_time() + _PATIENCE
-
-    @property
-    def run(self) -> Any:
-        """The run, of which servers of the old form ask for the number."""
-        return SimpleNamespace(run_id=1)
 
     def _handle(self, message: Message) -> Message | None:
         """Let a node answer, or repeat what some node answered before."""

@@ -1,6 +1,5 @@
 """What tells data apart for sure, grouped into findings."""
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -148,7 +147,7 @@ class Comparison:
         if of == "noise":
             return Finding("which numbers get noise depends on data", where, seen)
         local = self._node.claims.local.get(kind)
-        if local is not None and _of_the_mod(path, worst):
+        if local is not None and self._of_the_mod(kind, path, group):
             return Finding(
                 "LocalDpMod's own weakness", where, f"{seen}: data like that show", counts=False
             )
@@ -157,21 +156,37 @@ class Comparison:
             what = "names or order of what is sent tell data"
         return Finding(what, where, seen)
 
+    def _of_the_mod(self, kind: str, path: str, group: _Group) -> bool:
+        """Whether this is Flower's: it divides by an update's length, and lets NaN through."""
+        if path.endswith("not finite"):
+            return True
+        if path not in _OF_FAILURE:
+            return False
+        texts = self._groups.get((kind, "error text", "form"), _Group()).by
+        return all(
+            variant in texts and _MOD_FAILED in texts[variant].first + texts[variant].second
+            for variant in group.by
+        )
+
     def _of_invalid(self) -> Iterator[Finding]:
         """Yield what data that are no numbers show: what errors say of them, above all."""
         told: set[object] = set()
         valid = {(kind, path) for kind, path, _ in self._groups}
         runs = list(self._invalid.items())
-        for (one, first), (two, second) in itertools.pairwise(runs):
-            if "not a number" not in two.name:
+        for two, second in runs:
+            if two.against is None or two.against not in self._invalid:
                 continue
+            one, first = two.against, self._invalid[two.against]
             for difference in differences(first, second):
                 kind = self._node.messages[difference.message].metadata.message_type
-                if difference.path == "error text" and not {(kind, "error text")} & (told | valid):
-                    told.add((kind, "error text"))
+                path = difference.path
+                if difference.is_text and (kind, path) not in told | valid:
+                    told.add((kind, path))
                     yield Finding(
-                        "an error's text tells data",
-                        f"{kind}: error text",
+                        "an error's text tells data"
+                        if path == "error text"
+                        else "a text tells data",
+                        f"{kind}: {path}",
                         f"{difference.first} if {one.name}, {difference.second} if {two.name}",
                     )
         for variant, runs_of in runs:
@@ -194,10 +209,3 @@ class Comparison:
                         f"numbers that are not finite are sent if {variant.name}",
                         counts=False,
                     )
-
-
-def _of_the_mod(path: str, difference: Difference) -> bool:
-    """Whether this is Flower's: it divides by the length of an update, and lets NaN through."""
-    if path.endswith("not finite"):
-        return True
-    return path in ("reply", "error text") and (_MOD_FAILED in difference.first + difference.second)

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,11 @@ from typer.testing import CliRunner
 from ldp_flower import Users
 from ldp_flower.accounting import gaussian_epsilon, noise_multiplier_epsilon
 from ldp_flower.audit.app import CannotAuditError, Options, audit_app
+from ldp_flower.audit.app.data.forms import fingerprint
+from ldp_flower.audit.app.data.sources import Sources
 from ldp_flower.audit.app.data.stand_in import Rows
-from ldp_flower.audit.app.data.values import altered, fingerprint
-from ldp_flower.audit.app.data.variants import variants
+from ldp_flower.audit.app.data.values import altered, digest, stands_alone
+from ldp_flower.audit.app.data.variants import Variant, that_differ, variants
 from ldp_flower.audit.app.noise.shapes import laplace_epsilon, normal_epsilon, passes
 from ldp_flower.audit.app.replies import seen
 from ldp_flower.cli.app import app as command
@@ -307,7 +310,7 @@ X, Y = np.arange(12.0).reshape(6, 2) + 0.5, np.arange(6) % 2
 )
 def test_every_change_leaves_data_in_their_form_and_changes_them(data):
     before, changed = fingerprint(data), set()
-    for variant in variants("node", others=False):
+    for variant in variants("node", others=False, targets_alone=stands_alone(data)):
         after = variant.of(data)
         assert type(after) is type(data)
         if fingerprint(after) != before:
@@ -316,7 +319,75 @@ def test_every_change_leaves_data_in_their_form_and_changes_them(data):
     assert {"record 1 turned over", "all records turned over"} <= changed
 
 
+def rows_one_by_one(partition):
+    return [[partition + i * 0.5 for i in range(2)] for _ in range(3)]
+
+
+@pytest.mark.parametrize("load", [rows_one_by_one, lambda p: np.arange(p, p + 3.0)])
+def test_a_loader_is_found_whatever_it_is_written_with(load):
+    sources = Sources(SimpleNamespace(owns=lambda path: path == __file__))
+    sources.find(load)
+    assert [function for source in sources.found for function in source.functions] == [load]
+    sources.use(Variant("zeros", np.zeros_like))
+    with sources.answered_for(load):
+        assert not np.any(load(1))
+    assert np.any(load(1))
+
+
+def names_of_those_that_differ(data):
+    tried = variants("node", others=False, targets_alone=stands_alone(data))
+    return {variant.name for variant in that_differ(tried, lambda note: note("load", 0, data))}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [np.column_stack([X, X[:, 0]]), pd.DataFrame(X), [tuple(row) for row in X.tolist()]],
+    ids=["array", "table", "rows"],
+)
+def test_a_target_among_the_columns_changes_alone(data):
+    assert "last column times -1,000" in names_of_those_that_differ(data)
+    tried = {v.name: v for v in variants("node", others=False, targets_alone=False)}
+    first, last = (tried[f"{which} column turned over"].of(data) for which in ("first", "last"))
+    before, first, last = np.asarray(data), np.asarray(first), np.asarray(last)
+    assert np.array_equal(last[:, :-1], before[:, :-1])
+    assert not np.array_equal(last[:, -1], before[:, -1])
+    assert np.array_equal(first[:, 1:], before[:, 1:])
+    assert not np.array_equal(first[:, 0], before[:, 0])
+
+
+def test_a_target_apart_changes_alone():
+    data = (pd.DataFrame(X), pd.Series(X[:, 0]))
+    assert "last column turned over" not in names_of_those_that_differ(data)
+    tried = {v.name: v for v in variants("node", others=False, targets_alone=True)}
+    x, y = tried["targets times -1,000"].of(data)
+    assert x.equals(data[0]) and np.allclose(y, -1000 * data[1])
+
+
+def test_changes_that_change_nothing_or_the_same_are_not_tried():
+    names = names_of_those_that_differ(X)
+    assert "features turned over" not in names  # all records, turned over
+    assert not any("label" in name or "far" in name for name in names)
+    assert "labels turned over" in names_of_those_that_differ((X, Y))
+
+
+def test_whole_numbers_leave_their_range_unless_they_may_be_labels():
+    ages = np.array([[18.0, 1], [44, 0], [91, 1]])
+    names = names_of_those_that_differ(ages)
+    assert {"record 1 far above all", "record 1 farther above"} <= names
+    (far,) = [v for v in variants("node", False, False) if v.name == "record 1 far above all"]
+    assert far.of(ages).tolist() == [[1091.0, 1], [44, 0], [91, 1]]
+    assert far.of(list(range(100))) == list(range(100))
+
+
+def test_all_of_large_data_are_compared():
+    images = TensorDataset(torch.zeros(60, 40, 40), torch.zeros(60))
+    other = images.tensors[0].clone()
+    other[55, 20, 20] = 1
+    assert digest(images) == digest(TensorDataset(torch.zeros(60, 40, 40), torch.zeros(60)))
+    assert digest(images) != digest(TensorDataset(other, torch.zeros(60)))
+
+
 def test_a_change_of_one_record_leaves_the_others(data=X):
-    for variant in variants("record", others=False):
+    for variant in variants("record", others=False, targets_alone=True):
         after = altered((data, Y), variant.alter)
         assert np.array_equal(after[0][1:], data[1:]) and not np.array_equal(after[0], data)

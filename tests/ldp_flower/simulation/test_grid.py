@@ -1,7 +1,13 @@
+from time import sleep
+
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
+from flwr.common import ndarrays_to_parameters
+from flwr.server import ServerApp, ServerAppComponents, ServerConfig
+from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower import InProcessGrid
@@ -81,3 +87,25 @@ def test_flowers_own_strategies_run_in_it():
 def test_a_number_of_nodes_that_is_none_is_refused(num_nodes):
     with pytest.raises(ValueError, match="Expected an integer num_nodes >= 1, got"):
         InProcessGrid(make_app(), num_nodes)
+
+
+def test_a_legacy_server_runs_though_its_threads_wait_for_one_another():
+    busy, most = [], []
+
+    class Adds(NumPyClient):
+        def fit(self, parameters, config):
+            busy.append(1)
+            sleep(0.002)
+            most.append(len(busy))
+            busy.pop()
+            return [parameters[0] + 1], 1, {}
+
+    def server_fn(context):
+        start = ndarrays_to_parameters([np.zeros(2)])
+        strategy = LegacyFedAvg(fraction_evaluate=0.0, initial_parameters=start)
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=2))
+
+    grid = InProcessGrid(ClientApp(lambda context: Adds().to_client()), 4)
+    ServerApp(server_fn=server_fn)(grid, Context(0, 0, {}, RecordDict(), {}))
+    assert grid.run.run_id == grid.contexts[1].run_id
+    assert most == [1] * 8

@@ -14,7 +14,8 @@ from flwr.app import Message
 from ....guarantee.users import Users
 from ..errors import CannotAuditError
 from ..loading import Stranger
-from .values import fingerprint, kept, leaves, size
+from .forms import fingerprint, leaves, size
+from .values import kept, stands_alone
 from .variants import BASE, Variant
 
 _OF_DATA = re.compile(r"load|data|read|fetch|partition|users|records|rows|samples|table", re.I)
@@ -28,6 +29,7 @@ _READERS = re.compile(
     r"^(pandas\.io\..*|pandas\.core\.frame|numpy\.lib.*|flwr_datasets.*|datasets\..*|"
     r"sklearn\.datasets.*|torchvision\.datasets.*|ldp_flower\.audit\.app\.data\.stand_in)$"
 )
+_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")  # parts of functions
 _READER_NAMES = re.compile(r"^(read_\w+|load\w*|genfromtxt|fetch_\w+|make_\w+)$")
 
 
@@ -71,9 +73,10 @@ class Sources:
         self.records = 0
         self._variant = BASE
         self._counts: dict[str, int] = {}
-        self._recording: list[tuple[str, int, Any]] | None = None
+        self._noting: Callable[[str, int, Any], object] | None = None
         self._others: dict[tuple[str, int], Any] = {}
         self._of_many = False
+        self.targets_alone = False
 
     # ------------------------------------------------------------------ finding
 
@@ -136,7 +139,7 @@ class Sources:
         calls: dict[CodeType, _Call] = {}
 
         def note(frame: FrameType, event: str, returned: Any) -> None:
-            if event != "return" or returned is None:
+            if event != "return" or returned is None or frame.f_code.co_name in _COMPREHENSIONS:
                 return
             of_app = self._app.owns(frame.f_code.co_filename)
             if not of_app and not (_reads(frame) and self._called_by_app(frame)):
@@ -204,13 +207,21 @@ class Sources:
             own = self._recorded(look, 0)
             self.records = max((size(value) for *_, value in own), default=0)
             self._of_many = any(isinstance(value, Users) and len(value) > 1 for *_, value in own)
+            self.targets_alone = any(stands_alone(value) for *_, value in own)
             yield
 
     def _recorded(self, look: Callable[[int], object], node: int) -> list[tuple[str, int, Any]]:
-        self._recording = []
-        look(node)
-        found, self._recording = self._recording, None
+        found: list[tuple[str, int, Any]] = []
+        self.shown(lambda label, number, v: found.append((label, number, kept(v))), look, node)
         return found
+
+    def shown(
+        self, note: Callable[[str, int, Any], object], look: Callable[[int], object], node: int = 0
+    ) -> None:
+        """Show a function all that sources return in a look: which, its how-manyth call, what."""
+        self._noting = note
+        look(node)
+        self._noting = None
 
     def _answer(self, label: str, original: FunctionType) -> Callable[..., Any]:
         of_app = self._app.owns(original.__code__.co_filename)
@@ -222,8 +233,8 @@ class Sources:
                 return value
             number = self._counts.get(label, 0)
             self._counts[label] = number + 1
-            if self._recording is not None:
-                self._recording.append((label, number, kept(value)))
+            if self._noting is not None:
+                self._noting(label, number, value)
                 return value
             if self._variant.partition:
                 other = self._others.get((label, number), value)
@@ -278,8 +289,10 @@ def _code_of(function: FunctionType, call: Callable[..., Any]) -> Iterator[None]
     before, hook = function.__code__, f"__audited_{id(function)}"
     function.__globals__[hook] = call
     scope: dict[str, Any] = {}
-    exec(f"def {before.co_name}(*args, **kwargs):\n return {hook}(*args, **kwargs)", scope)
-    function.__code__ = scope[before.co_name].__code__.replace(co_freevars=before.co_freevars)
+    exec(f"def answer(*args, **kwargs):\n return {hook}(*args, **kwargs)", scope)
+    function.__code__ = scope["answer"].__code__.replace(
+        co_name=before.co_name, co_freevars=before.co_freevars
+    )
     try:
         yield
     finally:

@@ -1,8 +1,6 @@
 """Data as apps hold them: arrays, tables, tensors, loaders, lists, and what is made of these."""
 
 import hashlib
-import sys
-from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -12,40 +10,11 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from ....guarantee.users import Users
+from .forms import content, has_fields, is_leaf, is_loader, is_of
+from .places import Alter, Placed, in_column
 from .stand_in import Rows
 
-#: From a column or an array with records along its first axis to another one.
-Alter = Callable[[NDArray[Any]], NDArray[Any]]
-
 _MOST = 20_000  # records of a data set without a known form that are looked at
-
-
-def is_leaf(value: Any) -> bool:
-    """Whether these are records, in a form that can be changed."""
-    return (
-        (isinstance(value, np.ndarray) and value.ndim > 0)
-        or isinstance(value, Users)
-        or _is(value, "pandas", "DataFrame")
-        or _is(value, "pandas", "Series")
-        or (_is(value, "torch", "Tensor") and value.ndim > 0)
-        or _is_loader(value)
-        or _is_dataset(value)
-        or _is_rows(value)
-    )
-
-
-def leaves(value: Any, depth: int = 4) -> Iterator[Any]:
-    """Yield every set of records in a value."""
-    if is_leaf(value):
-        yield value
-    elif depth:
-        for part in _parts(value):
-            yield from leaves(part, depth - 1)
-
-
-def size(value: Any) -> int:
-    """Return how many records the largest set in a value has."""
-    return max((len(_plain(leaf)) for leaf in leaves(value)), default=0)
 
 
 def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
@@ -66,7 +35,7 @@ def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
         return type(value)(altered(part, alter, depth - 1) for part in value)
     if isinstance(value, bool) or value is None:
         return value
-    if _has_fields(value):
+    if has_fields(value):
         made = copy(value)
         for name, part in vars(value).items():
             object.__setattr__(made, name, altered(part, alter, depth - 1))
@@ -74,91 +43,34 @@ def altered(value: Any, alter: Alter, depth: int = 4) -> Any:
     return value
 
 
-def kept(value: Any) -> Any:
-    """Return a value that is still read when an app has closed its file."""
-    return altered(value, np.copy) if isinstance(value, NpzFile) else value
-
-
-def fingerprint(value: Any) -> bytes:
-    """Return a hash of the records in a value."""
+def digest(value: Any) -> bytes:
+    """Return a hash of every number and text in a value's records, which takes a while."""
     made = hashlib.sha256()
-    for leaf in leaves(value):
-        made.update(_bytes(leaf.dataset if _is_loader(leaf) else leaf))
+
+    def noted(array: NDArray[Any]) -> NDArray[Any]:
+        made.update(repr((array.shape, array.dtype)).encode())
+        made.update(content(array + 0.0 if array.dtype.kind == "f" else array))  # -0 is 0
+        return array
+
+    altered(value, noted)
     return made.digest()
 
 
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    if isinstance(value, NpzFile):  # reads as long as it is open
-        return list(value.values()) if value.zip is not None else []
-    if isinstance(value, list | tuple):
-        return list(value)
-    return list(vars(value).values()) if _has_fields(value) else []
+def stands_alone(value: Any) -> bool:
+    """Whether a value has arrays of one dimension that are no columns, as targets are."""
+    found: list[int] = []
+
+    def noted(array: NDArray[Any]) -> NDArray[Any]:
+        found.append(len(array))
+        return array
+
+    altered(value, Placed(alone=noted))
+    return bool(found)
 
 
-def _has_fields(value: Any) -> bool:
-    """Whether this is an object of plain fields, such as a data class; models are none."""
-    kind = type(value)
-    return (
-        hasattr(value, "__dict__")
-        and not callable(value)
-        and not hasattr(value, "fit")
-        and kind.__module__.split(".")[0] not in ("torch", "sklearn", "flwr", "numpy", "builtins")
-        and not isinstance(value, type(sys))
-    )
-
-
-def _is(value: Any, module: str, name: str) -> bool:
-    kind = getattr(sys.modules.get(module), name, None)
-    return kind is not None and isinstance(value, kind)
-
-
-def _is_loader(value: Any) -> bool:
-    return _is(value, "torch.utils.data", "DataLoader")
-
-
-def _is_dataset(value: Any) -> bool:
-    if _is(value, "torch.utils.data", "Dataset"):
-        return hasattr(value, "__len__")
-    return hasattr(value, "to_pandas") and hasattr(type(value), "from_pandas")
-
-
-def _is_rows(value: Any) -> bool:
-    """Whether this is a list of plain records: numbers, texts, tuples or dicts of them."""
-    if not isinstance(value, list) or not value:
-        return False
-    first = value[0]
-    return isinstance(first, int | float | str | np.number) or (
-        isinstance(first, list | tuple | dict)
-        and all(
-            isinstance(part, int | float | str | np.number | None)
-            for part in (first.values() if isinstance(first, dict) else first)
-        )
-    )
-
-
-def _plain(leaf: Any) -> Any:
-    """Return records as something with a length."""
-    if isinstance(leaf, Users):
-        return range(len(leaf))
-    return leaf.dataset if _is_loader(leaf) else leaf
-
-
-def _bytes(plain: Any) -> bytes:
-    if isinstance(plain, Users):
-        return plain.features.tobytes() + plain.targets.tobytes() + plain.offsets.tobytes()
-    if isinstance(plain, np.ndarray):
-        return plain.tobytes() if plain.dtype != object else repr(plain.tolist()).encode()
-    if _is(plain, "torch", "Tensor"):
-        return bytes(plain.detach().cpu().numpy().tobytes())
-    if _is(plain, "pandas", "DataFrame") or _is(plain, "pandas", "Series"):
-        return str(plain.to_csv()).encode()
-    if hasattr(plain, "to_pandas"):
-        return repr(plain.to_pandas().to_dict("list")).encode()
-    if _is(plain, "torch.utils.data", "Dataset"):
-        return repr([plain[i] for i in range(min(len(plain), 50))]).encode()
-    return repr(plain).encode()
+def kept(value: Any) -> Any:
+    """Return a value that is still read when an app has closed its file."""
+    return altered(value, np.copy) if isinstance(value, NpzFile) else value
 
 
 def _leaf(leaf: Any, alter: Alter) -> Any:
@@ -166,16 +78,16 @@ def _leaf(leaf: Any, alter: Alter) -> Any:
         return np.ascontiguousarray(alter(leaf)).astype(leaf.dtype, copy=False)
     if isinstance(leaf, Users):
         return _users(leaf, alter)
-    if _is(leaf, "pandas", "DataFrame"):
+    if is_of(leaf, "pandas", "DataFrame"):
         return _frame(leaf, alter)
-    if _is(leaf, "pandas", "Series"):
+    if is_of(leaf, "pandas", "Series"):
         return type(leaf)(alter(leaf.to_numpy()), name=leaf.name)
-    if _is(leaf, "torch", "Tensor"):
+    if is_of(leaf, "torch", "Tensor"):
         import torch
 
         changed = np.ascontiguousarray(alter(leaf.detach().cpu().numpy()))
         return torch.from_numpy(changed).to(leaf.dtype)
-    if _is_loader(leaf):
+    if is_loader(leaf):
         return _loader(leaf, alter)
     if hasattr(leaf, "to_pandas"):
         return _of_table(leaf, _frame(leaf.to_pandas(), alter))
@@ -197,7 +109,10 @@ def _users(users: Users, alter: Alter) -> Users:
 
 
 def _frame(frame: Any, alter: Alter) -> Any:
-    columns = {name: _cells(frame[name].to_numpy(), alter) for name in frame.columns}
+    columns = {
+        name: _cells(frame[name].to_numpy(), in_column(alter, i, len(frame.columns)))
+        for i, name in enumerate(frame.columns)
+    }
     made = type(frame)(columns)
     return made.astype(
         {n: frame[n].dtype for n in frame.columns if frame[n].dtype == object}, errors="ignore"
@@ -258,20 +173,26 @@ def _rows(rows: list[Any], alter: Alter) -> list[Any]:
         return rows
     first = rows[0]
     if isinstance(first, dict):
-        columns = {key: _column([row[key] for row in rows], alter) for key in first}
+        columns = {
+            key: _column([row[key] for row in rows], in_column(alter, i, len(first)))
+            for i, key in enumerate(first)
+        }
         return [
             dict(zip(columns, values, strict=True))
             for values in zip(*columns.values(), strict=True)
         ]
     if isinstance(first, tuple | list):
-        parts = [_column([row[i] for row in rows], alter) for i in range(len(first))]
+        count = len(first)
+        parts = [
+            _column([row[i] for row in rows], in_column(alter, i, count)) for i in range(count)
+        ]
         return [type(first)(values) for values in zip(*parts, strict=True)]
     return _column(rows, alter)
 
 
 def _column(values: list[Any], alter: Alter) -> list[Any]:
     first = values[0]
-    if _is(first, "torch", "Tensor"):
+    if is_of(first, "torch", "Tensor"):
         import torch
 
         return list(_leaf(torch.stack(values), alter))

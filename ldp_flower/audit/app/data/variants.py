@@ -1,13 +1,14 @@
 """Neighbouring data: what a node, or one record of it, might have held instead."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .values import Alter, altered
+from .places import Alter, Placed, in_tables, one_column
+from .values import altered, digest
 
 Array = NDArray[Any]
 
@@ -26,12 +27,15 @@ class Variant:
         Whose data they are.
     valid : bool
         Whether an app may be expected to take them: NaN and no records are not.
+    against : Variant or None
+        Data of the same kind, if an app is not expected to take these: its texts say the same.
     """
 
     name: str
     alter: Alter | None = field(default=None, compare=False)
     partition: int = 0
     valid: bool = True
+    against: "Variant | None" = None
 
     def of(self, value: Any) -> Any:
         """Return what a loader would have returned, had these been the data."""
@@ -41,7 +45,7 @@ class Variant:
 BASE = Variant("the data as they are")
 
 
-def variants(unit: str, others: bool) -> list[Variant]:
+def variants(unit: str, others: bool, targets_alone: bool) -> list[Variant]:
     """Return neighbours of the data as they are.
 
     Parameters
@@ -50,15 +54,19 @@ def variants(unit: str, others: bool) -> list[Variant]:
         ``node``: anything may be other; ``record``: one record, and their number is public.
     others : bool
         Whether another node's data are other.
+    targets_alone : bool
+        Whether some arrays have one dimension, as targets do; else one column may be these.
     """
     found = [
         Variant("record 1 turned over", _one(_mirrored)),
         Variant("record 1 at the largest values", _one(_largest)),
-        Variant("record 1 times 1,000", _one(_scaled)),
-        Variant("record 1 times -1,000", _one(lambda a: _scaled(a, -1000))),
+        Variant("record 1 times 1,000", _one(_scaled(1000))),
+        Variant("record 1 times -1,000", _one(_scaled(-1000))),
     ]
     if unit == "record":
         return found
+    nan = Variant("record 1 is not a number", _one(_nan), valid=False)
+    far = Variant("record 1 far above all", in_tables(_one(_far(1))), valid=False)
     return [
         *found,
         Variant("one record fewer", _only_more_than_one(lambda a: a[1:])),
@@ -70,12 +78,64 @@ def variants(unit: str, others: bool) -> list[Variant]:
         Variant("all labels the middle one", _if(_is_label, _same(0.5))),
         Variant("features turned over", _if(lambda a: not _is_label(a), _mirrored)),
         Variant("all records like the last", _alike),
-        Variant("all records times 1,000", _scaled),
+        Variant("all records times 1,000", _scaled(1000)),
+        Variant("all records times -1,000", _scaled(-1000)),
+        *(_of_targets() if targets_alone else _of_columns()),
         *([Variant("another node's data", None, partition=1)] if others else []),
-        Variant("record 1 is not a number", _one(_nan), valid=False),
-        Variant("record 2 is not a number", _one(_nan, 1), valid=False),
+        nan,
+        Variant("record 2 is not a number", _one(_nan, 1), valid=False, against=nan),
+        far,
+        Variant("record 1 farther above", in_tables(_one(_far(2))), valid=False, against=far),
         Variant("no records", lambda a: a[:0], valid=False),
     ]
+
+
+def _of_targets() -> list[Variant]:
+    return [
+        Variant("targets times 1,000", Placed(alone=_scaled(1000))),
+        Variant("targets times -1,000", Placed(alone=_scaled(-1000))),
+        Variant("targets 0", Placed(alone=_scaled(0))),  # nothing to learn, nor to scale noise by
+    ]
+
+
+def _of_columns() -> list[Variant]:
+    return [
+        Variant(f"{name} column {how}", one_column(alter, which))
+        for name, which in (("last", -1), ("first", 0))
+        for how, alter in (
+            ("turned over", _mirrored),
+            ("times 1,000", _scaled(1000)),
+            ("times -1,000", _scaled(-1000)),
+            ("0", _scaled(0)),
+        )
+    ]
+
+
+def that_differ(
+    tried: Sequence[Variant], shown: Callable[[Callable[[str, int, Any], object]], None]
+) -> list[Variant]:
+    """Return those variants that change an app's data, and of those that are alike the first.
+
+    Parameters
+    ----------
+    tried : sequence of Variant
+        Of which some need what data do not have, such as labels.
+    shown : callable
+        Shows a function all data of a run.
+    """
+    digests: dict[Variant, list[bytes]] = {variant: [] for variant in (BASE, *tried)}
+
+    def note(label: str, number: int, value: Any) -> None:
+        for variant, found in digests.items():
+            found.append(digest(variant.of(value)))
+
+    shown(note)
+    known, kept = [digests[BASE]], []
+    for variant in tried:
+        if variant.partition or digests[variant] not in known:
+            known.append(digests[variant])
+            kept.append(variant)
+    return kept
 
 
 def _one(alter: Alter, which: int = 0) -> Alter:
@@ -156,8 +216,25 @@ def _alike(array: Array) -> Array:
     return np.repeat(array[-1:], len(array), axis=0)
 
 
-def _scaled(array: Array, by: int = 1000) -> Array:
-    return np.asarray(array * array.dtype.type(by)) if _is_continuous(array) else array
+def _scaled(by: int) -> Alter:
+    return lambda a: np.asarray(a * a.dtype.type(by)) if _is_continuous(a) else a
+
+
+def _far(by: int) -> Alter:
+    """Return a change of whole numbers that are quantities to ones which nobody expects.
+
+    Those from 0 or 1 up, or of few values, may be labels, which nothing can be said about.
+    """
+
+    def changed(array: Array) -> Array:
+        numbers = array.dtype.kind == "f" or (array.dtype.kind == "i" and array.itemsize >= 4)
+        if not numbers or array.ndim > 2 or not len(array) or not np.isfinite(array).all():
+            return array
+        low, high = array.min(axis=0), array.max(axis=0)
+        quantity = (array == np.round(array)).all(axis=0) & (low > 1) & (high - low > 20)
+        return np.where(quantity, high + 1000 * by, array).astype(array.dtype)
+
+    return changed
 
 
 def _nan(array: Array) -> Array:
