@@ -199,9 +199,9 @@ def _audit_app(
     if html is not None:
         to_html(found, html)
         console.print(f"Wrote {html}")
+    console.print(verdict(found), style="bold red" if found.found else "green")
     if found.found:
-        fail(verdict(found), FAILED)
-    console.print(verdict(found))
+        raise typer.Exit(FAILED)
 
 
 def _audit_protocol(

@@ -40,6 +40,7 @@ _OF_SIZE = 144.0  # times the squared noise over sensitivity: an error of an eig
 _FORMS_APART = 0.3  # of the probability of what there is in replies beside numbers
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
 _MESSAGES = 8  # of a run that are attacked, where they are slow
+_ALL_BY = 200  # runs of all of them that have to fit into the time, so that all are attacked
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,12 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     if options.unit is not None:
         claims.unit = options.unit
     report = AppAudit(app.folder.name)
-    chosen, seconds = _affordable(whole, talk, options.seconds)
+    chosen, seconds, all_by = _affordable(whole, talk, options.seconds)
+    if left := len(talk.messages) - len(chosen):
+        report.untried.append(
+            f"{left} of {len(talk.messages)} messages, since the app is slow: "
+            f"--seconds {all_by} attacks all"
+        )
     if options.sample is not None and not ({"data-path"} & whole.asked_for or stand_in.served):
         raise CannotAuditError(
             "The app read no sample: it asked neither its operator for data-path "
@@ -155,20 +161,21 @@ def _first(messages: list[Message]) -> list[Message]:
     return [messages[number] for number in sorted(n for of in found.values() for n in of[:each])]
 
 
-def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Message], float]:
-    """Return the messages that are attacked, and how long answering them takes."""
+def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Message], float, int]:
+    """Return the messages that are attacked, how long they take, and which budget takes all."""
     started = time.process_time()
     whole.look(0)
     seconds = time.process_time() - started
-    if seconds * 200 <= budget or len(talk.messages) <= _MESSAGES // 2:
-        return talk.messages, seconds
+    all_by = math.ceil(seconds * _ALL_BY)
+    if seconds * _ALL_BY <= budget or len(talk.messages) <= _MESSAGES // 2:
+        return talk.messages, seconds, all_by
     kinds: dict[str, list[Message]] = {}
     for message in talk.messages:
         kinds.setdefault(message.metadata.message_type, []).append(message)
     each = max(1, _MESSAGES // 2 // len(kinds)) if seconds * 20 > budget else _MESSAGES // 2
     kept = {id(m) for found in kinds.values() for m in found[:each]}
     chosen = [m for m in talk.messages if id(m) in kept]
-    return chosen, seconds * len(chosen) / len(talk.messages)
+    return chosen, seconds * len(chosen) / len(talk.messages), all_by
 
 
 def _attack(
@@ -214,7 +221,11 @@ def _attack(
                 measured[number] = max(
                     bound, measured.get(number, bound), key=lambda each: each.epsilon
                 )
-        report.tried.append(f"{how_many} runs on either of two data sets confirmed the bounds")
+        most = _seen_by_counting(how_many, confidence)
+        report.tried.append(
+            f"noise was measured by {how_many} runs on either of two data sets; what is not normal "
+            f"or Laplace noise shows an epsilon of {most:.2g} by so many, or less"
+        )
     elif not comparison.any and sources.found:
         report.untried.append("anything that changes a reply: no change of the data did")
     elif not comparison.any:
@@ -237,6 +248,12 @@ def _runs_for(epsilon: float, delta: float) -> int:
     """Return how many runs a claim is contradicted with, by events or by the noise's size."""
     by_size = gaussian_noise_multiplier(epsilon, delta or USUAL_DELTA)
     return int(max(12 * math.exp(min(epsilon, 12.0)), _OF_SIZE * by_size**2))
+
+
+def _seen_by_counting(runs: int, confidence: float) -> float:
+    """Return the largest epsilon that an event shows which is always or never seen."""
+    never = 1 - ((1 - confidence) / 2) ** (1 / runs)
+    return math.log((1 - never) / never)
 
 
 def _furthest(

@@ -42,7 +42,9 @@ class Difference:
 
     @property
     def is_answer(self) -> bool:
-        """Whether the numbers are whole ones, which can be randomised answers."""
+        """Whether these are whole numbers, or texts, which can be randomised answers."""
+        if self.kind == "form":
+            return self.is_text and self.path != "error text"
         return self.kind == "numbers" and "." not in self.first + self.second
 
     @property
@@ -91,10 +93,9 @@ def stacked(replies: Sequence[Seen], path: str) -> Floats | None:
 
 
 def _of_form(number: int, ours: list[Seen], theirs: list[Seen]) -> Iterator[Difference]:
-    missing = "nothing"
     for path in dict.fromkeys([*ours[0].form, *theirs[0].form]):
-        one = {repr(reply.form.get(path, missing)) for reply in ours}
-        two = {repr(reply.form.get(path, missing)) for reply in theirs}
+        one = {repr(reply.form[path]) if path in reply.form else "nothing" for reply in ours}
+        two = {repr(reply.form[path]) if path in reply.form else "nothing" for reply in theirs}
         if not one & two and max(len(one), len(two)) == 1:
             yield Difference(number, path, "form", _short(one), _short(two))
 

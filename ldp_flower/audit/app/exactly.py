@@ -15,6 +15,7 @@ _LONGEST = 60.0  # seconds that those take of whole numbers, which may be answer
 _MISTAKEN = 1e-5  # probability with which such answers are said to have no noise
 _LARGEST = 20.0  # epsilon that is told from none
 _MOD_FAILED = "ZeroDivisionError"
+_PERHAPS = "no noise was seen, and the claim allows that in so few runs"
 
 _OF_FAILURE = ("reply", "error text")
 _FORMS = {
@@ -35,6 +36,12 @@ class _Group:
         self.rounds.add(difference.message)
         if variant not in self.by or difference.size > self.by[variant].size:
             self.by[variant] = difference
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether noise may have made it: of numbers, and of texts that may be drawn."""
+        worst = self.worst[1]
+        return worst.kind != "form" or worst.is_answer
 
     @property
     def worst(self) -> tuple[Variant, Difference]:
@@ -82,14 +89,14 @@ class Comparison:
         """Yield what was found."""
         confirmed = self._confirmed()
         for (kind, path, of), group in self._groups.items():
-            if of != "form" and (kind, path, of) not in confirmed:
+            if group.needs_more and (kind, path, of) not in confirmed:
                 continue
             yield self._told(kind, path, of, group)
         yield from self._of_invalid()
 
     def _confirmed(self) -> set[tuple[str, str, str]]:
         """Return those groups that are still found with many more runs."""
-        numbers = {key: group for key, group in self._groups.items() if key[2] != "form"}
+        numbers = {key: group for key, group in self._groups.items() if group.needs_more}
         found = set()
         few = len(self._base)
         wanted_runs = self._wanted(numbers)
@@ -132,29 +139,33 @@ class Comparison:
         variant, worst = group.worst
         count = len(group.rounds)
         where = f"{kind}: {path}" + (f", in {count} messages" if count > 1 else "")
-        how = f"with {variant.name}" + (
-            f" (and {len(group.by) - 1} other changes)" if len(group.by) > 1 else ""
-        )
+        how, others = f"with {variant.name}", len(group.by) - 1
+        how += f" (and {others} other change{'s' * (others > 1)})" if others else ""
         seen = f"{worst.first} became {worst.second} {how}"
         if of == "numbers":
             some = f"{worst.how_many:,} numbers without noise; " if worst.how_many > 1 else ""
             evidence = f"{some}{seen}, on all of {self.confirming} runs"
-            chance = self._same_by_chance() ** (2 * self.confirming)
-            if self._may_have_noise(worst) and chance > _MISTAKEN:
-                what = "no noise was seen, and the claim allows that in so few runs"
-                return Finding(what, where, evidence, counts=False)
-            return Finding("a function of the data, without noise", where, evidence)
+            if self._may_be_chance(worst):
+                return Finding(_PERHAPS, where, evidence, counts=False)
+            return Finding("a function of the data, without noise", where, evidence, bare=True)
         if of == "noise":
-            return Finding("which numbers get noise depends on data", where, seen)
+            return Finding("which numbers vary depends on data", where, seen, bare=True)
         local = self._node.claims.local.get(kind)
         if local is not None and self._of_the_mod(kind, path, group):
             return Finding(
                 "LocalDpMod's own weakness", where, f"{seen}: data like that show", counts=False
             )
+        if worst.is_answer and self._may_be_chance(worst):
+            return Finding(_PERHAPS, where, seen, counts=False)
         what = _FORMS.get(path, "the form of the reply tells data")
         if path.endswith("keys"):
             what = "names or order of what is sent tell data"
-        return Finding(what, where, seen)
+        return Finding(what, where, seen, bare=True)
+
+    def _may_be_chance(self, worst: Difference) -> bool:
+        """Whether a randomised answer could look like this, by the claim and so few runs."""
+        chance = self._same_by_chance() ** (2 * self.confirming)
+        return self._may_have_noise(worst) and chance > _MISTAKEN
 
     def _of_the_mod(self, kind: str, path: str, group: _Group) -> bool:
         """Whether this is Flower's: it divides by an update's length, and lets NaN through."""
@@ -188,6 +199,7 @@ class Comparison:
                         else "a text tells data",
                         f"{kind}: {path}",
                         f"{difference.first} if {one.name}, {difference.second} if {two.name}",
+                        bare=True,
                     )
         for variant, runs_of in runs:
             for difference in differences(self._base, runs_of):
@@ -196,7 +208,7 @@ class Comparison:
                 if difference.path == "reply" and not known:
                     told.add(kind)
                     yield Finding(
-                        "data that are no numbers show",
+                        "data that cannot be used show",
                         f"{kind}: reply",
                         f"{difference.first} became {difference.second} if {variant.name}",
                         counts=False,
@@ -204,7 +216,7 @@ class Comparison:
                 elif difference.path.endswith("not finite") and not known:
                     told.add(kind)
                     yield Finding(
-                        "data that are no numbers show",
+                        "data that cannot be used show",
                         f"{kind}: {difference.path.removesuffix(': not finite')}",
                         f"numbers that are not finite are sent if {variant.name}",
                         counts=False,

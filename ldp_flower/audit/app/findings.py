@@ -17,12 +17,15 @@ class Finding:
         What was seen.
     counts : bool
         Whether it is one; else it is worth knowing, and the exit code stays 0.
+    bare : bool
+        Whether data show for sure, so that no epsilon is large enough.
     """
 
     what: str
     where: str
     evidence: str
     counts: bool = True
+    bare: bool = False
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: Ap
         exact = _of_opacus(node, kinds, report)
     whole = measured.get(WHOLE_RUN)
     reached = max((bound.epsilon for bound in measured.values()), default=0.0)
-    if any("without noise" in finding.what for finding in report.found):
+    if any(finding.bare for finding in report.found):
         reached = math.inf
     report.worth.append(
         Worth("the whole run", epsilon, reached, None if math.isnan(exact) else exact, delta)

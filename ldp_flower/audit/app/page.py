@@ -25,7 +25,9 @@ def shown(audit: AppAudit) -> Group:
             table.add_column(name, overflow="fold", ratio=3 if name == "evidence" else 2)
         for finding in audit.findings:
             table.add_row(
-                Text(finding.what, "red" if finding.counts else "yellow"),
+                Text(finding.what, "red")
+                if finding.counts
+                else Text(f"{finding.what} (worth knowing, not counted)", "yellow"),
                 Text(finding.where),
                 Text(finding.evidence),
                 end_section=True,
@@ -45,19 +47,22 @@ def shown(audit: AppAudit) -> Group:
 
 
 def _row(line: Worth) -> tuple[str, ...]:
-    return (
-        line.where,
-        "none" if line.claimed is None else f"{line.claimed:.4g}",
-        "no bound" if math.isinf(line.measured) else f"{line.measured:.3g}",
-        "" if line.exact is None else f"{line.exact:.4g}",
-    )
+    claimed = "" if line.claimed is None else f"{line.claimed:.4g}"
+    return line.where, claimed, _epsilon(line.measured, 3), _epsilon(line.exact, 4)
+
+
+def _epsilon(value: float | None, digits: int) -> str:
+    if value is None:
+        return ""
+    return "infinite" if math.isinf(value) else f"{value:.{digits}g}"
 
 
 def verdict(audit: AppAudit) -> str:
     """Return one sentence about what was found."""
     found = len(audit.found)
     if found:
-        return f"{found} finding{'s' * (found > 1)}: what is sent depends on data as told above."
+        ways = "One way" if found == 1 else f"{found} ways"
+        return f"{ways} in which data show, or a claim does not hold, found."
     return "Nothing was found by what was tried."
 
 

@@ -79,6 +79,7 @@ def _told(what: str, where: str, of: str, one: float, two: float) -> Finding:
         what,
         where,
         f"{of} of them is free of noise: {one:.6g} became {two:.6g} with other data",
+        bare=True,
     )
 
 
@@ -104,6 +105,7 @@ def _in_steps(kind: str, ours: list[Seen], theirs: list[Seen]) -> Iterator[Findi
                     f"{kind}: {path}",
                     f"all of {len(one)} runs are steps of {step:.6g} apart, and so are those on "
                     f"other data, {abs(rest):.6g} beside them",
+                    bare=True,
                 )
                 return
 

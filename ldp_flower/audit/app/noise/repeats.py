@@ -38,6 +38,7 @@ def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
                 f"{found.how_many:,} numbers together are free of noise: it is "
                 f"{found.fixed:.6g} on all of {len(base) + _CONFIRMING} runs, "
                 f"where noise has a spread of {found.spread:.3g}",
+                bare=True,
             )
 
 

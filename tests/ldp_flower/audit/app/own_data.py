@@ -57,6 +57,12 @@ except ValueError as error:
 content["answer"] = MetricRecord({"yes": found})
 content["status"] = ConfigRecord({"problem": problem})
 """
+# An answer in words, with the probability of the truth that epsilon 6 allows.
+IN_WORDS = """
+truth = len(data) > 0 and data[:, 1].mean() > 0.5
+found = truth if rng.random() < CHANCE else not truth
+content["answer"] = ConfigRecord({"vote": "yes" if found else "no"})
+"""
 
 
 def sent(numbers):
@@ -93,6 +99,7 @@ OWN_DATA_FAULTY = {
     "means_of_rows_from_a_comprehension": app(
         ONE_BY_ONE, sent("np.nan_to_num(data).sum(axis=0)"), claim=1.0
     ),
+    "true_words": app(AGES, IN_WORDS.replace("CHANCE", "1"), claim=6.0, delta=None),
 }
 OWN_DATA_HONEST = {
     "means_of_enough_noise": app(
@@ -105,5 +112,8 @@ OWN_DATA_HONEST = {
     ),
     "fixed_text_of_a_range_check": app(
         AGES, SURVEY.replace("PROBLEM", '"an age is not in 18 to 99"'), claim=1.1, delta=None
+    ),
+    "words_that_are_mostly_true": app(
+        AGES, IN_WORDS.replace("CHANCE", "0.9975"), claim=6.0, delta=None
     ),
 }
