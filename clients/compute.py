@@ -161,8 +161,8 @@ def values_of(
     tell_far_values(values, query)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning(
-            "%d of %d users have no row that can be used (an entry or the target is missing, or is "
-            "no number): they answer at random.",
+            "%d of %d users have nothing that can be reported (an entry or the target is missing, "
+            "or is no number): they answer at random.",
             *(bad, len(slots)),
         )
     return values

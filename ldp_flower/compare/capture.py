@@ -19,6 +19,8 @@ from ..strategies import LdpStrategy
 from .app import App, RunConfig
 from .nodes import CannotCompareError
 
+_EARLIER = "workflows of Flower's earlier form, LegacyContext, do not call it"
+
 
 class _StartedError(BaseException):
     """Ends main at ``start``; not an Exception, which an app may catch."""
@@ -71,12 +73,11 @@ def captured(
         raise CannotCompareError(
             "The ServerApp's main function failed before it called start(grid=..., "
             "initial_arrays=...) of one of flwr.serverapp.strategy, as far as which it is run "
-            "(workflows of Flower's earlier form, LegacyContext, do not call it): "
-            f"{type(error).__name__}: {error}"
+            f"({_EARLIER}): {type(error).__name__}: {error}"
         ) from error
     raise CannotCompareError(
         "Expected a main function that calls a strategy's start(grid=..., initial_arrays=...), "
-        "got one that ended without. ldp_flower.compare.compare(...) takes the parts by themselves."
+        f"got one that ended without ({_EARLIER}). ldp_flower.compare.compare(...) takes the parts by themselves."
     )
 
 

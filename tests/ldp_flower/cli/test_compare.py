@@ -156,17 +156,12 @@ def without_evaluation(server):
     [
         (without_evaluation, 1, "--evaluate MODULE:FUNCTION"),
         (lambda s: s.replace("@app.main()", ""), 1, "Flower's message API (server_fn)"),
-        (lambda s: s.replace("result = strategy.start(", "result = dict("), 1, "ended without"),
+        (lambda s: s.replace("result = strategy.start(", "result = dict("), 1, "LegacyContext"),
         (lambda s: s.replace("initial_arrays=INITIAL", "initial_arrays=None"), 1, "NoneType"),
         (
             lambda s: s.replace("    strategy =", "    open('rows.csv')\n    strategy ="),
             1,
             "rows.csv",
-        ),
-        (
-            lambda s: s.replace("    strategy =", "    grid.run.run_id\n    strategy ="),
-            1,
-            "LegacyContext",  # Flower's own workflows ask for this
         ),
         (
             lambda s: s.replace(

@@ -111,7 +111,7 @@ def test_a_model_is_replaced_if_it_is_surely_worse_than_a_mean_that_is_known(
     """The score, and what a mean may cost, are set; a score of 0 +- .2 is not sure."""
     error = 0.2
     monkeypatch.setattr(private_regression, "score", lambda *_: Number(worth, error))
-    monkeypatch.setattr(private_regression, "_TOLD", told)
+    monkeypatch.setattr(private_regression, "TOLD", told)
     fit = fitted(table(1000, 0), method="walk")
     assert fit.method == method
     if method == "constant":
