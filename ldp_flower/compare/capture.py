@@ -77,7 +77,8 @@ def captured(
         ) from error
     raise CannotCompareError(
         "Expected a main function that calls a strategy's start(grid=..., initial_arrays=...), "
-        f"got one that ended without ({_EARLIER}). ldp_flower.compare.compare(...) takes the parts by themselves."
+        f"got one that ended without ({_EARLIER}). ldp_flower.compare.compare(...) takes the "
+        "parts by themselves."
     )
 
 
