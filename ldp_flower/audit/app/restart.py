@@ -22,7 +22,7 @@ from .data.sources import Sources
 from .findings import Finding
 from .loading import RunConfig, Stranger
 from .node import Node
-from .noise.repeats import few_valued, varying
+from .noise.repeats import SELDOM, same_by_chance, varying
 from .replies import Seen
 
 _TIMEOUT = 180.0  # seconds
@@ -45,7 +45,7 @@ def after_restarts(asked: Asked, node: Node, base: Runs) -> Iterator[Finding]:
     candidates = [
         (number, path)
         for number, path in varying(base)
-        if not few_valued([run[number] for run in base], path)
+        if same_by_chance([run[number] for run in base], path) < SELDOM
     ]
     if not candidates:
         return

@@ -16,7 +16,7 @@ from ..data.variants import BASE
 from ..findings import Finding
 from ..node import Node
 from ..replies import Seen
-from .repeats import few_valued, varying
+from .repeats import SELDOM, same_by_chance, varying
 
 _FROZEN = 4  # runs with the clock standing still
 _GROWING = 10  # runs on all of which a clock that does not stand still goes on
@@ -51,7 +51,7 @@ def with_the_clock(node: Node, base: Runs) -> Iterator[Finding]:
             continue
         if stacked([run[number] for run in frozen], path) is None:
             continue
-        if few_valued([run[number] for run in base], path):
+        if same_by_chance([run[number] for run in base], path) ** (_FROZEN - 1) > SELDOM:
             continue
         told.add((kind, path))
         is_one = int((rows != rows[0]).any(axis=0).sum()) == 1 and path.split("/")[

@@ -1,10 +1,12 @@
 """Noise that is the same twice: in two rounds, after a restart."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
+from numpy.typing import NDArray
 
 from ..compared import Runs, stacked
 from ..data.variants import BASE
@@ -16,6 +18,8 @@ _SAME = 1e-4  # of the noise's spread
 _FEWEST = 4  # runs of which the same noise is looked for
 _CONFIRMING = 24  # and others that confirm it
 _LONG = 8  # integers that are not the same by chance
+SELDOM = 1e-4  # probability below which noise that is the same is not so by chance
+_OF_A_CONTINUUM = 2.0**-20  # probability that two numbers with digits behind the point are the same
 
 
 def between_rounds(node: Node, base: Runs) -> Iterator[Finding]:
@@ -102,15 +106,25 @@ def _sent(message: Message, path: str) -> Floats | None:
     return None
 
 
-def few_valued(replies: Sequence[Seen], path: str) -> bool:
-    """Whether a reply's numbers are so few that they may be the same by chance."""
+def same_by_chance(replies: Sequence[Seen], path: str) -> float:
+    """Return the probability that two runs send the same noisy numbers, as far as these tell."""
     rows = stacked(replies, path)
     if rows is None:
-        return True
-    if np.array_equal(rows, np.round(rows)):
-        return bool(rows.shape[1] < _LONG)
-    distinct = len({row.tobytes() for row in rows})
-    return distinct * 4 < len(rows) * 3 and len(np.unique(rows)) < 2 * distinct
+        return 1.0
+    rows = rows[:, (rows != rows[0]).any(axis=0)]
+    pairs = len(rows) * (len(rows) - 1) / 2
+    chance = 1.0
+    for column in rows.T:
+        alike = _pairs_alike(np.unique(column, return_counts=True)[1])
+        drawn_evenly = alike == 0 and not np.array_equal(column, np.round(column))
+        chance *= _OF_A_CONTINUUM if drawn_evenly else (alike + 1) / (pairs + 1)
+    # Numbers may vary together, such as those of one of few words.
+    together = _pairs_alike(np.array(list(Counter(row.tobytes() for row in rows).values())))
+    return max(chance, together / pairs)
+
+
+def _pairs_alike(counts: NDArray[np.int64]) -> float:
+    return float((counts * (counts - 1) / 2).sum())
 
 
 def varying(runs: Runs) -> Iterator[tuple[int, str]]:
