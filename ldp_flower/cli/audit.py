@@ -143,7 +143,7 @@ def audit(
         name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
     of_other = _OF_APP if app is None else _OF_PROTOCOL
-    if idle := [f"--{name}" for name in given if name in of_other]:
+    if idle := [_OPTIONS[name] for name in given if name in of_other]:
         what = "PROTOCOL" if app is None else "--app"
         fail(f"Expected no {', '.join(idle)} with {what}, where it has no effect.", USAGE)
     if app is not None:

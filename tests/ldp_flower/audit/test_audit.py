@@ -586,3 +586,5 @@ def test_command_refuses_what_it_does_not_know():
     assert outcome.exit_code == 2
     assert "There is no 'fedavg'. All protocols: `ldp-flower protocols`." in outcome.stderr
     assert command("LdpIht", "--epsilon", "-1").exit_code == 2
+    idle = command("LdpIht", "--node-config", "data-path=1")
+    assert idle.exit_code == 2 and "Expected no --node-config with PROTOCOL" in idle.stderr
