@@ -136,7 +136,7 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     if left := len(talk.messages) - len(chosen):
         report.untried.append(
             f"{left} of {len(talk.messages)} messages, since the app is slow: "
-            f"--seconds {all_by} attacks all"
+            f"some --seconds {all_by} would attack all"
         )
     if options.sample is not None and not ({"data-path"} & whole.asked_for or stand_in.served):
         raise CannotAuditError(
