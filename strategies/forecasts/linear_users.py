@@ -58,6 +58,14 @@ def relative_distance(coef: Floats, truth: Floats) -> float:
     return float(np.linalg.norm(coef - truth) / np.linalg.norm(truth))
 
 
+def planned_length(radius: float, dim: int) -> float:
+    """Return how long coefficients within a ball are assumed to be: as long as its radius.
+
+    A single coefficient is half as long: one at its bound would be found without error.
+    """
+    return radius if dim > 1 else radius / 2
+
+
 def equal_coefficients(dim: int, sparsity: int, length: float) -> Floats:
     """Return coefficients of which so many are of one size, and the others zero."""
     coef = np.zeros(dim)

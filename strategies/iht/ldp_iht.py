@@ -27,6 +27,7 @@ from ..forecasts.linear_users import (
     assumed,
     equal_coefficients,
     noise_of,
+    planned_length,
     quality_of,
     relative_distance,
 )
@@ -190,14 +191,16 @@ class LdpIht(FeatureStrategy[LinearResult]):
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
-        """Return the protocol for four coefficients of length 1."""
+        """Return the protocol for four coefficients of length 1; for one of one half."""
         dim, rows = features_of(setting, cls), round(setting.rows_per_user)
         return cls(
             dim,
             epsilon=epsilon,
             sparsity=min(_PLANNED_SPARSITY, dim),
             samples_per_user=rows,
-            noise_scale=noise_of(quality_of(setting), 1.0) if rows == 1 else None,
+            noise_scale=noise_of(quality_of(setting), planned_length(1.0, dim))
+            if rows == 1
+            else None,
         )
 
     def expect(self, setting: Setting) -> Expectation:
@@ -205,11 +208,12 @@ class LdpIht(FeatureStrategy[LinearResult]):
         check_enough(self, setting.num_users)
         if self.link != "identity":
             raise NoPlan("Only link='identity' of LdpIht has a plan.")
-        truth = equal_coefficients(self.dim, self._sparsity, self._radius)
+        length = planned_length(self._radius, self.dim)
+        truth = equal_coefficients(self.dim, self._sparsity, length)
         if self._one_record_each and setting.quality is None:
             noise = self._noise_scale
         else:
-            noise = noise_of(quality_of(setting), self._radius)
+            noise = noise_of(quality_of(setting), length)
         rows = rows_of(setting, self.samples_per_user)
         found = trials(
             self,
@@ -218,7 +222,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
             lambda result, _: relative_distance(result.coef, truth),
             _MORE_TRIALS if self._one_record_each else TRIALS,
         )
-        told = assumed(self._sparsity, self._radius, self._feature_variance, noise)
+        told = assumed(self._sparsity, length, self._feature_variance, noise)
         return found.expectation(DISTANCE, assumes=(told,))
 
     def protocol(self) -> Protocol:

@@ -27,6 +27,7 @@ from ..forecasts.linear_users import (
     assumed,
     equal_coefficients,
     noise_of,
+    planned_length,
     quality_of,
     relative_distance,
 )
@@ -156,7 +157,7 @@ class NonInteractiveIht(SparseStrategy):
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the default method for four coefficients of length 1, and features of size 1."""
         dim = features_of(setting, cls)
-        scale = 1 / math.sqrt(quality_of(setting))
+        scale = planned_length(1.0, dim) / math.sqrt(quality_of(setting))
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, sparsity=sparsity, target_scale=scale)
 
@@ -166,15 +167,16 @@ class NonInteractiveIht(SparseStrategy):
         variance = float(self._covariance[0, 0])
         if not np.allclose(self._covariance, variance * np.eye(self.dim)):
             raise NoPlan("NonInteractiveIht has a plan for features of one size and uncorrelated.")
-        truth = equal_coefficients(self.dim, self.sparsity, self.radius)
-        noise = noise_of(quality_of(setting), self.radius * math.sqrt(variance))
+        length = planned_length(self.radius, self.dim)
+        truth = equal_coefficients(self.dim, self.sparsity, length)
+        noise = noise_of(quality_of(setting), length * math.sqrt(variance))
         found = trials(
             self,
             setting.num_users,
             lambda rng: LinearUsers(truth, noise, rng, 1, variance),
             lambda result, _: relative_distance(result.coef, truth),
         )
-        told = assumed(self.sparsity, self.radius, variance, noise)
+        told = assumed(self.sparsity, length, variance, noise)
         return found.expectation(DISTANCE, assumes=(told,))
 
     def protocol(self) -> Protocol:

@@ -97,6 +97,15 @@ def test_a_plan_needs_the_number_of_features(protocol):
         protocol.planned_for(Setting(num_users=1000), 1.0)
 
 
+@pytest.mark.parametrize("protocol", [LdpIht, NonInteractiveIht])
+def test_a_single_coefficient_is_not_planned_at_its_bound_where_there_is_no_error(protocol):
+    few, many = (
+        planned(protocol, 1.0, num_users=users, num_features=1) for users in (3000, 300_000)
+    )
+    assert few.value >= many.value > 0.01
+    assert "of length 0.5 in all" in many.assumes[0]
+
+
 def test_a_plan_is_the_same_each_time_and_leaves_the_strategy_as_it_was():
     strategy, setting = LdpIht(8, epsilon=4.0, sparsity=2), Setting(num_users=3000)
     before = set(vars(strategy))
