@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from .validation import check_number, check_positive
 from .values.entries import as_numbers, entries
 
 Floats = NDArray[np.float64]
+
+_MOST_TOLD = 5  # columns that a table's log names
 
 
 @dataclass(frozen=True)
@@ -178,26 +180,38 @@ def check_kind(what: str, kind: object) -> None:
         )
 
 
-def tell_beyond(name: str, kind: Numeric | Categories, values: object) -> None:
-    """Log how many of a column's entries are not what is declared: its bounds or categories."""
+def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> None:
+    """Log how many entries are not what is declared of their columns, of the worst columns.
+
+    Parameters
+    ----------
+    table : mapping of str to tuple
+        What is known about each column, and its entries.
+    """
+    found = [each for name, (kind, values) in table.items() for each in _beyond(name, kind, values)]
+    worst = sorted(sorted(found, key=lambda each: -each[0])[:_MOST_TOLD], key=found.index)
     logger = logging.getLogger(__name__)
+    for _, told in worst:
+        logger.warning("%s", told)
+    if len(found) > len(worst):
+        logger.warning("So it is, with fewer entries, in %d more columns.", len(found) - len(worst))
+
+
+def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[tuple[int, str]]:
+    """Yield how many entries are not what is declared, and that in words."""
     if isinstance(kind, Numeric):
         numbers = as_numbers(values)
         if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
-            logger.warning(
-                "%d of %d numbers in column %r are outside [%g, %g] and count as the bound.",
-                *(beyond, len(numbers), name, kind.low, kind.high),
-            )
+            where = f"outside [{kind.low:g}, {kind.high:g}] and count as the bound"
+            yield beyond, f"{beyond} of {len(numbers)} numbers in column {name!r} are {where}."
     nowhere = np.isnan(kind.coded(values))
     if not nowhere.any():
         return
     found = entries(values)
     if unknown := sum(not _blank(found[i]) for i in np.flatnonzero(nowhere)):
-        logger.warning(
-            "%d of %d entries in column %r are %s and count as missing.",
-            *(unknown, len(found), name),
-            "no numbers" if isinstance(kind, Numeric) else "none of its categories",
-        )
+        what = "no numbers" if isinstance(kind, Numeric) else "none of its categories"
+        where = f"{what} and count as missing"
+        yield unknown, f"{unknown} of {len(found)} entries in column {name!r} are {where}."
 
 
 def plain_of(kind: Numeric | Categories) -> dict[str, Any]:

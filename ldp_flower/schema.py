@@ -54,8 +54,8 @@ class Schema:
     Raises
     ------
     ValueError
-        If there is no column, one is neither a `Numeric` nor `Categories`, the target is one of
-        them, or only one of target and bounds is given.
+        If there is no column, one is neither a `Numeric` nor `Categories` or has a name that is no
+        text, the target is one of them, or only one of target and bounds is given.
 
     Notes
     -----
@@ -77,6 +77,12 @@ class Schema:
             )
         if not self.columns:
             raise ValueError("Expected at least one column, got none.")
+        for name in self.columns_read:
+            if not isinstance(name, str):
+                raise ValueError(
+                    f"Expected texts as names of columns, got {name!r}. In a DataFrame: "
+                    "table.columns = table.columns.map(str)."
+                )
         for name, kind in self.columns.items():
             check_kind(f"column {name!r}", kind)
         if (self.target is None) != (self.bounds is None):
@@ -173,7 +179,7 @@ class Schema:
         ValueError
             If a column is missing or columns differ in length.
         """
-        blocks = [kind.standardise(_column(table, name)) for name, kind in self.columns.items()]
+        blocks = [kind.standardise(column_of(table, name)) for name, kind in self.columns.items()]
         lengths = {name: len(block) for name, block in zip(self.columns, blocks, strict=True)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"Expected columns of one length, got {lengths}.")
@@ -192,7 +198,7 @@ class Schema:
         """
         if self.target is None or self.bounds is None:
             raise ValueError("Expected a schema with a target, got one without.")
-        return self.bounds.coded(_column(table, self.target))
+        return self.bounds.coded(column_of(table, self.target))
 
     def missing(self, table: Table) -> NDArray[np.bool_]:
         """Return which entries are missing: no numbers, or none of the categories.
@@ -209,7 +215,7 @@ class Schema:
         """
         blocks = []
         for name, kind in self.columns.items():
-            absent = np.isnan(kind.coded(_column(table, name)))
+            absent = np.isnan(kind.coded(column_of(table, name)))
             blocks.append(np.repeat(absent[:, None], kind.width, axis=1))
         return np.hstack([np.zeros((len(blocks[0]), 1), np.bool_), *blocks])
 
@@ -239,12 +245,13 @@ class Schema:
         Raises
         ------
         ValueError
-            If a column is missing, columns differ in length, or groups or ids are refused
-            as by :meth:`~ldp_flower.Users.from_rows`.
+            If a column is missing or there twice, columns differ in length, groups are a Series
+            whose index is not the table's, or groups or ids are refused as by
+            :meth:`~ldp_flower.Users.from_rows`.
         """
-        for name in [*self.columns, *([] if self.target is None else [self.target])]:
-            tell_beyond(name, self.kind(name), _column(table, name))
-        named: Any = _column(table, groups) if isinstance(groups, str) else groups
+        tell_beyond({name: (self.kind(name), column_of(table, name)) for name in self.columns_read})
+        named: Any = column_of(table, groups) if isinstance(groups, str) else groups
+        check_rows(table, named)
         targets = None if self.target is None else self.targets(table)
         missing = self.missing(table)
         users = Users.from_rows(self.features(table), targets, named, ids, missing=missing)
@@ -349,7 +356,26 @@ def _digest(part: Sequence[object]) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def _column(table: Table, name: str) -> Any:
+def check_rows(table: object, groups: object) -> None:
+    """Raise ValueError for groups of other rows: a Series whose index is not the table's."""
+    rows, named = getattr(table, "index", None), getattr(groups, "index", None)
+    if not (hasattr(rows, "equals") and hasattr(named, "equals")) or rows.equals(named):
+        return
+    if len(rows) == len(named):  # other lengths are refused with both numbers
+        raise ValueError(
+            "Expected groups with the index of the table, got another: whose row is whose? Name a "
+            "column of the table, or give groups.to_numpy() if they are in its order."
+        )
+
+
+def column_of(table: Table, name: str) -> Any:
+    """Return a column of a table, one entry a row.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name, or there are two.
+    """
     try:
         values = table[name]
     except KeyError:
@@ -359,6 +385,8 @@ def _column(table: Table, name: str) -> Any:
             "Expected a table with named columns, a DataFrame or a mapping of names to columns, "
             f"got {type(table).__name__}."
         ) from None
+    if getattr(values, "ndim", 1) == 2 and hasattr(table, "columns"):
+        raise ValueError(f"Expected one column {name!r} in the table, got {values.shape[1]}.")
     if getattr(values, "ndim", 1) != 1:
         raise ValueError(f"Expected one value a row in {name!r}, got {values.ndim} dimensions.")
     return values

@@ -10,10 +10,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_consistent_length, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..schema import Categories, Numeric, Schema
+from ..schema import Categories, Numeric, Schema, check_rows, column_of
 from ..simulation.simulate import simulate
 from ..strategies import LdpStrategy, TooFewReports
-from ..validation import check_choice
+from ..validation import check_choice, is_integer
 from ..values.entries import Column
 from .public import named_columns, numeric_columns, target_name, warn_of_clipping
 
@@ -78,7 +78,10 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     def _run(self, X: Any, y: Any, groups: str | Column | None) -> None:
         """Simulate the protocol on the rows of a table."""
         check_choice("on_refusal", self.on_refusal, ("raise", "constant"))
-        who = X[groups] if isinstance(groups, str) else groups
+        if not (self.random_state is None or is_integer(self.random_state)):
+            raise ValueError(f"Expected random_state as an integer, got {self.random_state!r}.")
+        who = column_of(X, groups) if isinstance(groups, str) else groups
+        check_rows(X, who)
         table, targets = self._training(X, y)
         assert self.schema_.target is not None
         whole = {**table, self.schema_.target: targets}
@@ -111,6 +114,8 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_schema(self, schema: Schema) -> None:
         """Raise ValueError for a schema that is of no use here, and what has no effect beside."""
+        if not isinstance(schema, Schema):
+            raise ValueError(f"Expected a Schema, got {schema!r}.")
         if self.bounds is not None:
             raise ValueError("Expected no bounds with a schema, which has those of every column.")
         if schema.target is None:

@@ -158,6 +158,8 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
             raise ValueError("Expected a schema whose target is Categories; see LdpRegressor.")
 
     def _training(self, X: Any, y: Any) -> tuple[dict[str, Any], Any]:
+        if str(getattr(y, "dtype", "")) == "boolean" and not y.isna().any():
+            y = y.astype(bool)  # of which scikit-learn would make 0 and 1
         table, targets = super()._training(X, y)
         labels = labels_of(self.schema_, targets)
         self._order = np.argsort(labels)

@@ -87,12 +87,14 @@ def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        If a table lacks some, or an array has another number of columns.
+        If a table lacks some or has some twice, or an array has another number of columns.
     """
     if isinstance(X, Mapping) or hasattr(X, "columns"):
         known = list(X) if isinstance(X, Mapping) else list(X.columns)
         if absent := [name for name in names if name not in known]:
-            raise ValueError(f"Expected the columns of the schema, {absent} are missing.")
+            raise ValueError(f"Expected the columns {names} in the table, {absent} are missing.")
+        if twice := [name for name in names if known.count(name) > 1]:
+            raise ValueError(f"Expected each column once in the table, got {twice} more often.")
         return pd.DataFrame({name: X[name] for name in names})
     rows = check_array(X, dtype=None, ensure_all_finite=False)
     if rows.shape[1] != len(names):

@@ -67,12 +67,16 @@ def simulate(
     ------
     ValueError
         If ``num_users`` is given without a callable, or a callable without it, or an argument
-        is of another type.
+        is of another type; if no row of the users can be used, or none has a target that a model
+        of a table needs.
     """
     from ..clients import LdpClientApp
 
     _check_strategy(strategy)
     everyone = _everyone(users, num_users)
+    if isinstance(everyone, Users):
+        _check_usable(everyone)
+        _check_targets(everyone, strategy)
 
     def load_users(context: Context) -> UserSource:
         return everyone.partition(int(context.node_config["partition-id"]), num_nodes)
@@ -110,12 +114,24 @@ def _check_usable(users: Users) -> None:
         )
 
 
+def _check_targets(users: Users, strategy: object) -> None:
+    """Refuse a model of a table in which nobody has a target, whose users answer at random."""
+    from ..strategies import PrivateClassification, PrivateRegression
+
+    if not isinstance(strategy, PrivateClassification | PrivateRegression):
+        return
+    if users.has_targets and len(users.targets) and not np.isfinite(users.targets).any():
+        known = " or ".join(map(repr, strategy.schema.classes[:5])) or "a number"
+        raise ValueError(
+            f"Expected rows whose {strategy.schema.target!r} is {known}, got none among "
+            f"{len(users.targets):,}."
+        )
+
+
 def _everyone(users: UserSource | Generate, num_users: int | None) -> UserSource:
     if not isinstance(users, type) and isinstance(users, UserSource):
         if num_users is not None:
             raise ValueError(f"Expected num_users with a callable only, got {num_users}.")
-        if isinstance(users, Users):
-            _check_usable(users)
         return users
     if not callable(users):
         raise ValueError(

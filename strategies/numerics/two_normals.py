@@ -50,19 +50,18 @@ def ranked(covariance: float, std_error: float, share: float) -> Ranked:
     share : float
         The class's share, within (0, 1).
     """
-    found = _distance(covariance, share)
-    slope = (
-        _distance(covariance + std_error, share) - _distance(covariance - std_error, share)
-    ) / 2
-    # Far from 1/2 the AUC hardly moves with the distance: this is the error at this place.
-    density = math.exp(-(found**2) / 4) / math.sqrt(4 * math.pi)
+    most = _covariance(_FARTHEST, share)
+    possible = float(np.clip(covariance, -most, most))
+    below, auc, above = (
+        float(ndtr(_distance(possible + moved, share) / math.sqrt(2)))
+        for moved in (-std_error, 0.0, std_error)
+    )
     usual = _covariance(_USUAL, share)
     trust = 1 / (1 + (std_error / (_SPREAD * usual)) ** 2)
     signal = covariance**2 / (covariance**2 + std_error**2) if covariance > 0 else 0.0
     likely = signal * (trust * covariance + (1 - trust) * usual)
-    return Ranked(
-        float(ndtr(found / math.sqrt(2))), density * abs(slope), max(_distance(likely, share), 0.0)
-    )
+    # The larger of both: on one side there may be no AUC that is farther off.
+    return Ranked(auc, max(auc - below, above - auc), max(_distance(likely, share), 0.0))
 
 
 def discriminant(distance: float, share: float) -> tuple[float, float]:

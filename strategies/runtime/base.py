@@ -118,6 +118,16 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._rehearsing: int  # nodes
         self._others: int  # nodes with other features
 
+    def __repr__(self) -> str:
+        """Return the arguments that are plain values other than the defaults."""
+        given = {each.name: (getattr(self, each.name, None), each.default) for each in fields(self)}
+        told = (
+            f"{name}={value!r}"
+            for name, (value, default) in given.items()
+            if isinstance(value, int | float | str) and value != default
+        )
+        return f"{type(self).__name__}({', '.join(told)})"
+
     @abstractmethod
     def protocol(self) -> Protocol:
         """Yield questions, get estimates, return the result."""

@@ -38,9 +38,9 @@ class ClassificationFit(Result):
         Each class's share of users' rows, and its standard deviation.
     score, score_std_error : float
         AUC by users who had no part in the fit, and its standard deviation: how probable it
-        is that a row of the second class scores above one of the first, mean over the classes if
-        they are more than two; .5 for the shares. It is told as if scores of both were
-        normal.
+        is that a row of the second class scores above one of the first; of more than two classes,
+        the mean weighted by their shares; .5 for the shares. It is told as if scores of both
+        were normal.
     method : str
         How it was found: ``"directions"``, ``"lengths"``, or ``"shares"``.
     """

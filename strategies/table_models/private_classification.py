@@ -17,7 +17,6 @@ from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import check_choice, check_integer
 
 from ..forecasts.planned import features_of, made_up_schema
-from ..numerics.two_normals import Ranked
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
@@ -179,7 +178,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
                 judges, epsilon, self.schema, standardisation, theta, place, rows
             )
             found.append(judged)
-        score, error = _score([judged.ranked for judged in found])
+        score, error = _score(found)
         notes = []
         if score - 0.5 < LEAST * error:
             notes.append(
@@ -200,7 +199,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
                 f"About {100 * (1 - present):.0f} % of the people have no row with a target: the "
                 "model is of the others."
             )
-        notes += self._of_shares(found)
+        notes += _of_shares(self.schema, found)
         coef = np.array([judged.logits() for judged in found])
         coef[:, 0] -= coef @ standardisation.means[:-1]  # as slopes are of the features themselves
         coef = contrasts(self.schema, coef)
@@ -227,22 +226,36 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         norm = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
         return max(1.0, norm.value)
 
-    def _of_shares(self, found: list[Judged]) -> list[str]:
-        """Return a note if shares are told badly."""
-        error = max(judged.share_std_error for judged in found)
-        if error <= _DOUBTFUL_SHARE:
-            return []
+
+def _of_shares(schema: Schema, found: list[Judged]) -> list[str]:
+    """Return a note if shares are told badly, or of classes that perhaps nobody has."""
+    error = max(judged.share_std_error for judged in found)
+    if error > _DOUBTFUL_SHARE:
         return [
             f"Shares are told within {100 * error:.0f} percentage points (one standard error), and "
             "so are probabilities: more users or a larger epsilon would tell more."
         ]
+    shares = [judged.share for judged in found]
+    both = shares if len(found) > 1 else [1 - shares[0], shares[0]]
+    rare = [name for name, each in zip(schema.classes, both, strict=True) if each < _SURE * error]
+    if not rare:
+        return []
+    return [
+        f"Perhaps no row is of class {' or '.join(map(repr, rare))}: shares are told within "
+        f"{100 * error:.1f} percentage points (one standard error). What is said of it may be "
+        "noise."
+    ]
 
 
-def _score(ranked: list[Ranked]) -> tuple[float, float]:
-    """Return the mean AUC and its standard error."""
-    auc = float(np.mean([each.auc for each in ranked]))
-    error = math.sqrt(sum(each.std_error**2 for each in ranked)) / len(ranked)
-    return auc, error
+def _score(found: list[Judged]) -> tuple[float, float]:
+    """Return the mean AUC, weighted by the classes' shares, and its standard error.
+
+    Of a rare class little is known, and little depends on it.
+    """
+    shares = np.array([judged.share for judged in found])
+    aucs = np.array([[judged.ranked.auc, judged.ranked.std_error] for judged in found])
+    auc, *_ = shares @ aucs / shares.sum()
+    return float(auc), float(np.linalg.norm(shares * aucs[:, 1]) / shares.sum())
 
 
 def _target_of(schema: object) -> str:

@@ -251,6 +251,36 @@ def test_entries_that_are_not_what_is_declared_are_told_to_whoever_loads_the_tab
     ]
 
 
+def test_of_a_wide_table_the_worst_columns_are_told(caplog):
+    schema = Schema({f"x{i}": Numeric(0, 1) for i in range(9)})
+    schema.users({f"x{i}": [2.0] * (i + 1) + [0.5] * (9 - i) for i in range(9)})
+    told = [record.getMessage() for record in caplog.records]
+    assert [line[:40] for line in told[:5]] == [
+        f"{i + 1} of 10 numbers in column 'x{i}' are outsi" for i in range(4, 9)
+    ]
+    assert told[5:] == ["So it is, with fewer entries, in 4 more columns."]
+
+
+def test_names_are_texts_and_columns_are_there_once():
+    for columns, target in (({0: AGE}, "y"), ({"x": AGE}, 0), ({("a", "x"): AGE}, "y")):
+        with pytest.raises(ValueError, match=r"Expected texts as names of columns, got .*map"):
+            Schema(columns, target, Categories(["no", "yes"]))
+    twice = pd.DataFrame([[20, 30]], columns=["age", "age"])
+    with pytest.raises(ValueError, match="one column 'age' in the table, got 2"):
+        Schema({"age": AGE}).users(twice)
+
+
+def test_groups_of_other_rows_are_refused():
+    table = pd.DataFrame({"age": [20, 30, 40], "who": ["a", "b", "b"]}, index=[7, 3, 9])
+    schema = Schema({"age": AGE})
+    wanted = schema.users(table, groups="who").features
+    for same in (table["who"], table["who"].to_numpy(), ["a", "b", "b"]):
+        np.testing.assert_array_equal(schema.users(table, groups=same).features, wanted)
+    for other in (table["who"].sort_index(), table["who"].reset_index(drop=True)):
+        with pytest.raises(ValueError, match=r"groups with the index.*groups\.to_numpy"):
+            schema.users(table, groups=other)
+
+
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
 def test_a_missing_entry_is_no_category(missing):
     with pytest.raises(ValueError, match="of which a missing entry is none"):

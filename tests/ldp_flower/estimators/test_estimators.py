@@ -146,12 +146,15 @@ def test_labels_keep_their_type():
         ([2.0, 7.0], (7, 2)),
     ):
         y = np.array(labels)[(TABLE["promoted"] == "yes").astype(int)]
+        if y.dtype == bool:
+            y = pd.array(y, dtype="boolean")  # of which scikit-learn makes numbers
         schema = Schema(COLUMNS, "promoted", Categories(declared))
         model = LdpClassifier(schema, on_refusal="constant", random_state=0)
         with pytest.warns(UserWarning, match="public constant"):
             model.fit(TABLE[:40], y[:40])
-        assert model.classes_.tolist() == labels and model.classes_.dtype == y.dtype
-        assert model.predict(TABLE[:3]).dtype == y.dtype
+        kind = np.array(labels).dtype
+        assert model.classes_.tolist() == labels and model.classes_.dtype == kind
+        assert model.predict(TABLE[:3]).dtype == kind
 
 
 # ------------------------------------------------------------------------ nothing silent
@@ -198,6 +201,18 @@ def test_arguments_without_effect_and_other_targets_are_refused():
         LdpClassifier(PROMOTED).fit(TABLE, ["maybe"] * len(TABLE))
     with pytest.raises(ValueError, match=r"\['sector'\] are missing"):
         LdpRegressor(WAGE).fit(TABLE[["age"]], y)
+    for X, groups, match in (
+        (TABLE, "who", "a column 'who' in the table, got none"),
+        (TABLE[["age", "sector"]].to_numpy(), "person", "with named columns"),
+        (TABLE, TABLE["person"].sample(frac=1, random_state=0), "groups with the index"),
+        (TABLE[["age", "age", "sector"]], None, r"each column once in the table, got \['age'\]"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            LdpRegressor(WAGE).fit(X, y, groups=groups)
+    with pytest.raises(ValueError, match="Expected a Schema, got 'wage'"):
+        LdpRegressor("wage").fit(TABLE, y)
+    with pytest.raises(ValueError, match="random_state as an integer"):
+        LdpRegressor(WAGE, random_state=np.random.RandomState(0)).fit(TABLE, y)
     with pytest.raises(ValueError, match="2 columns, those of the schema in their order, got 1"):
         LdpRegressor(WAGE).fit(np.ones((3, 1)), [1, 2, 3])
 

@@ -16,6 +16,7 @@ from ldp_flower.strategies import (
     SparseRegression,
     TooFewReports,
 )
+from ldp_flower.strategies.numerics.two_normals import ranked
 
 COLUMNS = {"age": Numeric(18, 66), "hours": Numeric(0, 80), "site": Categories(["a", "b", "c"])}
 TWO = Schema(COLUMNS, target="left", bounds=Categories(["no", "yes"]))
@@ -115,6 +116,36 @@ def test_noise_is_given_away_as_the_shares_or_with_doubts():
     assert doubts >= 4
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_class_that_nobody_has_is_said_and_flatters_no_score(seed):
+    """What is noise about it is weighed by its share; others' AUC is .77 without privacy."""
+    three = Schema(COLUMNS, target="left", bounds=Categories(["no", "yes", "maybe"]))
+    result = fit(three, people(3000, 4, seed), 4.0, seed, rows_per_user=4)
+    assert result.shares[2] < 0.1
+    assert any("Perhaps no row is of class 'maybe'" in note for note in result.notes)
+    assert abs(result.score - 0.75) < 4 * result.score_std_error < 0.4
+
+
+def test_one_class_only_is_said():
+    result = fit(TWO, people(1000, 3, 0).assign(left="no"), 4.0, rows_per_user=3)
+    assert any("Perhaps no row is of class 'yes'" in note for note in result.notes)
+    assert result.predict_proba(people(9, 3, 1))[:, 1].max() < 0.2
+    with pytest.raises(ValueError, match="rows whose 'left' is 'no' or 'yes', got none"):
+        fit(TWO, people(1000, 3, 0).assign(left=True), 4.0)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.02])
+def test_the_error_of_an_auc_is_what_covariances_beside_it_tell(share):
+    """Inside it is the slope's; where the classes are far apart, or rare, it is no nothing."""
+    covariance = share * (1 - share) * (2 / np.pi) ** 0.5 * 0.2  # of a distance of .2, nearly
+    slope = 1 / (share * (1 - share) * 8**0.5)  # of the AUC, in the covariance
+    small = 0.01 * share
+    found = ranked(covariance, small, share)
+    assert found.std_error == pytest.approx(small * slope, rel=0.1)
+    assert ranked(9.0, 0.3 * share, share).std_error > 0.02
+    assert 0.4 < ranked(9.0, share, share).std_error <= 1
+
+
 @pytest.mark.parametrize("epsilon, ways", [(0.2, "or, with these users, epsilon"), (0.05, "users")])
 def test_too_few_users_are_refused_with_what_would_do(epsilon, ways):
     with pytest.raises(TooFewReports, match=f"At least .* users are needed.*{ways}|{ways}"):
@@ -141,6 +172,10 @@ def test_many_features_are_refused_with_how_many_would_do():
 def test_what_it_cannot_do_is_refused(schema, given, message):
     with pytest.raises(ValueError, match=message):
         PrivateClassification(schema, epsilon=1.0, **given)
+
+
+def test_a_strategy_shows_its_arguments_and_no_address():
+    assert repr(PrivateClassification(TWO, epsilon=2.0)) == "PrivateClassification(epsilon=2.0)"
 
 
 def test_other_labels_are_left_out_and_counted(caplog):
