@@ -15,7 +15,7 @@ from ..guarantee.ledger_file import LedgerError
 from .census import census
 from .guard.sandbox import SandboxError
 from .pinned import AppError
-from .settings import Settings, Training
+from .settings import Settings, Table, Training
 
 
 @dataclass
@@ -57,6 +57,7 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
             _app(config, settings, findings)
         if settings.training is not None:
             _train(config, settings.training, findings)
+            _twice(settings.training, settings.table, findings)
     return findings
 
 
@@ -183,6 +184,15 @@ def _train(config: Mapping[str, object], training: Training, findings: Findings)
         )
     else:
         findings.facts.append(f"Training: in a sandbox, on {' and '.join(training.data)}.")
+
+
+def _twice(training: Training, table: Table | None, findings: Findings) -> None:
+    """Find users who pay under two names."""
+    if table is not None and any(Path(table.path).is_relative_to(each) for each in training.data):
+        findings.doubts.append(
+            f"Training reads {table.path} as well: whoever is in it spends up to max-epsilon under "
+            "a name of its own, and up to max-epsilon again under user-id."
+        )
 
 
 def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, str]:

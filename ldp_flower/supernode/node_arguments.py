@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from flwr.common.config import parse_config_args
@@ -33,12 +34,24 @@ def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
             f"Expected no --isolation {known.isolation}: then whoever reaches the SuperNode's port "
             "answers its messages, and not the operator's app."
         )
+    if not _is_loopback(known.host):
+        raise ArgumentsError(
+            f"Expected no --host {known.host}: whoever reaches the SuperNode's port can answer its "
+            "messages, so it is for this machine only."
+        )
     if known.runtime_dependency_install:
         raise ArgumentsError(
             "Expected no --allow-runtime-dependency-installation: a run would decide what is "
             "installed."
         )
     return read(known.node_config)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
 def read(node_config: str | None) -> Mapping[str, object]:

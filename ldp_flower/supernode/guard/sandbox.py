@@ -90,6 +90,13 @@ class Sandbox:
             )
         if self.kind == "none":
             return
+        for path in self.data:
+            for shown in (*bubblewrap.SYSTEM, *folders()):
+                if path.resolve().is_relative_to(shown.resolve()):
+                    raise SandboxError(
+                        f"{path} lies in {shown}, which a run's app may read before anybody pays, "
+                        "when it is only loaded: move the data."
+                    )
         self._try(secrets)
 
     def _try(self, secrets: Sequence[Path]) -> None:

@@ -61,8 +61,8 @@ def test_data_that_do_not_exist_or_cannot_be_read_are_refused(tmp_path):
 def test_settings_that_would_let_data_out_are_refused(tmp_path):
     node = Node(tmp_path, seconds=60)
     refused(node, "no public-metrics", **{"public-metrics": "loss"})
-    refused(node, "ended before replies leave", **{"reply-after": 60.0})
-    node.operator.check(node.node_config | {"reply-after": 61.0})
+    refused(node, "ended before replies leave", **{"reply-after": 64.0})
+    node.operator.check(node.node_config | {"reply-after": 65.0})
 
 
 def test_a_system_without_a_sandbox_is_refused_unless_the_operator_says_so(tmp_path, monkeypatch):
