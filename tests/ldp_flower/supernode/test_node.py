@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -19,7 +20,7 @@ from flwr.supernode.runtime import run_clientapp
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
-from ldp_flower.supernode import answering, flower
+from ldp_flower.supernode import answering, flower, launch
 from ldp_flower.supernode.careful import printable, take_care
 from ldp_flower.supernode.census import census
 from ldp_flower.supernode.journal import Journal
@@ -256,6 +257,13 @@ def test_a_supernode_is_started_again_if_it_had_worked(tmp_path, monkeypatch, li
     )
     assert supervise(["x"], SETTINGS) == (0 if lives else 3)
     assert book.read_text() == ("xxx" if lives else "x")
+
+
+def test_a_supernode_that_has_lost_its_part_that_looks_for_tasks_is_ended(monkeypatch):
+    monkeypatch.setattr(launch, "_LOOK", 0.2)
+    code = "import subprocess, sys, time; subprocess.Popen(sys.executable); time.sleep(60)"
+    monkeypatch.setattr(flower, "command", lambda *_: [sys.executable, "-c", code])
+    assert supervise([], SETTINGS) == -signal.SIGTERM
 
 
 def test_whoever_stops_the_command_stops_the_supernode(tmp_path):
