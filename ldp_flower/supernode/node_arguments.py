@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
@@ -68,7 +69,24 @@ def read(node_config: str | None) -> Mapping[str, object]:
             f"Flower does not read {shlex.join(left)} in the node's configuration: expected pairs "
             "key=value without spaces."
         )
+    if not text.endswith(".toml"):
+        _check_pairs(_PAIR.findall(text))
     try:
         return parse_config_args([node_config] if node_config else None)
     except (Exception, SystemExit) as error:
-        raise ArgumentsError(f"The node's configuration cannot be read: {error}") from error
+        named = f" {text}" if text.endswith(".toml") else ""
+        raise ArgumentsError(f"The node's configuration{named} cannot be read: {error}") from error
+
+
+def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    keys = [key for key, _ in pairs]
+    for key, value in pairs:
+        if keys.count(key) > 1:
+            raise ArgumentsError(f"Expected one value for {key} in the node's configuration.")
+        try:
+            tomllib.loads(f"{key} = {value}")
+        except tomllib.TOMLDecodeError as error:
+            raise ArgumentsError(
+                "Expected a number, true, false or a text in quotes (single ones where it has a "
+                f"backslash) for {key} in the node's configuration, got {value}."
+            ) from error
