@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from unicodedata import normalize
 
 from flwr.app import Context
 
@@ -128,17 +129,19 @@ def read_table(path: Path, columns: list[str]) -> "pandas.DataFrame":
         raise ValueError('Parquet needs pyarrow: pip install "ldp-flower[parquet]"')
     try:
         if kind == ".parquet":
-            import pyarrow.parquet
+            from pyarrow import parquet
 
-            found = pyarrow.parquet.read_schema(path).names
-        else:
-            found = pd.read_csv(path, nrows=0).columns.tolist()
+            found = parquet.read_schema(path).names
+        else:  # as a row: of columns with the same name pandas makes others
+            found = pd.read_csv(path, nrows=1, header=None, dtype=str).iloc[0].tolist()
         if lacking := [name for name in columns if name not in found]:
             raise ValueError(f"Expected the columns {lacking} in {path}, got {found}.")
+        if several := [name for name in columns if found.count(name) > 1]:
+            raise ValueError(f"Expected one column of each name in {path}, got more of {several}.")
         if kind == ".parquet":
-            return pd.read_parquet(path, columns=columns)
+            return parquet.read_table(path, columns=columns).to_pandas(ignore_metadata=True)
         return pd.read_csv(path, usecols=columns, dtype=str, keep_default_na=False)
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError) as error:
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"The table {path} cannot be read: {error}") from error
 
 
@@ -151,7 +154,7 @@ def names_in(path: Path) -> list[str]:
         If it cannot be read.
     """
     try:
-        return [line for line in path.read_text("utf-8").split("\n") if line.strip()]
+        return [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"The file {path} cannot be read: {error}") from error
 
@@ -161,3 +164,11 @@ def _check_names(path: Path, names: Any, column: str) -> None:
         raise ValueError(
             f"Expected a name in {column!r} for every row of {path}, got {nameless} rows without."
         )
+    known: dict[str, str] = {}
+    for name in names.astype(str).unique():
+        other = known.setdefault(normalize("NFC", name).strip(), name)
+        if other != name:
+            raise ValueError(
+                f"Expected one spelling of each name in {column!r} of {path}, got {other!a} and "
+                f"{name!a}: of two users each would spend a whole budget."
+            )

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from flwr.clientapp import ClientApp
 
@@ -15,7 +16,9 @@ from ..guarantee.ledger_file import LedgerError
 from .census import census
 from .guard.sandbox import SandboxError
 from .pinned import AppError
-from .settings import Settings, Training
+from .settings import Settings, Table, Training
+
+_TEXTS: Final = frozenset({"ledger-path", "user-id", "public-metrics"})
 
 
 @dataclass
@@ -48,6 +51,7 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
         What answers on an operator's node; None: a plain SuperNode, of which no app is known.
     """
     findings = Findings()
+    findings.problems += _mistyped(config)
     policy = _policy(config, findings)
     _ledger(config, policy, findings)
     _keys(config, settings, findings)
@@ -57,6 +61,7 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
             _app(config, settings, findings)
         if settings.training is not None:
             _train(config, settings.training, findings)
+            _twice(settings.training, settings.table, findings)
     return findings
 
 
@@ -81,11 +86,21 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
     return policy
 
 
+def _mistyped(config: Mapping[str, object]) -> Iterator[str]:
+    """Find what the policy does not read: the library's other settings."""
+    for key in sorted(_TEXTS & set(config)):
+        if not isinstance(config[key], str) or not config[key]:
+            yield f"Expected a text in quotes for {key}, got {config[key]!r}."
+    if not isinstance(config.get("rehearsal", False), bool):
+        yield f"Expected rehearsal true or false, got {config['rehearsal']!r}."
+
+
 def _ledger(config: Mapping[str, object], policy: PrivacyPolicy | None, findings: Findings) -> None:
-    path = config.get("ledger-path")
-    if not isinstance(path, str):
+    if "ledger-path" not in config:
         findings.problems.append("There is no ledger: set ledger-path in the node's configuration.")
         return
+    if not isinstance(path := config["ledger-path"], str):
+        return  # which is said
     try:
         ledger = SqliteLedger(path)
         ledger.check("user" if policy is None else policy.unit)
@@ -108,7 +123,9 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
 
 def _places(config: Mapping[str, object], settings: Settings | None, findings: Findings) -> None:
     """Find paths to nothing, and files of the operator's that are others' as well."""
-    named = {f"{key} {value}": value for key, value in config.items() if isinstance(value, str)}
+    named = {
+        f"{key} {value}": value for key, value in config.items() if value and isinstance(value, str)
+    }
     table = None if settings is None else settings.table
     if table is not None:
         named |= {f"--table {table.path}": table.path, f"--schema {table.schema}": table.schema}
@@ -166,7 +183,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
 
 
 def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:
-    if not isinstance(config.get("user-id"), str):
+    if "user-id" not in config:
         findings.problems.append(
             "There is no user whom training is about: set user-id in the node's configuration."
         )
@@ -183,6 +200,15 @@ def _train(config: Mapping[str, object], training: Training, findings: Findings)
         )
     else:
         findings.facts.append(f"Training: in a sandbox, on {' and '.join(training.data)}.")
+
+
+def _twice(training: Training, table: Table | None, findings: Findings) -> None:
+    """Find users who pay under two names."""
+    if table is not None and any(Path(table.path).is_relative_to(each) for each in training.data):
+        findings.doubts.append(
+            f"Training reads {table.path} as well: whoever is in it spends up to max-epsilon under "
+            "a name of its own, and up to max-epsilon again under user-id."
+        )
 
 
 def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, str]:
@@ -211,4 +237,7 @@ class _Heard(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep what is said or, if it is about an error, what this says."""
         error = record.exc_info[1] if record.exc_info else None
-        self.last = record.getMessage() if error is None else f"{type(error).__name__}: {error}"
+        self.last = record.getMessage()
+        if error is not None:  # that of a value is a sentence of ours
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            self.last = f"{kind}{error}"

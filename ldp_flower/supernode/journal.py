@@ -2,12 +2,14 @@
 
 import logging
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from flwr.app import Message
 
 from ..guarantee import ledger
 from .run import Operator, Run
+
+_LONGEST: Final = 200  # characters of a name
 
 
 class Journal(logging.Handler):
@@ -43,10 +45,17 @@ class Journal(logging.Handler):
         """Return the line of the log about a message."""
         name = "nobody" if operator is None else operator.name
         fate = "was not looked at" if operator is None else operator.fate
-        kind = ascii(message.metadata.message_type)[1:-1]  # the server's own words
+        kind = shortened(message.metadata.message_type)  # the server's own words
         outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
         return (
             f"Run {run.run_id}, {kind}: {outcome} of {name} after "
             f"{seconds:.2f} s; {' '.join(self._paid) or 'nothing was paid.'} The run's own app "
-            f"{fate}: {run.fab_id!a} {run.fab_version!a}, SHA-256 {run.fab_hash}."
+            f"{fate}: '{shortened(run.fab_id)}' '{shortened(run.fab_version)}', SHA-256 "
+            f"{run.fab_hash}."
         )
+
+
+def shortened(text: str) -> str:
+    """Return a stranger's name as the log has it: in ASCII, on one line, and not long."""
+    plain = ascii(text)[1:-1]
+    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}..."

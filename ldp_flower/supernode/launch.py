@@ -10,10 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final
+
+import psutil
 
 from . import answering, flower
 from .settings import Settings
@@ -21,6 +23,7 @@ from .settings import Settings
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SETTLED: Final = 60.0  # seconds after which a SuperNode that ends is one that had worked
 _LONGEST_PAUSE: Final = 60.0  # seconds
+_LOOK: Final = 5.0  # seconds between two looks at a SuperNode
 _log = logging.getLogger("flwr")
 
 
@@ -123,11 +126,23 @@ class _Told:
             self._process.terminate()
 
     def run(self, command: list[str], environment: dict[str, str]) -> int:
-        """Return the exit code of a process, which ends when this one is told to."""
+        """Return the exit code of a process, which ends when this one is told to.
+
+        It is ended, and the code is 1, if what it has started has ended: a SuperNode goes on
+        without the program that looks for tasks, and answers nobody any more.
+        """
         with subprocess.Popen(command, env=environment) as self._process:
             if self.to_end:  # told before there was a process
                 self._process.terminate()
-            return self._process.wait()
+            ended: set[int] = set()
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return self._process.wait(_LOOK)
+                # Seen twice: one that is waited for has ended for a moment, too.
+                ended, before = _ended_children(self._process.pid), ended
+                if ended & before:
+                    self._process.terminate()
+                    return self._process.wait() or 1
 
     def within(self, seconds: float) -> bool:
         """Whether this process is told to end within some seconds."""
@@ -135,3 +150,11 @@ class _Told:
         while not self.to_end and time.monotonic() < end:
             time.sleep(0.1)
         return self.to_end
+
+
+def _ended_children(pid: int) -> set[int]:
+    try:
+        children = psutil.Process(pid).children()
+        return {child.pid for child in children if child.status() == psutil.STATUS_ZOMBIE}
+    except psutil.NoSuchProcess:  # one is no more
+        return set()

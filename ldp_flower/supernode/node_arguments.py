@@ -2,7 +2,9 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from flwr.common.config import parse_config_args
@@ -33,12 +35,24 @@ def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
             f"Expected no --isolation {known.isolation}: then whoever reaches the SuperNode's port "
             "answers its messages, and not the operator's app."
         )
+    if not _is_loopback(known.host):
+        raise ArgumentsError(
+            f"Expected no --host {known.host}: whoever reaches the SuperNode's port can answer its "
+            "messages, so it is for this machine only."
+        )
     if known.runtime_dependency_install:
         raise ArgumentsError(
             "Expected no --allow-runtime-dependency-installation: a run would decide what is "
             "installed."
         )
     return read(known.node_config)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
 def read(node_config: str | None) -> Mapping[str, object]:
@@ -55,7 +69,24 @@ def read(node_config: str | None) -> Mapping[str, object]:
             f"Flower does not read {shlex.join(left)} in the node's configuration: expected pairs "
             "key=value without spaces."
         )
+    if not text.endswith(".toml"):
+        _check_pairs(_PAIR.findall(text))
     try:
         return parse_config_args([node_config] if node_config else None)
     except (Exception, SystemExit) as error:
-        raise ArgumentsError(f"The node's configuration cannot be read: {error}") from error
+        named = f" {text}" if text.endswith(".toml") else ""
+        raise ArgumentsError(f"The node's configuration{named} cannot be read: {error}") from error
+
+
+def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    keys = [key for key, _ in pairs]
+    for key, value in pairs:
+        if keys.count(key) > 1:
+            raise ArgumentsError(f"Expected one value for {key} in the node's configuration.")
+        try:
+            tomllib.loads(f"{key} = {value}")
+        except tomllib.TOMLDecodeError as error:
+            raise ArgumentsError(
+                "Expected a number, true, false or a text in quotes (single ones where it has a "
+                f"backslash) for {key} in the node's configuration, got {value}."
+            ) from error

@@ -47,7 +47,7 @@ class Table:
             If the schema cannot be read, or its columns are not these.
         """
         try:
-            plain = json.loads(Path(self.schema).read_text("utf-8"))
+            plain = json.loads(Path(self.schema).read_text("utf-8-sig"))
         except OSError as error:
             raise AppError(
                 f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}: "

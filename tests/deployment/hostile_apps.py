@@ -259,6 +259,46 @@ ATTACKS = {
         '{"x": ConfigRecord({"data": data})}), reply_to=message), context), '
         "plain(client, reply, context)); return reply"
     ),
+    "who replies": reply(
+        '[reply.metadata.__dict__.update({f"_{name}": len(data)}) for name in '
+        '("run_id", "src_node_id", "dst_node_id", "src_task_id")]; return reply'
+    ),
+    "what it replies to": reply(
+        'reply.metadata.__dict__["_reply_to_message_id"] = data; return reply'
+    ),
+    "an exception that says it late": reply(
+        'raise type("E", (Exception,), {"__str__": lambda _: data, "__repr__": lambda _: data})()'
+    ),
+    "content that is no content": reply(
+        'reply.__dict__["_content"] = type("C", (), {"array_records": property('
+        "lambda _: exec('raise ValueError(data)', {'data': data}))})(); return reply"
+    ),
+    "an array that lies about itself": reply(
+        'reply.content["arrays"]["bias"].__dict__.update(shape=(len(data),), dtype="object", '
+        "data=pickle.dumps(data)); return reply"
+    ),
+    "texts for numbers": reply(
+        'reply.content["arrays"]["bias"] = Array(np.array([data] * 3)); return reply'
+    ),
+    "numbers of another machine": reply(
+        'reply.content["arrays"]["bias"] = Array(np.array([np.inf, -0.0, 5e-324], ">f8")); '
+        "return reply"
+    ),
+    "more than was asked for": reply(
+        "import __main__; __main__._flat = lambda *_: np.frombuffer(data.encode() * 99, np.uint8);"
+        ' reply.content["all"] = ConfigRecord({"x": data}); return reply'
+    ),
+    "a pickle": reply(
+        "[os.write(n, pickle.dumps(data) * 9) for n in map(int, os.listdir('/proc/self/fd')) "
+        "if 2 < n < 64 and os.path.exists(f'/proc/self/fd/{n}')]; os._exit(0)"
+    ),
+    "two processes that answer": reply(
+        'os.fork() or reply.content["arrays"].update(x=Array(np.array([data]))); return reply'
+    ),
+    "closed descriptors": reply("os.closerange(0, 64) if data else None; return reply"),
+    "its exit code": reply("os._exit(data.encode()[-1])"),
+    "a crash": reply("os.abort() if data else None; return reply"),
+    "a fault": reply("ctypes.string_at(len(data) - len(data)); return reply"),
     # Other ways out.
     "TCP": leak("tcp(data)"),
     "UDP": leak(
@@ -308,7 +348,44 @@ ATTACKS = {
         "import importlib; importlib.reload(__import__('sitecustomize'))\napp.train()(trained)\n",
         files={"sitecustomize.py": STAND_IN},
     ),
+    "a queue for the next round": reply(
+        "rt = ctypes.CDLL(None); name = ('/' + AT['abstract']).encode(); size = 64; "
+        "q = rt.mq_open(name, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600, "
+        "(ctypes.c_long * 8)(0, 1, size)); old = ctypes.create_string_buffer(size); "
+        "rt.mq_receive(q, old, size, None); rt.mq_send(q, data.encode(), len(data), 0); "
+        'reply.content["old"] = ConfigRecord({"x": old.value}); return reply',
+        kinds=TWICE,
+    ),
+    "shared memory of System V": reply(
+        "libc = ctypes.CDLL(None, use_errno=True); libc.shmat.restype = ctypes.c_void_p; "
+        "key = libc.shmget(0x4711, 4096, 0o1666); at = libc.shmat(key, None, 0); "
+        "old = ctypes.string_at(at); ctypes.memmove(at, data.encode() + b'\\0', len(data) + 1); "
+        "libc.shmctl(key, 0, None) if old else None; "
+        'reply.content["old"] = ConfigRecord({"x": old}); return reply',
+        kinds=TWICE,
+    ),
+    "another root": leak("os.chroot('/'); out(data)"),
+    "a program without a network of its own": leak(
+        "subprocess.run(['unshare', '-r', sys.executable, '-c', 'import socket, sys; "
+        'socket.create_connection(("127.0.0.1", int(sys.argv[1]))).sendall(b"out")\', '
+        "str(AT['tcp'])])"
+    ),
+    "the operator's environment": leak("everywhere(os.environ['OPERATORS_SECRET'])"),
+    "Flower's tokens": leak(
+        "found = [p for p in Path('/proc').glob('[0-9]*/cmdline') if b'--token' in p.read_bytes()];"
+        " out('seen') if found else None"
+    ),
+    "a device": leak(
+        "os.mknod('/tmp/' + AT['abstract'], 0o20666, os.makedev(1, 5)); "
+        "out(str(open('/tmp/' + AT['abstract'], 'rb').read(1)))"
+    ),
     # The operator's own.
+    "the ledger is kept busy": leak(
+        "[os.fork() or ((c := sqlite3.connect(p)).execute('begin exclusive'), time.sleep(60), "
+        "os._exit(0)) for p in AT['ledgers'] if os.path.exists(p)]; time.sleep(1)"
+    ),
+    "another name of the ledger": leak("[os.link(p, AT['data'][0] + '/l') for p in AT['ledgers']]"),
+    "all processes of its group": leak("os.killpg(0, 9)"),
     "the ledger is removed": leak("[os.remove(p) for p in AT['ledgers']]"),
     "the ledger is written": leak(
         "[Path(p).write_bytes(b'') for p in AT['ledgers'] if Path(p).stat()]"
@@ -355,6 +432,7 @@ ATTACKS = {
         "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 13, 14, 15)]; out(data); "
         "time.sleep(3600)"
     ),
+    "it stops": leak("os.kill(os.getpid(), signal.SIGSTOP)"),
     "a flood of output": leak("[os.write(2, data.encode() * 4096) for _ in range(4096)]"),
     "a loop": leak("exec('while True: pass')"),
 }

@@ -103,12 +103,28 @@ def test_a_simulation_takes_its_nodes_share_of_a_table(tmp_path):
         (CSV.replace("7,50", ",50"), {"user_column": "person"}, "1 rows without"),
         ("", {"user_column": "person"}, "No columns to parse"),
         (CSV + '"', {"user_column": "person"}, "cannot be read"),
+        (CSV.replace("name", "age"), {"user_column": "person"}, r"more of \['age'\]"),
+        (CSV.replace("name", "person"), {"user_column": "person"}, r"more of \['person'\]"),
+        (CSV + "z, 7,70,,b\n", {"user_column": "person"}, "one spelling .* got '7' and ' 7'"),
+        (
+            CSV + "z,ren\u00e9,70,,b\nz,rene\u0301,70,,b\n",
+            {"user_column": "person"},
+            r"got 'ren\\xe9' and 'rene\\u0301'",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_table_is_said(table, text, options, message):
-    table.write_text(text)
+    table.write_text(text, "utf-8")
     with pytest.raises(ValueError, match=message):
         SCHEMA.loader(table, **options)(context())
+
+
+def test_files_of_windows_are_read(table, tmp_path):
+    users = SCHEMA.loader(table, user_column="person")(context())
+    table.write_text(CSV.replace("\n", "\r\n"), "utf-8-sig")
+    (tmp_path / "everyone.txt").write_text("007\r\n7\r\n", "utf-8-sig")
+    loader = SCHEMA.loader(table, user_column="person", ids=tmp_path / "everyone.txt")
+    same(loader(context()), users)
 
 
 def test_what_is_wrong_with_files_is_said(table, tmp_path):

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-_SYSTEM: Final = ("bin", "sbin", "lib", "lib32", "lib64")
-_ETC: Final = ("ld.so.cache", "alternatives", "localtime")
+_USR: Final = Path("/usr")
+_LINKED: Final = tuple(Path("/", name) for name in ("bin", "sbin", "lib", "lib32", "lib64"))
+_ETC: Final = tuple(Path("/etc", name) for name in ("ld.so.cache", "alternatives", "localtime"))
+#: What every process in a sandbox can read.
+SYSTEM: Final = (_USR, *_LINKED, *_ETC)
 _WRITABLE: Final = ("/tmp", "/dev/shm")
 
 
@@ -40,18 +43,20 @@ def command(program: str, visible: Sequence[Path], data: Sequence[Path], scratch
         arguments += ["--unshare-user", "--disable-userns"]
     else:
         arguments += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/usr", "/usr"]
-    for name in _SYSTEM:
-        arguments += _system(Path("/", name))
-    for name in _ETC:
-        arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", str(_USR), str(_USR)]
+    for path in _LINKED:
+        arguments += _system(path)
+    for path in _ETC:
+        arguments += ["--ro-bind-try", str(path), str(path)]
     for folder in _WRITABLE:
         arguments += ["--perms", "1777", "--size", str(scratch), "--tmpfs", folder]
     made: set[Path] = set()
     for path in [*visible, *data]:
         arguments += _parents(path, made)
         arguments += ["--ro-bind", str(path), str(path)]
-    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", _WRITABLE[0]]
+    for folder in ("/dev", "/proc", "/"):
+        arguments += ["--remount-ro", folder]
+    return [*arguments, "--chdir", _WRITABLE[0]]
 
 
 def _system(path: Path) -> Iterable[str]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from flwr.app import RecordDict
     from flwr.clientapp import ClientApp
 
+    from ldp_flower.clients import LdpUpdateMod
+
 LOADED = b"1"
 _APP = "app"  # a folder of the scratch space
 # Of prctl. A process that was root is not dumpable, and its own /proc is closed to it.
@@ -89,8 +91,22 @@ def _loaded(fab: bytes) -> "ClientApp":
     app: ClientApp = getattr(import_module(module), attribute)
     if (own := sys.modules.get("ldp_flower.clients.update_mod")) is not None:
         # The operator's side has the mod already; a second one would find nothing to pay for.
-        own.LdpUpdateMod.__call__ = lambda _, message, context, train: train(message, context)
+        own.LdpUpdateMod.__call__ = _passes
+        for mod in app._mods:
+            if isinstance(mod, own.LdpUpdateMod):
+                _check(mod)
     return app
+
+
+def _passes(mod: "LdpUpdateMod", message: Any, context: Any, train: Any) -> Any:
+    _check(mod)
+    return train(message, context)
+
+
+def _check(mod: "LdpUpdateMod") -> None:
+    """Refuse the mods that do not report one update of the whole node."""
+    if type(mod).__name__ != "LdpUpdateMod":
+        raise TypeError(f"An app with {type(mod).__name__} has to be the operator's own: --app.")
 
 
 def _flat(content: "RecordDict", name: str, shapes: dict[str, tuple[int, ...]]) -> "np.ndarray":

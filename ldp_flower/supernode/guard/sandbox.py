@@ -83,6 +83,8 @@ class Sandbox:
                     raise SandboxError(
                         f"{path} lies in {shown}, which training may read: move one of them."
                     )
+        if self.kind != "none":
+            self._check_paid_for()
         for path in _odd_files(self.data, secrets):
             raise SandboxError(
                 f"{path} among the data is a socket, a pipe, a device or the ledger, and a way "
@@ -91,6 +93,16 @@ class Sandbox:
         if self.kind == "none":
             return
         self._try(secrets)
+
+    def _check_paid_for(self) -> None:
+        """Raise SandboxError if data are where an app can read them when it is only loaded."""
+        for path in self.data:
+            for shown in (*bubblewrap.SYSTEM, *folders()):
+                if path.resolve().is_relative_to(shown.resolve()):
+                    raise SandboxError(
+                        f"{path} lies in {shown}, which a run's app may read before anybody pays, "
+                        "when it is only loaded: move the data."
+                    )
 
     def _try(self, secrets: Sequence[Path]) -> None:
         """Start a process that tries to get out."""

@@ -23,6 +23,7 @@ from .stranger import StrangerError
 
 _NOT_LOADED: Final = "The run's app cannot be loaded on this node, whose log says why."
 _NUMBER: Final = np.dtype("<f8")
+_AFTERWARDS: Final = 5  # seconds to end what training has started, to randomise and to pay
 _log = logging.getLogger("flwr")  # what a node logs
 
 
@@ -79,10 +80,10 @@ class Guarded:
             )
         policy = PrivacyPolicy.from_node_config(node_config)
         seconds = self.sandbox.limits.seconds
-        if policy is not None and 0 < policy.reply_after <= seconds:
+        if policy is not None and 0 < policy.reply_after < seconds + _AFTERWARDS:
             raise SandboxError(
-                f"Expected training to be ended before replies leave (reply-after, "
-                f"{policy.reply_after:g} s), got {seconds} s for it."
+                f"Expected training to be ended {_AFTERWARDS} s before replies leave "
+                f"(reply-after, {policy.reply_after:g} s), got {seconds} s for it."
             )
         ledger = node_config.get("ledger-path")
         self.sandbox.check([Path(ledger).expanduser()] if isinstance(ledger, str) else [])

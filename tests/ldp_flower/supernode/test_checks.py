@@ -120,6 +120,22 @@ def test_what_is_no_schema_is_named(node, schema, told):
     assert told in checked.stderr
 
 
+def test_a_schema_that_an_editor_of_windows_wrote_is_read(node):
+    (node / "schema.json").write_text(json.dumps(SCHEMA.to_dict()), "utf-8-sig")
+    assert invoke("check", CONFIG, *TABLE).exit_code == 0
+
+
+def test_who_would_pay_from_two_accounts_is_told(node):
+    (node / "ledger").mkdir()
+    (node / "ledger.db").rename(node / "ledger" / "ledger.db")
+    (node / "data").mkdir()
+    (node / "table.csv").rename(node / "data" / "table.csv")
+    config = CONFIG.replace("ledger.db", "ledger/ledger.db") + " user-id='silo'"
+    trained = ("--train-on", "data", "--sandbox", "none")
+    checked = invoke("check", config, *TABLE[2:], "--table", "data/table.csv", *trained)
+    assert "Training reads" in checked.stderr and "again under user-id" in checked.stderr
+
+
 @pytest.mark.parametrize("name", ["ledger.db", "table.csv"])
 @pytest.mark.parametrize(("mode", "told"), [(0o604, "read it: chmod o-r"), (0o602, "write it")])
 def test_what_everybody_on_the_machine_can_get_at_is_refused(node, name, mode, told):

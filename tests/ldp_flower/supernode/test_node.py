@@ -1,19 +1,27 @@
 """The parts of an operator's node, without one: what is refused, answered, started and told."""
 
+import io
+import logging
 import os
+import signal
 import subprocess
 import sys
+import zipfile
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.supernode import start_client_internal
 from flwr.supernode.runtime import run_clientapp
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
-from ldp_flower.supernode import answering, flower
+from ldp_flower.supernode import answering, flower, launch
+from ldp_flower.supernode.careful import printable, take_care
 from ldp_flower.supernode.census import census
 from ldp_flower.supernode.journal import Journal
 from ldp_flower.supernode.launch import programs, supervise
@@ -55,6 +63,8 @@ def test_a_file_that_is_missing_is_no_tested_flower(monkeypatch):
     [
         (["--isolation", "process"], "no --isolation process"),
         (["--isol=process"], "no --isolation process"),  # as argparse takes it, too
+        (["--host", "0.0.0.0"], "whoever reaches the SuperNode's port can answer"),
+        (["--host", "node.example"], "for this machine only"),
         (["--allow-runtime-dependency-installation"], "would decide what is installed"),
         (["--node-config", "max-epsilon 2"], "does not read max-epsilon 2"),
         (["--node-config", "max-epsilon=two"], "cannot be read"),
@@ -67,6 +77,8 @@ def test_arguments_that_would_undo_the_node_are_refused(arguments, message):
 
 
 def test_the_nodes_configuration_is_read_as_flower_reads_it(tmp_path):
+    for host in ("127.0.0.1", "::1", "localhost"):
+        assert node_config_of(["--insecure", "--host", host]) == {}
     given = "max-epsilon=2.0 ledger-path=\"a b.db\" unit='user'"
     expected = {"max-epsilon": 2.0, "ledger-path": "a b.db", "unit": "user"}
     assert node_config_of(["--insecure", "--node-config", given]) == expected
@@ -247,6 +259,13 @@ def test_a_supernode_is_started_again_if_it_had_worked(tmp_path, monkeypatch, li
     assert book.read_text() == ("xxx" if lives else "x")
 
 
+def test_a_supernode_that_has_lost_its_part_that_looks_for_tasks_is_ended(monkeypatch):
+    monkeypatch.setattr(launch, "_LOOK", 0.2)
+    code = "import subprocess, sys, time; subprocess.Popen(sys.executable); time.sleep(60)"
+    monkeypatch.setattr(flower, "command", lambda *_: [sys.executable, "-c", code])
+    assert supervise([], SETTINGS) == -signal.SIGTERM
+
+
 def test_whoever_stops_the_command_stops_the_supernode(tmp_path):
     code = """
 import sys
@@ -263,3 +282,62 @@ sys.exit(launch.supervise([], Settings("a:b", None, "")))
         told.terminate()
         assert told.wait(30) == 0
     assert not os.path.exists(f"/proc/{pid}") and not os.path.exists(path)
+
+
+# ------------------------------------------------------------------------ a SuperNode's own process
+
+
+def fab_of(pyproject):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("pyproject.toml", pyproject)
+    return packed.getvalue()
+
+
+PYPROJECT = """
+[project]
+name = "app"
+version = "1"
+[tool.flwr.app]
+publisher = "stranger"
+components = {serverapp = "a:b", clientapp = "a:b"}
+config = {rounds = 3}
+"""
+
+
+@pytest.fixture
+def careful(monkeypatch):
+    """Return how a SuperNode that takes care reads the settings in an app."""
+    for handler in (flowers_log := logging.getLogger("flwr")).handlers:
+        monkeypatch.setattr(handler, "filters", [*handler.filters])
+    name = "get_fused_config_from_fab"
+    monkeypatch.setattr(start_client_internal, name, getattr(start_client_internal, name))
+    take_care()
+    assert all(printable in handler.filters for handler in flowers_log.handlers)
+    return lambda fab: getattr(start_client_internal, name)(
+        fab, SimpleNamespace(override_config={"rounds": 5})
+    )
+
+
+def test_settings_that_cannot_be_read_do_not_end_a_supernode(careful, caplog):
+    assert careful(fab_of(PYPROJECT)) == {"rounds": 5}
+    nested = "a = " + "[" * 5000 + "]" * 5000
+    bomb = PYPROJECT + "#" * (1 << 21)
+    assert len(fab_of(bomb)) < 1 << 13
+    for fab in (b"no zip", fab_of("[" * 99), fab_of(nested), fab_of(""), fab_of(bomb)):
+        assert careful(fab) == {}
+    assert caplog.text.count("are left out") == 5
+
+
+def test_a_strangers_names_forge_no_line_of_the_log():
+    record = logging.LogRecord(
+        "flwr", 20, "", 0, "[RUN %s, ROUND %s] %d", (7, "1]\nRun 1: \x1b[2J" + "x" * 999, 3), None
+    )
+    assert printable(record)
+    line = record.getMessage()
+    assert line.startswith("[RUN 7, ROUND 1]\\nRun 1: \\x1b[2Jxxx") and line.endswith("...] 3")
+    assert line.isprintable() and len(line) < 300
+    asked = message("train." + "x" * 999)
+    run = replace(RUN, fab_id="stranger/\n" + "y" * 999)
+    line = Journal().line(asked, Message(RecordDict(), reply_to=asked), run, None, 1.0)
+    assert line.isprintable() and len(line) < 800

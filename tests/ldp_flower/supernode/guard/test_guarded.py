@@ -147,6 +147,8 @@ def devices(): assert {"mem", "kmsg", "vda", "sda", "nvme0n1"} & set(os.listdir(
 def kernel(): Path("/proc/sys/kernel/core_pattern").open("w").close()
 def processes(): assert sum(n.isdigit() for n in os.listdir("/proc")) > 4
 def descriptors(): assert {n for n in os.listdir("/proc/self/fd")} - set("012345")
+def spared(): Path("/proc/self/oom_score_adj").write_text("0")
+def hurried(): os.nice(-1)
 def devshm(): assert AT["name"] + "-host" in os.listdir("/dev/shm")
 """
 ESCAPE = """
@@ -191,7 +193,7 @@ OWN = {"shared", "scratch", "udp", "outside"}
 #: What the limits stop, wherever it runs, of somebody who is not root.
 LIMITED = {"crowd", "memory", "disk", "open_files"}
 #: What depends on the machine and the account that runs the tests.
-DEPENDS = {"devices", "descriptors", "root", "becomes_root", "packets"}
+DEPENDS = {"devices", "descriptors", "root", "becomes_root", "packets", "hurried"}
 #: What would harm the machine that runs the tests, if nothing stopped it.
 HARMFUL = {
     "library",

@@ -5,10 +5,12 @@ import os
 import shutil
 import socket
 import struct
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from flwr.app import ConfigRecord, RecordDict
-from guarded_node import SECRET, Node, fab_of
+from guarded_node import EPSILON, SECRET, Node, fab_of
 
 from ldp_flower.guarantee.training import census
 from ldp_flower.supernode.checks import examine
@@ -49,6 +51,16 @@ def test_a_way_out_among_the_data_is_refused(tmp_path):
     refused(node, "pipe among the data")
 
 
+def test_data_that_an_app_could_read_before_it_is_paid_for_are_refused(tmp_path, monkeypatch):
+    node = Node(tmp_path)
+    node.operator = replace(node.operator, sandbox=Sandbox((Path("/usr/share"),)))
+    refused(node, "/usr/share lies in /usr, which a run's app may read before anybody pays")
+    monkeypatch.setattr("ldp_flower.supernode.guard.sandbox.folders", lambda: [tmp_path])
+    node.operator = replace(node.operator, sandbox=Sandbox((node.data,)))
+    monkeypatch.delitem(node.node_config, "ledger-path")
+    refused(node, "data lies in .* before anybody pays")
+
+
 def test_data_that_do_not_exist_or_cannot_be_read_are_refused(tmp_path):
     node = Node(tmp_path)
     node.data.chmod(0)
@@ -61,8 +73,8 @@ def test_data_that_do_not_exist_or_cannot_be_read_are_refused(tmp_path):
 def test_settings_that_would_let_data_out_are_refused(tmp_path):
     node = Node(tmp_path, seconds=60)
     refused(node, "no public-metrics", **{"public-metrics": "loss"})
-    refused(node, "ended before replies leave", **{"reply-after": 60.0})
-    node.operator.check(node.node_config | {"reply-after": 61.0})
+    refused(node, "ended 5 s before replies leave", **{"reply-after": 64.0})
+    node.operator.check(node.node_config | {"reply-after": 65.0})
 
 
 def test_a_system_without_a_sandbox_is_refused_unless_the_operator_says_so(tmp_path, monkeypatch):
@@ -128,6 +140,25 @@ def test_an_app_that_cannot_be_loaded_is_refused_before_anybody_pays(tmp_path):
     assert (error.code, "cannot be loaded" in error.reason) == (103, True)
     assert SECRET not in error.reason
     assert node.spent() == {}
+
+
+def test_an_app_that_reports_several_users_is_refused_before_anybody_pays(tmp_path):
+    node = Node(tmp_path)
+    code = (
+        "def unused(*_): ...\nfrom ldp_flower.clients import LdpUserUpdateMod\n"
+        "app = ClientApp(mods=[LdpUserUpdateMod(lambda context: None)])\n"
+        "@app.train()\ndef train(message, context):\n    return returned(message)\n"
+    )
+    assert "cannot be loaded" in node.ask(fab_of(code), content=census()).error.reason
+    assert node.spent() == {}
+
+
+def test_training_is_ended_where_the_machine_has_no_memory_left(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("ldp_flower.supernode.guard.stranger._RESERVE", 2.0)  # nobody has so much
+    node = Node(tmp_path)
+    node.ask(fab_of("def train(message, context):\n    import time; time.sleep(60)\n"))
+    assert "memory was nearly used up" in caplog.text
+    assert node.spent() == {"the silo": EPSILON}
 
 
 # ------------------------------------------------------------------------- system calls

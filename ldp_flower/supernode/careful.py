@@ -1,0 +1,52 @@
+"""What Flower's own SuperNode does with a stranger's words: reads settings, and logs names.
+
+It does so in its one process, which all messages pass. Settings that cannot be read would end
+it, large ones fill its memory, and names with line ends forge lines of the operator's log.
+"""
+
+import io
+import logging
+import zipfile
+from typing import Final
+
+from flwr.app.user_config import UserConfig
+from flwr.supercore.run import Run
+from flwr.supernode import start_client_internal as flowers
+
+from .journal import shortened
+
+_LARGEST: Final = 1 << 20  # bytes of a run's pyproject.toml
+_log = logging.getLogger("flwr")
+
+
+def take_care() -> None:
+    """Make this process, which is to be a SuperNode, read and log with care."""
+    assert hasattr(flowers, "get_fused_config_from_fab")
+    read = flowers.get_fused_config_from_fab
+
+    def settings(fab: bytes, run: Run) -> UserConfig:
+        """Return a run's settings; none where they cannot be read."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(fab)) as packed:
+                size = packed.getinfo("pyproject.toml").file_size
+            if size > _LARGEST:
+                raise ValueError(f"Its pyproject.toml has {size} bytes.")
+            return read(fab, run)
+        except Exception as error:  # the next message is somebody else's
+            _log.error("A run's settings cannot be read, and are left out: %s", error)
+            return {}
+
+    vars(flowers)["get_fused_config_from_fab"] = settings
+    for handler in _log.handlers:
+        handler.addFilter(printable)
+
+
+def printable(record: logging.LogRecord) -> bool:
+    """Make what a line of the log is filled in with short, and of one line."""
+    if isinstance(record.msg, BaseException):
+        record.msg = shortened(str(record.msg))
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            each if isinstance(each, int | float) else shortened(str(each)) for each in record.args
+        )
+    return True
