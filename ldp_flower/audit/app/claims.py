@@ -267,5 +267,5 @@ class Claims:
         """Every protection in words."""
         told = [f"{local} on {kind}" for kind, local in self.local.items()]
         if self.own:
-            told.append(f"{len(self.own)} question(s) of ldp-flower")
+            told.append(f"{len(self.own)} question(s) or plan(s) of ldp-flower")
         return [*told, *self.opacus, *self.wrappers]

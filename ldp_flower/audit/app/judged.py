@@ -121,7 +121,7 @@ def tell(
         report.untried.append("single records: no function that returns data was found (--loader)")
     if node.claims.wrappers:
         report.untried.append("what others than the server see: wrappers add noise on the server")
-    if node.claims.own:
+    if node.claims.own_kinds:
         report.untried.append(
             "what `ldp-flower audit PROTOCOL` does, which knows this library's clients from inside "
             "and is the better tool for them"
