@@ -240,6 +240,7 @@ def _attack(
             "Nothing that was tried changed any reply: the app's data were not reached. "
             "No function that returns data was found. "
             + (f"The server ended early: {talk.ended}. " if talk.ended else "")
+            + "".join(f"Not tried: {limit}. " for limit in talk.limits)
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
     judge(node, talk, measured, report)

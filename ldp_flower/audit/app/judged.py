@@ -115,6 +115,7 @@ def tell(
     ]
     if node.claims.named:
         report.tried.append("protection seen at work: " + "; ".join(node.claims.named))
+    report.untried.extend(talk.limits)
     if talk.ended:
         report.untried.append(f"the server ended early: {talk.ended}")
     if not sources.found:

@@ -459,3 +459,14 @@ def test_steps_of_noise_are_found_where_none_are_neighbours():
 def test_the_owners_unit_is_not_changed_by_what_is_attached():
     claims = Claims(asked_unit="node", seen_unit="record")
     assert claims.unit == "node" and Claims(seen_unit="record").unit == "record"
+
+
+def test_a_transform_takes_the_place_of_a_form():
+    """As in ``datasets``, where each of both puts an end to the other."""
+    rows = Rows(pd.DataFrame({"image": list(X)})).with_format("torch")
+    shown = rows.with_transform(lambda batch: {"kind": [type(batch["image"][0])]})
+    assert shown[0] == {"kind": np.ndarray}
+    rows.set_transform(lambda batch: {"kind": [type(batch["image"][0])]})
+    assert rows[0] == {"kind": np.ndarray}
+    rows.set_format("torch")
+    assert isinstance(rows[0]["image"], torch.Tensor)
