@@ -17,7 +17,7 @@ from .compared import Runs, only_errors
 from .conversation import Conversation, overheard
 from .data import stand_in
 from .data.sources import Sources
-from .data.variants import BASE, Variant, that_differ, variants
+from .data.variants import BASE, Variant, other_records, that_differ, variants
 from .errors import CannotAuditError
 from .findings import AppAudit
 from .judged import judge, tell
@@ -36,6 +36,7 @@ _NODES = 10
 _FEWEST_OF_PAIR = 12  # runs that show what of noise is bare
 _FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
+_OTHER_RECORDS = 30  # that are changed, beside the first
 _OF_SIZE = 144.0  # times the squared noise over sensitivity: an error of an eighth
 _FORMS_APART = 0.3  # of the probability of what there is in replies beside numbers
 _WITHOUT_CLAIM = 400  # of them, where there is none to contradict
@@ -120,7 +121,7 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     node_config: dict[str, Any] = dict(options.node_config or {})
     if options.sample is not None:
         node_config["data-path"] = str(options.sample.resolve())
-    claims = Claims(options.claim, options.delta)
+    claims = Claims(options.claim, options.delta, options.unit)
     talk = overheard(app, num_nodes, node_config, claims)
     sources = Sources(app)
     whole = Node(app, talk.messages, num_nodes, node_config, sources, claims)
@@ -129,8 +130,6 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
     else:
         few = Node(app, _first(talk.messages), num_nodes, node_config, sources, claims)
         sources.find(few.look)
-    if options.unit is not None:
-        claims.unit = options.unit
     report = AppAudit(app.folder.name)
     chosen, seconds, all_by = _affordable(whole, talk, options.seconds)
     if left := len(talk.messages) - len(chosen):
@@ -203,9 +202,15 @@ def _attack(
         comparison.add(variant, runs)
         if variant.valid:
             found[variant] = moments(runs)
+    others: list[Variant] = []
+    if claims.unit == "record":
+        affordable = int(options.seconds / 2 / max(seconds * _FEWEST, 1e-9))
+        others = other_records(sources.records, min(affordable, _OTHER_RECORDS))
+    for variant in others:
+        comparison.add(variant, node.runs(variant, _FEWEST))
     report.findings.extend(comparison.findings())
     report.findings.extend(repeats.between_rounds(node, base))
-    pairs = _furthest(node, found)
+    pairs = _furthest(node, found, others)
     measured: dict[int, Bound] = {}
     if pairs:
         epsilon, delta = claims.of_run()
@@ -214,7 +219,9 @@ def _attack(
         how_many = min(
             max(how_many, _LEAST_CONFIRMED), max(wanted, _WITHOUT_CLAIM), _MOST_CONFIRMED
         )
-        report.findings.extend(gaps(node, pairs[0][0], max(few, _FEWEST_OF_PAIR)))
+        # Data sets that are furthest apart may have a round number in common.
+        compared = dict.fromkeys((BASE, *pairs[0][0]))
+        report.findings.extend(gaps(node, list(compared), max(few, _FEWEST_OF_PAIR)))
         confidence = 1 - (1 - CONFIDENCE) / len(pairs)
         for pair, effect in pairs:
             for number, bound in bounds(node, pair, effect, how_many, delta, confidence).items():
@@ -233,6 +240,7 @@ def _attack(
             "Nothing that was tried changed any reply: the app's data were not reached. "
             "No function that returns data was found. "
             + (f"The server ended early: {talk.ended}. " if talk.ended else "")
+            + "".join(f"Not tried: {limit}. " for limit in talk.limits)
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )
     judge(node, talk, measured, report)
@@ -240,7 +248,7 @@ def _attack(
         raise CannotAuditError(
             "The app answers with errors only, on its own data: " + "; ".join(errors.values())
         )
-    tell(node, talk, tried, few, report)
+    tell(node, talk, tried, len(others), few, report)
     return base
 
 
@@ -257,18 +265,19 @@ def _seen_by_counting(runs: int, confidence: float) -> float:
 
 
 def _furthest(
-    node: Node, found: dict[Variant, Moments]
+    node: Node, found: dict[Variant, Moments], others: list[Variant]
 ) -> list[tuple[tuple[Variant, Variant], Effect]]:
     """Return data sets that are told apart best, and how they move noisy replies.
 
-    By numbers, and by what there is beside them if that varies and depends on data.
+    By numbers, and by what there is beside them if that varies and depends on data; ``others``
+    were run too seldom for what is not drawn alike.
     """
     pairs: list[tuple[tuple[Variant, Variant], Effect]] = []
     if len(found) < 2:
         return pairs
     if found[BASE].noisy:
         effects = Effects(node, found[BASE])
-        for variant in found:
+        for variant in (*found, *others):
             if variant != BASE:
                 effects.add(variant)
         apart = effects.furthest()

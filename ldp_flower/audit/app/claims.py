@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -17,6 +17,7 @@ from flwr.serverapp.strategy import (
 
 from ...accounting import noise_multiplier_epsilon
 from ...clients.node import Node
+from ...clients.private_training.record_mod import RecordDpSgdMod
 from ...guarantee.budget import Cost
 from ...guarantee.messages import Query
 from ...randomizers import RecordMechanism
@@ -111,12 +112,16 @@ class Claims:
     ----------
     epsilon, delta : float or None
         What the app's owner claims of a whole run; None: what is attached claims.
-    unit : str
-        Whose data neighbours differ in, ``node`` or ``record``.
+    asked_unit : str or None
+        Whose data the owner wants neighbours to differ in, ``node`` or ``record``; None: whose
+        data what is attached protects.
+    seen_unit : str
+        Whose data that is.
     local : dict of str to LocalNoise
         Flower's mod, by type of message.
     own : dict of str to Paid
-        This library's clients: who paid for a question that was answered, by its digest.
+        This library's clients: who paid for a question that was answered, by its digest, or for
+        a plan, by its name.
     own_kinds : set of str
         Types of messages that they answer.
     kind : str
@@ -131,7 +136,8 @@ class Claims:
 
     epsilon: float | None = None
     delta: float | None = None
-    unit: str = "node"
+    asked_unit: str | None = None
+    seen_unit: str = "node"
     local: dict[str, LocalNoise] = field(default_factory=dict)
     own: dict[str, Paid] = field(default_factory=dict)
     wrappers: list[str] = field(default_factory=list)
@@ -147,6 +153,7 @@ class Claims:
         A simulation's seed, which deployments refuse, is left aside: its noise would repeat.
         """
         called, answer_once, census = LocalDpMod.__call__, Node.answer_once, Node.census
+        trained_by = RecordDpSgdMod._answer
 
         def local(mod: Any, message: Message, context: Context, call_next: Any) -> Message:
             self.local[message.metadata.message_type] = LocalNoise(
@@ -160,7 +167,8 @@ class Claims:
 
         def answer(node: Node, query: Query, *rest: Any) -> Any:
             self.own_kinds.add(self.kind)
-            self.unit = "record" if isinstance(query.randomizer, RecordMechanism) else self.unit
+            if isinstance(query.randomizer, RecordMechanism):
+                self.seen_unit = "record"
             report = answer_once(node, query, *rest)
             cost = Cost.of(query.randomizer, query.salt)
             self.own[query.digest()] = Paid(cost, query.salt, query.low, query.high)
@@ -170,6 +178,12 @@ class Claims:
             self.own_kinds.add(self.kind)
             return census(node)
 
+        def trained(mod: RecordDpSgdMod, *rest: Any) -> RecordDict:
+            self.seen_unit = "record"
+            reply = trained_by(mod, *rest)
+            self.own[mod.plan.name] = Paid(Cost(mod.plan.epsilon, mod.plan.delta), 0, 0, 1)
+            return reply
+
         def system(node: Node, *_: Any) -> RandomSource:
             return SystemRandom()
 
@@ -178,6 +192,7 @@ class Claims:
             stack.enter_context(
                 replaced(Node, answer_once=answer, census=counted, private_randomness=system)
             )
+            stack.enter_context(replaced(RecordDpSgdMod, _answer=trained))
             for wrapper in _WRAPPERS:
                 stack.enter_context(replaced(wrapper, configure_train=self._wrapped(wrapper)))
             self._hear_opacus(stack)
@@ -213,7 +228,7 @@ class Claims:
             )
             if told not in self.opacus:
                 self.opacus.append(told)
-            self.unit = "record"
+            self.seen_unit = "record"
             self.engines.append((self.kind, self_))
             return make_private(self_, *args, **kwargs)
 
@@ -243,9 +258,14 @@ class Claims:
         return float(accountant.get_epsilon(delta=delta))
 
     @property
+    def unit(self) -> str:
+        """Whose data neighbours differ in, ``node`` or ``record``."""
+        return self.asked_unit or self.seen_unit
+
+    @property
     def named(self) -> list[str]:
         """Every protection in words."""
         told = [f"{local} on {kind}" for kind, local in self.local.items()]
         if self.own:
-            told.append(f"{len(self.own)} question(s) of ldp-flower")
+            told.append(f"{len(self.own)} question(s) or plan(s) of ldp-flower")
         return [*told, *self.opacus, *self.wrappers]

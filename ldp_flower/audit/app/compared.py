@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .replies import IN_TEXT, Floats, Seen
+from .replies import IN_TEXT, LENGTH, Floats, Seen
 
 Runs = Sequence[list[Seen]]
+_NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Difference:
     def is_answer(self) -> bool:
         """Whether these are whole numbers, or texts, which can be randomised answers."""
         if self.kind == "form":
-            return self.is_text and self.path != "error text"
+            return self.path.endswith(LENGTH) or (self.is_text and self.path != "error text")
         return self.kind == "numbers" and "." not in self.first + self.second
 
     @property
@@ -59,8 +60,8 @@ def differences(first: Runs, second: Runs) -> Iterator[Difference]:
     for number in range(len(first[0])):
         ours, theirs = [run[number] for run in first], [run[number] for run in second]
         of_form = list(_of_form(number, ours, theirs))
-        yield from of_form
         told = {found.path for found in of_form}
+        yield from (found for found in of_form if not _is_implied(found, told))
         for path in ours[0].numbers:
             if path.removesuffix(IN_TEXT) in told or path in ours[0].clocks:
                 continue
@@ -94,10 +95,22 @@ def stacked(replies: Sequence[Seen], path: str) -> Floats | None:
 
 def _of_form(number: int, ours: list[Seen], theirs: list[Seen]) -> Iterator[Difference]:
     for path in dict.fromkeys([*ours[0].form, *theirs[0].form]):
-        one = {repr(reply.form[path]) if path in reply.form else "nothing" for reply in ours}
-        two = {repr(reply.form[path]) if path in reply.form else "nothing" for reply in theirs}
+        one = {repr(reply.form[path]) if path in reply.form else _NOTHING for reply in ours}
+        two = {repr(reply.form[path]) if path in reply.form else _NOTHING for reply in theirs}
         if not one & two and max(len(one), len(two)) == 1:
             yield Difference(number, path, "form", _short(one), _short(two))
+
+
+def _is_implied(found: Difference, told: set[str]) -> bool:
+    """Whether other differences tell as much: of names that are missing, of a text."""
+    if found.path.endswith(LENGTH):
+        return found.path.removesuffix(LENGTH) in told
+    if _NOTHING not in (found.first, found.second):
+        return False
+    record, slash, _ = found.path.partition("/")
+    if slash:
+        return bool({"records", f"{record}: keys"} & told)
+    return found.path.endswith(": keys") and "records" in told
 
 
 def _of_low_bits(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS
 
 from ...simulation.grid import InProcessGrid
 from .claims import Claims
@@ -40,6 +41,16 @@ class Conversation:
             kind = message.metadata.message_type
             found[kind] = found.get(kind, 0) + 1
         return found
+
+    @property
+    def limits(self) -> list[str]:
+        """What of it cannot be asked again."""
+        if any(RECORD_KEY_CONFIGS in message.content for message in self.messages):
+            return [
+                "what Flower's secure aggregation masks: its nodes draw other keys when they are "
+                "asked again, and refuse"
+            ]
+        return []
 
 
 class _Enough(BaseException):

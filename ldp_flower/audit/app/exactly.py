@@ -18,6 +18,7 @@ _MOD_FAILED = "ZeroDivisionError"
 _PERHAPS = "no noise was seen, and the claim allows that in so few runs"
 
 _OF_FAILURE = ("reply", "error text")
+_OF_FORM = (": type", ": shape", "keys")
 _FORMS = {
     "reply": "whether it answers depends on data",
     "error text": "an error's text tells data",
@@ -202,8 +203,21 @@ class Comparison:
                         bare=True,
                     )
         for variant, runs_of in runs:
-            for difference in differences(self._base, runs_of):
+            found = list(differences(self._base, runs_of))
+            failed = {difference.message for difference in found if difference.path == "reply"}
+            for difference in found:
                 kind = self._node.messages[difference.message].metadata.message_type
+                key = (kind, difference.path)
+                in_form = variant.in_form and difference.path.endswith(_OF_FORM)
+                if in_form and difference.message not in failed and key not in valid:
+                    valid.add(key)
+                    yield Finding(
+                        "the form of the reply tells data",
+                        f"{kind}: {difference.path}",
+                        f"{difference.first} became {difference.second} with {variant.name}",
+                        bare=True,
+                    )
+                    continue
                 known = (kind, "reply") in valid or {kind, (kind, "error text")} & told
                 if difference.path == "reply" and not known:
                     told.add(kind)

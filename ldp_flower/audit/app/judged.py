@@ -35,7 +35,7 @@ def judge(node: Node, talk: Conversation, measured: dict[int, Bound], report: Ap
                     f"{local.true_epsilon(1, claims.delta):.4g} each; claimed {claimed:g}",
                 )
             )
-    if claims.opacus:
+    if claims.opacus and claims.unit == "record":  # its accountant knows no other
         exact = _of_opacus(node, kinds, report)
     whole = measured.get(WHOLE_RUN)
     reached = max((bound.epsilon for bound in measured.values()), default=0.0)
@@ -95,8 +95,10 @@ def _of_opacus(node: Node, kinds: dict[str, int], report: AppAudit) -> float:
     return epsilon
 
 
-def tell(node: Node, talk: Conversation, tried: list[Variant], few: int, report: AppAudit) -> None:
-    """Say what was tried, and what was not."""
+def tell(
+    node: Node, talk: Conversation, tried: list[Variant], others: int, few: int, report: AppAudit
+) -> None:
+    """Say what was tried, on how many other records, and what was not."""
     sources = node.sources
     kinds = ", ".join(f"{count} {kind}" for kind, count in talk.kinds().items())
     report.tried[:0] = [
@@ -108,17 +110,19 @@ def tell(node: Node, talk: Conversation, tried: list[Variant], few: int, report:
             else "the app's own partitions, taken as they are"
         ),
         f"neighbours differ in one {node.claims.unit}'s data; {len(tried)} of them were tried, "
-        f"{few} runs each: {'; '.join(variant.name for variant in tried)}",
+        f"{few} runs each: {'; '.join(variant.name for variant in tried)}"
+        + (f"; and one of {others} other records, less often" if others else ""),
     ]
     if node.claims.named:
         report.tried.append("protection seen at work: " + "; ".join(node.claims.named))
+    report.untried.extend(talk.limits)
     if talk.ended:
         report.untried.append(f"the server ended early: {talk.ended}")
     if not sources.found:
         report.untried.append("single records: no function that returns data was found (--loader)")
     if node.claims.wrappers:
         report.untried.append("what others than the server see: wrappers add noise on the server")
-    if node.claims.own:
+    if node.claims.own_kinds:
         report.untried.append(
             "what `ldp-flower audit PROTOCOL` does, which knows this library's clients from inside "
             "and is the better tool for them"

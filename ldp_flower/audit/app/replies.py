@@ -14,6 +14,8 @@ Floats = NDArray[np.float64]
 
 #: Follows the path of a text, or of bytes, where numbers in it are meant.
 IN_TEXT = ": numbers in it"
+#: Follows it where its length is meant, which ciphers and random texts have, too.
+LENGTH = ": length"
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
 _NPY = b"\x93NUMPY"
 _LOW = {2: 0xF, 4: 0xFF, 8: 0xFFFF}  # by bytes of a float
@@ -46,7 +48,7 @@ class Seen:
     def form_digest(self) -> bytes:
         """A hash of the form: what is there, how long and under which names."""
         texts = {path.removesuffix(IN_TEXT) for path in self.numbers if path.endswith(IN_TEXT)}
-        form = [item for item in self.form.items() if item[0] not in texts]
+        form = [item for item in self.form.items() if item[0].removesuffix(LENGTH) not in texts]
         return hashlib.sha256(repr(sorted(form, key=lambda item: item[0])).encode()).digest()[:8]
 
     @property
@@ -133,6 +135,9 @@ def _add(found: Seen, path: str, value: Any, is_array: bool) -> None:
             found.form[f"{path}: type"] = f"list of {type(value[0]).__name__}" if value else "list"
     if array.dtype.kind not in "fiub":
         found.form[path] = value if not is_array else array.tobytes()
+        if not is_array:
+            texts = value if isinstance(value, list) else [value]
+            found.form[path + LENGTH] = [len(text) for text in texts]
         _add_numbers_of(found, path, value if not is_array else array.tolist())
         return
     numbers = array.astype(np.float64).ravel()

@@ -9,17 +9,27 @@ import pandas as pd
 import pytest
 import torch
 from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
 from torch.utils.data import DataLoader, TensorDataset
 from typer.testing import CliRunner
 
 from ldp_flower import Users
 from ldp_flower.accounting import gaussian_epsilon, noise_multiplier_epsilon
 from ldp_flower.audit.app import CannotAuditError, Options, audit_app
+from ldp_flower.audit.app.claims import Claims
+from ldp_flower.audit.app.compared import differences
 from ldp_flower.audit.app.data.forms import fingerprint
 from ldp_flower.audit.app.data.sources import Sources
 from ldp_flower.audit.app.data.stand_in import Rows
 from ldp_flower.audit.app.data.values import altered, digest, stands_alone
-from ldp_flower.audit.app.data.variants import Variant, that_differ, variants
+from ldp_flower.audit.app.data.variants import (
+    BASE,
+    Variant,
+    other_records,
+    that_differ,
+    variants,
+)
+from ldp_flower.audit.app.noise.gaps import _step
 from ldp_flower.audit.app.noise.shapes import laplace_epsilon, normal_epsilon, passes
 from ldp_flower.audit.app.replies import seen
 from ldp_flower.cli.app import app as command
@@ -279,6 +289,14 @@ def test_noise_of_a_shape_is_worth_its_size_and_other_noise_is_not_taken_for_it(
     assert 2.0 < laplace_epsilon(*apart, np.full(6, -1.0), 1e-5, 1e-3) < 3.0
 
 
+@pytest.fixture
+def in_a_run(monkeypatch):
+    """Messages belong to one of Flower's processes."""
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.mark.usefixtures("in_a_run")
 def test_numbers_are_found_in_texts_and_arrays_in_bytes():
     kept = io.BytesIO()
     np.save(kept, np.array([1.5, np.inf]))
@@ -391,3 +409,64 @@ def test_a_change_of_one_record_leaves_the_others(data=X):
     for variant in variants("record", others=False, targets_alone=True):
         after = altered((data, Y), variant.alter)
         assert np.array_equal(after[0][1:], data[1:]) and not np.array_equal(after[0], data)
+
+
+def one_record_far_off(count, most):
+    return [variant.of(np.arange(count) / 3) for variant in other_records(count, most)]
+
+
+def test_other_records_are_spread_and_no_two_of_them_are_neighbours():
+    base = np.arange(100) / 3
+    changed = [np.flatnonzero(after != base) for after in one_record_far_off(100, 12)]
+    assert all(len(where) == 1 for where in changed)
+    where = np.concatenate(changed)
+    assert len(where) == 12 and where.min() == 1 and where.max() == 99
+    one, two = other_records(100, 12)[:2]
+    assert one.neighbours(BASE) and BASE.neighbours(two) and not one.neighbours(two)
+    assert len(one_record_far_off(3, 12)) == 2 and not other_records(1, 12)
+    assert not other_records(0, 12)
+
+
+def form_of(record):
+    asked = Message(RecordDict(), 1, "train")
+    return [seen(asked, Message(RecordDict({"note": record}), reply_to=asked), 0.0, 1e12)]
+
+
+@pytest.mark.usefixtures("in_a_run")
+def test_the_length_of_what_is_random_is_part_of_the_form():
+    def sent(*lengths):
+        rng = np.random.default_rng(0)
+        return [form_of(ConfigRecord({"sealed": rng.bytes(length)})) for length in lengths]
+
+    (found,) = differences(sent(5, 5), sent(8, 8))
+    assert found.path == "note/sealed: length" and (found.first, found.second) == ("[5]", "[8]")
+    assert not list(differences(sent(5, 6), sent(8, 9)))
+
+
+@pytest.mark.usefixtures("in_a_run")
+def test_what_is_not_there_is_told_by_its_name_only():
+    one, two = ([form_of(ConfigRecord({name: "text"}))] for name in ("left", "right"))
+    assert [found.path for found in differences(one, two)] == ["note: keys"]
+    texts = ([form_of(ConfigRecord({"note": text}))] for text in ("short", "longer"))
+    assert [found.path for found in differences(*texts)] == ["note/note"]
+
+
+def test_steps_of_noise_are_found_where_none_are_neighbours():
+    assert _step(np.array([0.5, 6.5, 10.5, 24.5, 30.5, 36.5])) == 2.0
+    assert _step(np.random.default_rng(0).normal(size=40)) == 0.0
+
+
+def test_the_owners_unit_is_not_changed_by_what_is_attached():
+    claims = Claims(asked_unit="node", seen_unit="record")
+    assert claims.unit == "node" and Claims(seen_unit="record").unit == "record"
+
+
+def test_a_transform_takes_the_place_of_a_form():
+    """As in ``datasets``, where each of both puts an end to the other."""
+    rows = Rows(pd.DataFrame({"image": list(X)})).with_format("torch")
+    shown = rows.with_transform(lambda batch: {"kind": [type(batch["image"][0])]})
+    assert shown[0] == {"kind": np.ndarray}
+    rows.set_transform(lambda batch: {"kind": [type(batch["image"][0])]})
+    assert rows[0] == {"kind": np.ndarray}
+    rows.set_format("torch")
+    assert isinstance(rows[0]["image"], torch.Tensor)

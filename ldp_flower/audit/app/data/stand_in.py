@@ -112,13 +112,15 @@ class Rows:
 
     def set_format(self, type: str | None = None, **_: Any) -> None:
         """Put the rows in another form."""
-        self._form = type
+        self._form, self._transform = type, None
 
     def with_transform(self, transform: Callable[[dict[str, Any]], Any], **_: Any) -> "Rows":
-        """Return rows that a function is applied to when they are read."""
-        return Rows(self._frame, self._form, transform)
+        """Return rows that a function is applied to when they are read, in place of a form."""
+        return Rows(self._frame, None, transform)
 
-    set_transform = with_transform
+    def set_transform(self, transform: Callable[[dict[str, Any]], Any], **_: Any) -> None:
+        """Apply a function to the rows when they are read, in place of a form."""
+        self._form, self._transform = None, transform
 
     def train_test_split(
         self, test_size: float = 0.25, seed: int | None = None, shuffle: bool = True, **_: Any

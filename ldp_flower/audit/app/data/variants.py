@@ -29,6 +29,10 @@ class Variant:
         Whether an app may be expected to take them: NaN and no records are not.
     against : Variant or None
         Data of the same kind, if an app is not expected to take these: its texts say the same.
+    in_form : bool
+        Whether an app that takes these all the same has no reason to reply in another form.
+    record : int
+        The number of the record that is other, where it is not the first.
     """
 
     name: str
@@ -36,10 +40,16 @@ class Variant:
     partition: int = 0
     valid: bool = True
     against: "Variant | None" = None
+    in_form: bool = False
+    record: int = 0
 
     def of(self, value: Any) -> Any:
         """Return what a loader would have returned, had these been the data."""
         return value if self.alter is None else altered(value, self.alter)
+
+    def neighbours(self, other: "Variant") -> bool:
+        """Whether two data sets differ in no more than one record, or in one node's data."""
+        return BASE in (self, other) or self.record == other.record
 
 
 BASE = Variant("the data as they are")
@@ -86,8 +96,18 @@ def variants(unit: str, others: bool, targets_alone: bool) -> list[Variant]:
         Variant("record 2 is not a number", _one(_nan, 1), valid=False, against=nan),
         far,
         Variant("record 1 farther above", in_tables(_one(_far(2))), valid=False, against=far),
+        Variant("record 1 a large whole number", _one(_beyond), valid=False, in_form=True),
         Variant("no records", lambda a: a[:0], valid=False),
     ]
+
+
+def other_records(count: int, most: int) -> list[Variant]:
+    """Return neighbours that differ in one of some other records, of so many, each.
+
+    An app may leave the first one aside, for its tests or by a draw that is known.
+    """
+    which = sorted({round(i) for i in np.linspace(1, count - 1, max(min(count - 1, most), 0))})
+    return [Variant(f"record {i + 1} far off", _one(_far_off, i), record=i) for i in which if i]
 
 
 def _of_targets() -> list[Variant]:
@@ -235,6 +255,17 @@ def _far(by: int) -> Alter:
         return np.where(quantity, high + 1000 * by, array).astype(array.dtype)
 
     return changed
+
+
+def _far_off(array: Array) -> Array:
+    return _scaled(-1000)(array) if _is_continuous(array) else _mirrored(array)
+
+
+def _beyond(array: Array) -> Array:
+    """Return whole numbers, which may be labels, larger than all that there are."""
+    if array.dtype.kind != "i" or array.itemsize < 4 or not len(array):
+        return array
+    return np.asarray(array.max(axis=0) + np.zeros_like(array) + 1000)
 
 
 def _nan(array: Array) -> Array:

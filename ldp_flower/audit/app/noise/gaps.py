@@ -1,10 +1,11 @@
 """Noise with gaps: what numbers share, and what comes in steps, leaves something without any."""
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
-from ..compared import Runs, stacked
+from ..compared import stacked
 from ..data.variants import Variant
 from ..findings import Finding
 from ..node import Node
@@ -15,26 +16,28 @@ _SAME = 1e-4  # of the noise's spread
 _FEWEST = 8  # runs that show steps
 _CONFIRMING = 40  # and others that confirm it
 _LOOKED_AT = 200  # numbers of an array that are looked at for steps
+_PARTS = 4  # steps that may lie between two that were drawn
 _OF_A_STEP = 1e-5  # what rounding leaves
 
 
-def gaps(node: Node, pair: tuple[Variant, Variant], how_many: int) -> Iterator[Finding]:
-    """Yield what noise leaves bare in runs on two data sets, once for each type of message."""
-    found = _gaps(node, *(node.runs(variant, how_many) for variant in pair))
+def gaps(node: Node, data: Sequence[Variant], how_many: int) -> Iterator[Finding]:
+    """Yield what noise leaves bare in runs on data sets, once for each type of message."""
+    found = _gaps(node, data, how_many)
     if not found:
         return
     # Numbers of few values lie in steps by chance on few runs.
-    again = _gaps(node, *(node.runs(variant, _CONFIRMING) for variant in pair))
+    again = _gaps(node, data, _CONFIRMING)
     yield from (finding for key, finding in found.items() if key in again)
 
 
-def _gaps(node: Node, first: Runs, second: Runs) -> dict[tuple[str, str], Finding]:
+def _gaps(node: Node, data: Sequence[Variant], how_many: int) -> dict[tuple[str, str], Finding]:
     found: dict[tuple[str, str], Finding] = {}
-    for number, message in enumerate(node.messages):
-        kind = message.metadata.message_type
-        ours, theirs = ([run[number] for run in runs] for runs in (first, second))
-        for finding in (*_shared(kind, ours, theirs), *_in_steps(kind, ours, theirs)):
-            found.setdefault((finding.what, finding.where), finding)
+    for first, second in combinations([node.runs(variant, how_many) for variant in data], 2):
+        for number, message in enumerate(node.messages):
+            kind = message.metadata.message_type
+            ours, theirs = ([run[number] for run in runs] for runs in (first, second))
+            for finding in (*_shared(kind, ours, theirs), *_in_steps(kind, ours, theirs)):
+                found.setdefault((finding.what, finding.where), finding)
     return found
 
 
@@ -116,8 +119,10 @@ def _step(values: Floats) -> float:
     # Of two values any difference is one; few others lie on it by chance.
     if len(found) < 3 or counts.sum() - counts.max() < len(values) // 3:
         return 0.0
-    step = float(np.diff(found).min())
-    return step if _on_a_grid(values, step) else 0.0
+    least = float(np.diff(found).min())
+    # Neighbouring steps may not have been drawn.
+    steps = (least / part for part in range(1, _PARTS + 1))
+    return next((step for step in steps if _on_a_grid(values, step)), 0.0)
 
 
 def _on_a_grid(values: Floats, step: float) -> bool:

@@ -98,6 +98,8 @@ class Effects:
         """Return the two data sets that are furthest apart, and how; None if that is not known."""
         best, found = 0.0, None
         for pair in combinations(self._seen, 2):
+            if not pair[0].neighbours(pair[1]):
+                continue
             size, effect = self._between(*pair)
             if size > best:
                 best, found = size, (pair, effect)

@@ -312,6 +312,11 @@ update = gaussian(clipped(update, 1.0), {NOISE})
         'content["note"] = ConfigRecord({"model": kept.getvalue()})',
         own_server=True,
     ),
+    "length_of_a_cipher": beside(
+        content="sealed = np.random.default_rng().bytes(1 + int((y == 1).sum()))\n"
+        'content["note"] = ConfigRecord({"sealed": sealed})',
+        own_server=True,
+    ),
     "length_of_a_list": beside(
         content="many = np.random.default_rng().poisson(3 + 5 * (y == 1).sum())\n"
         'content["note"] = ConfigRecord({"ids": [0] * int(many)})',

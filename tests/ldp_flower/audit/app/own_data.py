@@ -37,6 +37,8 @@ PULSES = "return rng.uniform(40, 180, size=(25, 4))"
 TARGETS_APART = "x = rng.normal(size=(40, 5))\nreturn x, x.sum(axis=1)"
 TARGETS_INSIDE = "x = rng.normal(size=(40, 3))\nreturn np.column_stack([x, x.sum(axis=1)])"
 AGES = "return np.stack([rng.integers(18, 99, 12), rng.integers(0, 2, 12)], 1).astype(float)"
+COUNTS = "return rng.poisson(3, size=50)"
+VOTES = "return rng.uniform(0, 1, size=120)"
 ONE_BY_ONE = "return np.array([[rng.normal() for _ in range(3)] for _ in range(20)])"
 
 FITTED = "coef = np.linalg.lstsq(np.nan_to_num(x), np.nan_to_num(y), rcond=None)[0]\n"
@@ -62,6 +64,20 @@ IN_WORDS = """
 truth = len(data) > 0 and data[:, 1].mean() > 0.5
 found = truth if rng.random() < CHANCE else not truth
 content["answer"] = ConfigRecord({"vote": "yes" if found else "no"})
+"""
+
+
+# Noise in steps of 1, of a range of 140: the digits behind the point have none.
+STEPS = """
+rates = np.clip(np.nan_to_num(data), 40, 180)
+mean = rates.mean() if len(rates) else 40.0
+noise = rng.geometric(1 - np.exp(-1 / 140)) - rng.geometric(1 - np.exp(-1 / 140))
+"""
+SMALLEST = "kind = np.min_scalar_type(int(abs(data).max())) if len(data) else np.uint8\n"
+# One record in ten, of whom the server knows which: epsilon 2, where a secret draw has 0.5.
+DRAWN = """
+taken = np.random.default_rng(1).random(len(data)) < 0.1
+total = np.clip(np.nan_to_num(data), 0, 1)[taken].sum()
 """
 
 
@@ -99,11 +115,35 @@ OWN_DATA_FAULTY = {
     "means_of_rows_from_a_comprehension": app(
         ONE_BY_ONE, sent("np.nan_to_num(data).sum(axis=0)"), claim=1.0
     ),
+    "noise_in_whole_numbers_on_a_mean": app(
+        PULSES, STEPS + sent("np.array([mean + noise])"), claim=1.0, delta=None
+    ),
+    "smallest_type_that_holds_all": app(
+        COUNTS, SMALLEST + sent("rng.integers(0, 256, 16).astype(kind)"), delta=None
+    ),
+    "records_drawn_by_a_known_seed": app(
+        VOTES,
+        DRAWN + sent("np.array([total + rng.laplace(0, 0.5)])"),
+        claim=0.5,
+        delta=None,
+        unit="record",
+    ),
     "true_words": app(AGES, IN_WORDS.replace("CHANCE", "1"), claim=6.0, delta=None),
 }
 OWN_DATA_HONEST = {
     "means_of_enough_noise": app(
         PULSES, MEANS + sent("means + rng.normal(0, 2 * 3.7304, size=4)"), claim=1.0
+    ),
+    "whole_numbers_of_a_mean": app(
+        PULSES, STEPS + sent("np.array([np.round(mean) + noise])"), claim=1.02, delta=None
+    ),
+    "records_drawn_in_secret": app(
+        VOTES,
+        DRAWN.replace("np.random.default_rng(1)", "rng")
+        + sent("np.array([total + rng.laplace(0, 0.5)])"),
+        claim=0.51,
+        delta=None,
+        unit="record",
     ),
     "clipped_before_noise": app(
         TARGETS_APART,

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from faulty import FAULTY
+from flowers_mods import FLOWER_FAULTY
 from honest import HONEST
 from own_data import OWN_DATA_FAULTY, OWN_DATA_HONEST
 from strangers import written
@@ -11,7 +12,7 @@ from torch_apps import TORCH_FAULTY, TORCH_HONEST
 
 from ldp_flower.audit.app import Options, audit_app
 
-ALL_FAULTY = FAULTY | TORCH_FAULTY | OWN_DATA_FAULTY
+ALL_FAULTY = FAULTY | FLOWER_FAULTY | TORCH_FAULTY | OWN_DATA_FAULTY
 ALL_HONEST = HONEST | TORCH_HONEST | OWN_DATA_HONEST
 #: The others take minutes together.
 FEW_FAULTY = ["fedavg", "noise_of_all_nodes_the_same"]

@@ -58,6 +58,38 @@ TRAIN
     return Message(content, reply_to=message)
 '''
 
+#: This library's mod, whose claim and unit are its own.
+OWN_CLIENT = """
+import torch
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from ldp_flower.clients import RecordDpSgdMod, dp_sgd
+
+from {name}.task import load_data
+
+app = ClientApp(mods=[RecordDpSgdMod(epsilon=1.0, delta=1e-5, num_rounds=3)])
+
+
+@app.train()
+def train(message, context):
+    where = context.node_config["partition-id"], context.node_config["num-partitions"]
+    x, y = (torch.tensor(array, dtype=torch.float32) for array in load_data(*where))
+    model = torch.nn.Module()
+    sent = message.content["arrays"].to_torch_state_dict()
+    for name, array in sent.items():
+        model.register_parameter(name, torch.nn.Parameter(array.float()))
+
+    def loss(model, batch):
+        rows, labels = batch
+        return ((rows @ model.weight + model.bias[0] - labels) ** 2).mean()
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    dp_sgd(model, optimizer, torch.utils.data.TensorDataset(x, y), loss)
+    arrays = ArrayRecord(model.state_dict())
+    content = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})})
+    return Message(content, reply_to=message)
+"""
+
 NOISE = """
     change = {k: state[k] - before[k] for k in state}
     norm = torch.sqrt(sum((c ** 2).sum() for c in change.values()))
@@ -103,6 +135,13 @@ TORCH_FAULTY = {
     "private_records_of_too_little_noise": torch_app(
         top="import opacus", private=OPACUS.replace("NOISE", "0.05"), claim=3.0, delta=1e-5
     ),
+    "private_records_of_people_with_thirty": torch_app(
+        top="import opacus",
+        private=OPACUS.replace("NOISE", "2.0"),
+        claim=5.0,
+        delta=1e-5,
+        unit="node",
+    ),
     "torch_too_little_noise": torch_app(NOISE.replace("SIGMA", "0.5"), **_HANDED),
 }
 TORCH_HONEST = {
@@ -119,5 +158,6 @@ TORCH_HONEST = {
         claim=5.0,
         delta=1e-5,
     ),
+    "private_records_of_this_library": App(client=OWN_CLIENT),
     "torch_gaussian": torch_app(NOISE.replace("SIGMA", "9.7"), **_HANDED),
 }
