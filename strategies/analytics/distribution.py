@@ -32,9 +32,9 @@ _SKETCH = 0.03
 _FEWEST, _MOST = 0.05, 0.2  # but shares of all from the one to the other.
 _CELLS, _MORE_CELLS = 64, 96
 _FINE = 2e-3  # the error of one threshold from which there are more cells
-_KNOWN = 0.6  # of the second cells' sizes follows what the first told; the rest is even
+_KNOWN = 0.7  # of the second cells' sizes follows what the first told; the rest is even
 _LEAST = 1e-5  # share of a cell, before anything is known
-_DRAWS = 500
+_DRAWS = 1000
 _WORTH = 0.1  # the error of one threshold, from which on nothing can be told
 
 
@@ -209,7 +209,8 @@ def _ends(edges: Floats, step: float | None) -> Floats:
 
 def _normals(cells: int) -> Floats:
     """Return numbers for draws from posteriors, always the same."""
-    return KeyedRandom(derive(0, np.arange(_DRAWS, dtype=np.uint64))).normals((_DRAWS, cells)).T
+    draws = np.arange(_DRAWS // 2, dtype=np.uint64)
+    return KeyedRandom(derive(0, draws)).normals((len(draws), cells)).T
 
 
 def _evenly(edges: Floats) -> Floats:

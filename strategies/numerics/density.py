@@ -7,14 +7,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import logit
 
 Floats = NDArray[np.float64]
 
-# Of the density's logarithm: its size, and how far along the cells it stays about the same.
+# Of the density's logarithm: its size, and how far along the places it stays about the same.
 _SMOOTHNESS = (
-    *((0.1, 0.7), (0.3, 0.3), (0.3, 0.7), (1.0, 0.1), (1.0, 0.3), (1.0, 0.7)),
+    *((0.1, 0.7), (0.5, 0.7), (1.0, 0.3), (2.0, 1.5), (5.0, 3.0)),
     *((3.0, 0.1), (3.0, 0.3), (3.0, 0.7)),
 )
+_ENDS = 0.8  # of the places' distances are logistic: densities change most where cells end
 _ROUGH = 1e-2  # size of what is not smooth
 _LEVEL, _APART = 1.0, 2.0  # sizes of the level of all cells, and of that of the last one
 _APART_SHARE = 0.02  # of the last cell, before anything is known
@@ -47,14 +49,16 @@ def draw_densities(parts: Sequence[Counted], likely: Floats, normals: Floats) ->
         these.
     likely : ndarray, shape (cells,)
         The shares of the cells in order that a density would have which is even in their place.
-    normals : ndarray, shape (cells + 1, draws)
+    normals : ndarray, shape (cells + 1, draws / 2)
         Independent standard normal numbers, which decide the draws.
 
     Notes
     -----
     The logarithm of the shares over ``likely`` is a Gaussian process with the Matern covariance of
-    order 5/2; its size and length are averaged over a few by their evidence. Each posterior is
-    taken for normal around its mode (Laplace).
+    order 5/2, whose first and last cells are further apart than others; its size and length are
+    averaged over a few by their evidence. Each posterior is taken for normal around its mode
+    (Laplace), in the shares: in their logarithms it would put too many users into cells that hold
+    hardly any. Draws come in pairs on both sides of the mode, so that they have it as their mean.
     """
     law = np.concatenate([part.law for part in parts])
     counts = np.concatenate([part.counts for part in parts])
@@ -66,9 +70,17 @@ def draw_densities(parts: Sequence[Counted], likely: Floats, normals: Floats) ->
     ends = np.rint(normals.shape[1] * np.cumsum(weights) / weights.sum()).astype(np.int64)
     drawn = []
     for part, fit in zip(np.split(normals, ends[:-1], axis=1), fits, strict=True):
-        white = fit.mode[:, None] + solve_triangular(fit.precision.T, part)
-        drawn.append(_shares(base[:, None], fit.root @ white))
+        off = fit.root @ solve_triangular(fit.precision.T, np.hstack([part, -part]))
+        drawn.append(_around(_shares(base, fit.root @ fit.mode), off))
     return np.concatenate(drawn, axis=1)
+
+
+def _around(mode: Floats, off: Floats) -> Floats:
+    """Return shares whose logarithms are off by a little, and the last one by any amount."""
+    ordered = mode[:-1, None] / mode[:-1].sum()
+    mean = (ordered * off[:-1]).sum(axis=0)
+    odds = mode[-1] / mode[:-1].sum() * np.exp(off[-1] - mean)
+    return np.vstack([ordered * (1 + off[:-1] - mean) / (1 + odds), odds / (1 + odds)])
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,9 @@ class _Fit:
 @lru_cache(maxsize=32)
 def _root(cells: int, size: float, length: float) -> Floats:
     """Return the Cholesky factor of the process's covariance."""
-    at = (np.arange(cells) + 0.5) / cells
+    even = (np.arange(cells) + 0.5) / cells
+    logistic = (logit(even) / logit(even[-1]) + 1) / 2
+    at = (1 - _ENDS) * even + _ENDS * logistic
     far = np.sqrt(5) * np.abs(at[:, None] - at) / length
     covariance = np.zeros((cells + 1, cells + 1))
     smooth = size**2 * (1 + far + far**2 / 3) * np.exp(-far)
