@@ -131,7 +131,7 @@ def test_one_class_only_is_said():
     assert any("Perhaps no row is of class 'yes'" in note for note in result.notes)
     assert result.predict_proba(people(9, 3, 1))[:, 1].max() < 0.2
     with pytest.raises(ValueError, match="rows whose 'left' is 'no' or 'yes', got none"):
-        fit(TWO, people(1000, 3, 0).assign(left=True), 4.0)
+        fit(TWO, people(1000, 3, 0).assign(left="Yes"), 4.0)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.02])
@@ -143,7 +143,7 @@ def test_the_error_of_an_auc_is_what_covariances_beside_it_tell(share):
     found = ranked(covariance, small, share)
     assert found.std_error == pytest.approx(small * slope, rel=0.1)
     assert ranked(9.0, 0.3 * share, share).std_error > 0.02
-    assert 0.4 < ranked(9.0, share, share).std_error <= 1
+    assert 0.3 < ranked(9.0, share, share).std_error <= 1
 
 
 @pytest.mark.parametrize("epsilon, ways", [(0.2, "or, with these users, epsilon"), (0.05, "users")])
