@@ -14,6 +14,7 @@ from .values.entries import as_numbers, entries
 
 Floats = NDArray[np.float64]
 
+_TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
 _MOST_TOLD = 5  # columns that a table's log names
 
 
@@ -99,8 +100,9 @@ class Categories:
     Parameters
     ----------
     values : sequence of str, int or bool
-        All categories, public. Numbers and their decimal text are the same category. A row
-        with none of them has zeros, as if all categories were equally likely.
+        All categories, public. Numbers and their decimal text are the same category, and so are 0
+        and False, 1 and True where only two of these four are listed. A row with none of them has
+        zeros, as if all categories were equally likely.
     other : str, optional
         The category that all values which are not listed count as, last of all if it is not
         listed itself. By default such values are left out, as missing ones always are, and
@@ -155,6 +157,9 @@ class Categories:
     def coded(self, values: object) -> Floats:
         """Return the places of the categories, 0, 1, ..., shape (rows,), NaN for none of them."""
         place = {label: float(i) for i, label in enumerate(self.values)}
+        for one, other in (_TRUTHS, _TRUTHS[::-1]):
+            if set(one) <= set(place) and not set(other) & set(place):
+                place |= {same: place[label] for label, same in zip(one, other, strict=True)}
         found = entries(values)
         if self.other is None:
             return np.array([place.get(_label(value), np.nan) for value in found], np.float64)

@@ -358,7 +358,8 @@ def _digest(part: Sequence[object]) -> int:
 
 def check_rows(table: object, groups: object) -> None:
     """Raise ValueError for groups of other rows: a Series whose index is not the table's."""
-    rows, named = getattr(table, "index", None), getattr(groups, "index", None)
+    rows: Any = getattr(table, "index", None)
+    named: Any = getattr(groups, "index", None)
     if not (hasattr(rows, "equals") and hasattr(named, "equals")) or rows.equals(named):
         return
     if len(rows) == len(named):  # other lengths are refused with both numbers

@@ -122,12 +122,13 @@ def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
         )
     held = {int(place): label for place, label in zip(places, distinct.tolist(), strict=True)}
     # Classes that nobody has: their text, as what the others are.
-    numbers: dict[str, Callable[[str], object]] = {
-        "i": int,
-        "u": int,
-        "f": float,
-        "b": lambda text: text == "True",
-    }
-    made = numbers.get(distinct.dtype.kind, str)
-    labels = [held.get(i, made(text)) for i, text in enumerate(schema.classes)]
+    numbers: dict[str, Callable[[str], object]] = {"i": int, "u": int, "f": float}
+    made = numbers | {"b": lambda text: text == "1"}
+    labels = []
+    for i, text in enumerate(schema.classes):
+        if distinct.dtype.kind in made and i not in held:
+            number = {"False": "0", "True": "1"}.get(text, text)
+            labels.append(made[distinct.dtype.kind](number))
+        else:
+            labels.append(held.get(i, text))
     return np.array(labels, object if distinct.dtype.kind == "O" else None)

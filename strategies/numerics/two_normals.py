@@ -16,7 +16,8 @@ from scipy.special import ndtr
 Floats = NDArray[np.float64]
 
 _FARTHEST = 6.0  # standard deviations; AUC is .99999
-_USUAL, _SPREAD = 1.0, 0.6  # distance of a useful score; that of its covariance, as a share
+_DISTANCES = np.linspace(0.0, _FARTHEST, 241)
+_USUAL = 0.7  # of distances, as half of a normal distribution
 _GRID = np.linspace(0.0005, 0.9995, 1000)
 
 
@@ -29,8 +30,9 @@ class Ranked:
     auc, std_error : float
         Probability that a row of the class scores higher than another, and its error.
     distance : float
-        Between the classes, drawn to what is usual of useful scores as far as the covariance is
-        noisy, and to 0 as far as it may be noise alone; 0 or more.
+        Between the classes, in the mean of those that may be, given the covariance: drawn to what
+        is usual as far as that is noisy. Above 0: more than how far slopes reach is not known of
+        scores that seem to rank a little worse than by chance.
     """
 
     auc: float
@@ -56,12 +58,16 @@ def ranked(covariance: float, std_error: float, share: float) -> Ranked:
         float(ndtr(_distance(possible + moved, share) / math.sqrt(2)))
         for moved in (-std_error, 0.0, std_error)
     )
-    usual = _covariance(_USUAL, share)
-    trust = 1 / (1 + (std_error / (_SPREAD * usual)) ** 2)
-    signal = covariance**2 / (covariance**2 + std_error**2) if covariance > 0 else 0.0
-    likely = signal * (trust * covariance + (1 - trust) * usual)
     # The larger of both: on one side there may be no AUC that is farther off.
-    return Ranked(auc, max(auc - below, above - auc), max(_distance(likely, share), 0.0))
+    return Ranked(auc, max(auc - below, above - auc), _likely(covariance, std_error, share))
+
+
+def _likely(covariance: float, std_error: float, share: float) -> float:
+    """Return the mean distance, given a covariance."""
+    told = _covariances(_DISTANCES, share)
+    misfit = ((covariance - told) / std_error) ** 2
+    weights = np.exp(-0.5 * ((_DISTANCES / _USUAL) ** 2 + misfit - misfit.min()))
+    return float(weights @ _DISTANCES / weights.sum())
 
 
 def discriminant(distance: float, share: float) -> tuple[float, float]:
@@ -84,9 +90,13 @@ def _offset(found: float, std_error: float) -> float:
     return 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
 
 
+def _covariances(distances: Floats, share: float) -> Floats:
+    above = ndtr((1 - share) * distances) + ndtr(share * distances) - 1
+    return np.asarray(2 * share * (1 - share) * above)
+
+
 def _covariance(distance: float, share: float) -> float:
-    above = ndtr((1 - share) * distance) + ndtr(share * distance) - 1
-    return float(2 * share * (1 - share) * above)
+    return float(_covariances(np.array([distance]), share)[0])
 
 
 def _distance(covariance: float, share: float) -> float:

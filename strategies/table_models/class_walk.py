@@ -22,7 +22,7 @@ _FEWEST = 30  # users of a step
 FARTHEST = 100.0  # that all steps together are planned to lead
 LONGEST = 4.0
 FEW_ROWS = 6  # up to which a user's rows tell little of where its step ends
-LEAST = 0.25  # standard errors of what judges say, below which it is no better than chance
+SURE = 2.0  # standard errors of what judges say, with which it is no chance
 
 
 def class_walk(

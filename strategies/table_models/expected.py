@@ -123,10 +123,7 @@ def expected_classification(
     each = steps + len(judges) + (num_present(judges[0], strategy.min_reports) > 0)
     notes: tuple[str, ...] = ()
     if high >= auc - 0.5:
-        notes = (
-            "Judges may see no more than chance in the model; then the classes' shares are "
-            "returned, the same for everybody.",
-        )
+        notes = ("The model may rank no better than chance.",)
     return Expectation(
         error="AUC lost",
         value=value,

@@ -25,7 +25,7 @@ from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
 from .centres import estimate_centres, num_askers, usual_square
 from .class_judges import Judged, Judges, judge
-from .class_walk import FEW_ROWS, LEAST, class_walk
+from .class_walk import FEW_ROWS, SURE, class_walk
 from .classification_fit import ClassificationFit
 from .enough import too_few_for_classes
 from .expected import expected_classification
@@ -38,7 +38,6 @@ _METHODS = ("auto", "directions", "lengths")
 _USUAL_ROWS = 8.0
 _COUNTERS = 0.03  # share of the users that tell how many rows they have
 _DOUBTFUL_SHARE = 0.06
-_SURE = 2.0  # standard errors of what judges say
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -75,8 +74,9 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     Others are kept back. They tell the share of the class, where scores lie, and how
     well these rank: how often rows of the class score above the mean, and others. With
     two normal distributions of scores that is an AUC, and the slope of the logit.
-    Slopes are shortened by the error of that, to nothing where scores rank no better than by
-    chance. Of more than two classes each is told from all others, by its own part of the users.
+    Slopes are shortened by the error of that. Where scores surely rank worse than by chance the
+    shares are returned instead, and where they may, a note says so. Of more than two classes each
+    is told from all others, by its own part of the users.
 
     Guarantee
     ---------
@@ -180,15 +180,15 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
             found.append(judged)
         score, error = _score(found)
         notes = []
-        if score - 0.5 < LEAST * error:
+        if score - 0.5 < -SURE * error:
             notes.append(
                 f"The model is not returned but the classes' shares, the same for everybody: by "
-                f"people who had no part in it, it ranks no better than chance (AUC {score:.2f}, "
+                f"people who had no part in it, it ranks worse than chance (AUC {score:.2f}, "
                 f"standard error {error:.2f}). More users or a larger epsilon are needed."
             )
             found, method = [judged.level() for judged in found], "shares"
             score, error = 0.5, 0.0
-        elif score - 0.5 < _SURE * error:
+        elif score - 0.5 < SURE * error:
             notes.append(
                 f"The model may rank no better than chance: by people who had no part in it, its "
                 f"AUC is {score:.2f} with a standard error of {error:.2f}. More users or a "
@@ -237,7 +237,7 @@ def _of_shares(schema: Schema, found: list[Judged]) -> list[str]:
         ]
     shares = [judged.share for judged in found]
     both = shares if len(found) > 1 else [1 - shares[0], shares[0]]
-    rare = [name for name, each in zip(schema.classes, both, strict=True) if each < _SURE * error]
+    rare = [name for name, each in zip(schema.classes, both, strict=True) if each < SURE * error]
     if not rare:
         return []
     return [

@@ -251,6 +251,16 @@ def test_entries_that_are_not_what_is_declared_are_told_to_whoever_loads_the_tab
     ]
 
 
+def test_truth_values_are_0_and_1_unless_both_are_categories():
+    for values in ([0, 1], [False, True], ["0", "1"]):
+        for held in ([True, False], np.array([1, 0]), ["True", "False"], [1.0, 0.0]):
+            assert Categories(values).coded(held).tolist() == [1, 0]
+    both = Categories([0, 1, False, True]).coded([1, True, 0, False])
+    assert both.tolist() == [1, 3, 0, 2]
+    assert np.isnan(Categories(["no", "yes"]).coded([True, 1, "1"])).all()
+    assert np.isnan(Categories([1, 2]).coded([True, False])).all()
+
+
 def test_of_a_wide_table_the_worst_columns_are_told(caplog):
     schema = Schema({f"x{i}": Numeric(0, 1) for i in range(9)})
     schema.users({f"x{i}": [2.0] * (i + 1) + [0.5] * (9 - i) for i in range(9)})

@@ -31,8 +31,12 @@ def run(strategy: LdpStrategy[R], users: Users, seed: int) -> R:
 
     def answer(ask: Ask) -> Estimate:
         asked = users.take(np.sort(order[ask.cohort.low : ask.cohort.high]))
-        reports = ask.randomizer.randomize(compute(asked, ask.question), rng)
-        return ask.randomizer.estimate(ask.randomizer.summarize(reports))
+        # Public coins of their own for every question: a run that asks all with the same codebooks
+        # adds up the same errors.
+        mechanism = ask.randomizer.for_cohort(len(asked), int(rng.integers(1 << 63)))
+        coins = rng.integers(1 << 64, size=len(asked), dtype=np.uint64)
+        reports = mechanism.randomize(compute(asked, ask.question), rng, coins)
+        return mechanism.estimate(mechanism.summarize(reports, coins))
 
     result = dry_run(strategy, len(users), answer).result
     result.schema = getattr(strategy, "schema", None)

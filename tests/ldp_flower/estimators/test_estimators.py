@@ -143,6 +143,8 @@ def test_labels_keep_their_type():
     for labels, declared in (
         ([0, 1], (0, 1)),
         ([False, True], (False, True)),
+        ([False, True], (0, 1)),
+        ([0, 1], (False, True)),
         ([2.0, 7.0], (7, 2)),
     ):
         y = np.array(labels)[(TABLE["promoted"] == "yes").astype(int)]
@@ -150,6 +152,9 @@ def test_labels_keep_their_type():
             y = pd.array(y, dtype="boolean")  # of which scikit-learn makes numbers
         schema = Schema(COLUMNS, "promoted", Categories(declared))
         model = LdpClassifier(schema, on_refusal="constant", random_state=0)
+        with pytest.warns(UserWarning, match="public constant"):
+            model.fit(TABLE[:40], [y[0]] * 40)  # the other class is made of what is declared
+        assert model.classes_.tolist() == labels
         with pytest.warns(UserWarning, match="public constant"):
             model.fit(TABLE[:40], y[:40])
         kind = np.array(labels).dtype

@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr
 from sklearn.metrics import log_loss, roc_auc_score
 
 from ldp_flower import Categories, Numeric, Schema, Users, simulate
@@ -16,7 +17,8 @@ from ldp_flower.strategies import (
     SparseRegression,
     TooFewReports,
 )
-from ldp_flower.strategies.numerics.two_normals import ranked
+from ldp_flower.strategies.numerics.two_normals import Ranked, ranked
+from ldp_flower.strategies.table_models import class_judges
 
 COLUMNS = {"age": Numeric(18, 66), "hours": Numeric(0, 80), "site": Categories(["a", "b", "c"])}
 TWO = Schema(COLUMNS, target="left", bounds=Categories(["no", "yes"]))
@@ -131,7 +133,7 @@ def test_one_class_only_is_said():
     assert any("Perhaps no row is of class 'yes'" in note for note in result.notes)
     assert result.predict_proba(people(9, 3, 1))[:, 1].max() < 0.2
     with pytest.raises(ValueError, match="rows whose 'left' is 'no' or 'yes', got none"):
-        fit(TWO, people(1000, 3, 0).assign(left=True), 4.0)
+        fit(TWO, people(1000, 3, 0).assign(left="Yes"), 4.0)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.02])
@@ -143,7 +145,37 @@ def test_the_error_of_an_auc_is_what_covariances_beside_it_tell(share):
     found = ranked(covariance, small, share)
     assert found.std_error == pytest.approx(small * slope, rel=0.1)
     assert ranked(9.0, 0.3 * share, share).std_error > 0.02
-    assert 0.4 < ranked(9.0, share, share).std_error <= 1
+    assert 0.3 < ranked(9.0, share, share).std_error <= 1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_slopes_are_shorter_the_less_is_known(share):
+    """A distance of 1 is hardly shortened where it is sure, and what is usual where it is not."""
+    at_one = share * (1 - share) * 2 * (ndtr(share) + ndtr(1 - share) - 1)
+    assert ranked(at_one, 0.01 * share, share).distance == pytest.approx(1, rel=0.1)
+    usual = ranked(at_one, 9.0, share).distance
+    assert usual == pytest.approx(0.7 * (2 / np.pi) ** 0.5, rel=0.02)  # mean of half a normal
+    worse = [
+        ranked(-deviations * 0.3 * share, 0.3 * share, share).distance for deviations in (0, 1, 3)
+    ]
+    assert usual > worse[0] > worse[1] > worse[2] > 0
+
+
+def test_who_ranks_surely_worse_than_chance_gets_the_shares(monkeypatch):
+    """Between two standard errors above and below chance the model is returned, with a note."""
+    table = people(600, 2, 0, signal=0.0)
+    for score, method, said in (
+        (0.5 - 2.1 * 0.05, "shares", "ranks worse than chance"),
+        (0.5 - 1.9 * 0.05, "lengths", "may rank no better than chance"),
+        (0.5 + 1.9 * 0.05, "lengths", "may rank no better than chance"),
+        (0.5 + 2.1 * 0.05, "lengths", ""),
+    ):
+        told = Ranked(score, 0.05, 0.2)
+        monkeypatch.setattr(class_judges, "ranked", lambda *_, told=told: told)
+        result = fit(TWO, table, 4.0, rows_per_user=2)
+        assert result.method == method
+        assert said in " ".join(result.notes) and bool(result.notes) == bool(said)
+        assert bool(result.coef[1:].any()) == (method != "shares")
 
 
 @pytest.mark.parametrize("epsilon, ways", [(0.2, "or, with these users, epsilon"), (0.05, "users")])
