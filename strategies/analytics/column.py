@@ -20,8 +20,25 @@ Floats = NDArray[np.float64]
 
 _STEPS = 11  # of which the coarsest is about a tenth of the bounds' distance, the last 1e-6 of it
 _CLEAR = 0.1  # the standard error with which shares of round entries are told
+_CLEARER, _MORE = 0.05, 0.01  # the one for which at most that share of the users is asked
 _ROUND = 0.75  # the share of entries from which a column counts as rounded
 _MOST = 0.05  # the share of the users that are asked for it
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What few users tell of all entries of a column.
+
+    Attributes
+    ----------
+    step : float or None
+        What nearly all of them are multiples of, None if there is none.
+    hardly_any : bool
+        Whether there may be none, so that nothing else is told of them.
+    """
+
+    step: float | None = None
+    hardly_any: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,22 +95,22 @@ def who_tell_the_step(
 ) -> tuple[FrequencyOracle, int] | None:
     """Return how many users tell how round their entries are, and by what; None if it is nobody."""
     oracle = best_frequency_oracle(strategy.epsilon, _STEPS + 2, num_users)
-    size = math.ceil((oracle.variance + 0.25) / _CLEAR**2)
-    size = max(size, strategy.min_reports)
+    enough, better = (math.ceil((oracle.variance + 0.25) / each**2) for each in (_CLEAR, _CLEARER))
+    size = max(enough, min(better, int(_MORE * num_users)), strategy.min_reports)
     return (oracle, size) if size <= _MOST * num_users else None
 
 
 def learn_step(
     strategy: LdpStrategy[Any], column: NumericColumn
-) -> Generator[Ask, Estimate, float | None]:
-    """Ask few users how round their entries are; return the step of all, None if there is none.
+) -> Generator[Ask, Estimate, Entries]:
+    """Ask few users how round their entries are; return what they tell of all.
 
     Nobody is asked where it would take too many. Rounded entries have ties, and an answer
     beside one of them is wrong by all who share it.
     """
     asked = who_tell_the_step(strategy, strategy.num_users)
     if asked is None:
-        return None
+        return Entries()
     oracle, size = asked
     step = coarsest_step(column.span / 5)
     origin, one = (float(column.kind.restore(at)) for at in (0.0, 1.0))
@@ -103,12 +120,13 @@ def learn_step(
     return _coarsest(answer, oracle, steps_from(step, _STEPS))
 
 
-def _coarsest(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> float | None:
+def _coarsest(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
     """Return the coarsest step of which nearly all entries are multiples."""
     if not answer.count:
-        return None
-    shares = np.clip(answer.mean, 0, 1)
-    multiples = np.cumsum(answer.mean[:_STEPS]) / max(1 - shares[_STEPS + 1], 0.1)
+        return Entries()
+    held = 1 - min(max(float(answer.mean[_STEPS + 1]), 0.0), 1.0)
     spread = math.sqrt((oracle.variance + 0.25) / answer.count)
-    rounded = multiples >= max(_ROUND, 3 * spread)
-    return float(steps[np.argmax(rounded)]) if rounded.any() else None
+    if held < 3 * spread:
+        return Entries(hardly_any=True)
+    rounded = np.cumsum(answer.mean[:_STEPS]) / held >= _ROUND
+    return Entries(float(steps[np.argmax(rounded)]) if rounded.any() else None)

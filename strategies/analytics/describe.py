@@ -265,7 +265,7 @@ class Describe(LdpStrategy[DescribeResult]):
         hidden = []
         for place, name in enumerate(numbers):
             values[:, place], errors[:, place] = self._of_number(name, *found[name])
-            if np.isnan(values[_STD, place]):
+            if np.isnan(values[_STD, place]) and np.isfinite(errors[_STD, place]):
                 hidden.append(_HIDDEN.format(name, 2 * errors[_STD, place]))
         shares = [told[0] for told in found.values() if len(told) == 1]
         return DescribeResult(
@@ -295,6 +295,10 @@ class Describe(LdpStrategy[DescribeResult]):
         assert isinstance(kind, Numeric)
         half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
         told, error = float(mean.means[0, 0]), float(mean.population_std_error[0, 0])
+        if math.isnan(told):  # hardly any user has an entry
+            count = self.num_users * np.array([mean.shares[0, 0], mean.share_errors[0, 0]])
+            rest = [math.nan] * (len(STATISTICS) - 1)
+            return [max(float(count[0]), 0.0), *rest], [float(count[1]), *rest]
         share, place = float(mean.shares[0, 0]), (told - middle) / half
         held = max(min(share, 1.0), 1e-9)
         square = 0.5 - spread.value / held

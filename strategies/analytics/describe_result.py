@@ -70,10 +70,10 @@ class DescribeResult(Result):
         found = {name: Series(self.values[:, i], STATISTICS) for i, name in enumerate(self.numbers)}
         for i, name in enumerate(self.categorical):
             top = int(np.argmax(self.shares[i]))
-            told = (self.counts[i], len(self.shares[i]), self.categories[i][top])
-            found[name] = Series(
-                [*told, self.shares[i][top]], ["count", "unique", "top", "freq"], dtype=object
-            )
+            told: list[object] = [self.counts[i], len(self.shares[i]), np.nan, np.nan]
+            if self.share_errors[i][top] < 1:  # some user has an entry
+                told[2:] = [self.categories[i][top], self.shares[i][top]]
+            found[name] = Series(told, ["count", "unique", "top", "freq"], dtype=object)
         rows = [*STATISTICS, *(["unique", "top", "freq"] if self.categorical else [])]
         table = DataFrame(found).reindex(rows)
         table.insert(0, "statistic", rows)

@@ -120,7 +120,7 @@ class Distribution(LdpStrategy[DistributionResult]):
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
         error = self._error(self.num_users)
-        step = yield from learn_step(self, self._column)
+        step = (yield from learn_step(self, self._column)).step
         kind = self._column.kind
         scale = ValueScale(kind.low, kind.high)
         places = np.linspace(0, 1, 1 + self._cells(self.num_users))
@@ -184,6 +184,7 @@ class Distribution(LdpStrategy[DistributionResult]):
         covariance = np.cov(below)
         errors = np.sqrt(np.diag(covariance))
         spread = np.sqrt(errors**2 + (0.75 * errors.max()) ** 2)
+        held = 1 - float(draws[-1].mean())
         largest = np.sort((np.abs(below - mean[:, None]) / spread[:, None]).max(axis=0))
         return DistributionResult(
             column=self.column,
@@ -193,7 +194,13 @@ class Distribution(LdpStrategy[DistributionResult]):
             deviations=largest,
             without_entry=float(draws[-1].mean()),
             step=step,
+            notes=[_HARDLY_ANY.format(self.column)] if held < 3 * float(draws[-1].std()) else [],
         )
+
+
+_HARDLY_ANY = (
+    "Hardly any user may have an entry in {!r}: then the distribution is of noise and nothing else."
+)
 
 
 def _ends(edges: Floats, step: float | None) -> Floats:

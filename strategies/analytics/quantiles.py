@@ -27,13 +27,18 @@ from .quantiles_result import QuantilesResult
 
 Floats = NDArray[np.float64]
 
-_ROUNDS, _GROWTH = 8, 1.6  # of the search; each one has so many times the users of the one before
+_ROUNDS = 8  # of the search
+# Each has so many times the users of the one before: the first where noise hides much, else the
+# second, up to such an error in rank of one threshold that all are asked.
+_GROWTHS, _NOISY = (1.2, 1.6), 0.012
 _FIRST = 8  # thresholds of the first round
 _SPREAD = np.array([0.2, 0.5, 0.8])  # where, in what is believed, later thresholds are
 _MOST_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
-_ROUNDED = 0.4  # standard errors that an answer is moved to a round number
-_JUMP = 4.0  # times the expected noise that a step of the distribution looks like
+_ROUNDED = 0.3  # times the noise's own error that an answer is moved to a round number
+_JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
+_STEEP = 0.2  # if what is believed is within so much of the scale
+_UNSURE = 0.3  # in rank, of 68 % of what is believed, from which its median is the answer
 _TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
 
 
@@ -122,7 +127,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Search all quantiles at once."""
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
-        step = yield from learn_step(self, self._column)
+        entries = yield from learn_step(self, self._column)
+        step = entries.step
         scales = scales_within(self._column.kind.low, self._column.kind.high)
         scale, found = scales[0], _Measurements()
         middle = min(self.levels, key=lambda level: abs(level - 0.5))
@@ -147,7 +153,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             if len(scales) > 1:
                 scale = max(scales, key=lambda each: found.about(middle, each).evidence)
             beliefs = [found.about(level, scale) for level in self.levels]
-        return self._told(found, beliefs, scale, step)
+        result = self._told(found, beliefs, scale, step)
+        if entries.hardly_any:
+            result.notes.append(_HARDLY_ANY.format(self.column))
+        return result
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
@@ -192,8 +201,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     def _sizes(self, users: int) -> list[int]:
         """Return how many users each round asks."""
         rounds = _ROUNDS
+        noisy = self._noise() * len(self.levels) > _NOISY**2 * users
+        growth = _GROWTHS[0] if noisy else _GROWTHS[1]
         while rounds > 1:
-            shares = _GROWTH ** np.arange(rounds)
+            shares = growth ** np.arange(rounds)
             ends = np.floor(np.cumsum(shares / shares.sum()) * users).astype(int)
             ends[-1] = users
             sizes: list[int] = np.diff(ends, prepend=0).tolist()
@@ -209,8 +220,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         users = found.total / len(self.levels)
         rows = []
         for number, (level, belief) in enumerate(zip(self.levels, beliefs, strict=True)):
-            at = found.pooled(number, belief, scale)
-            shift = at - float(belief.quantile(0.5))
+            near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
+            sure = (far - near) * belief.slope() < _UNSURE
+            at = found.pooled(number, belief, scale) if sure else middle
+            shift = at - middle
             ends = np.clip(belief.quantile([0.025, 0.16, 0.84, 0.975]) + shift, 0, 1)
             lower, near, far, upper = scale.values(ends).tolist()
             value, error = float(scale.values(at)), (far - near) / 2
@@ -220,11 +233,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 error = max(error, (value - lower) / 2, (upper - value) / 2)  # of whole steps
             else:
                 seen = float(ends[2] - ends[1]) / 2 * belief.slope()
-                expected = math.sqrt((self._noise() + level * (1 - level)) / users)
-                jump = seen > _JUMP * expected
-                reach = (
-                    (lower, upper) if jump else (value - _ROUNDED * error, value + _ROUNDED * error)
-                )
+                of_one = self._noise() + level * (1 - level)  # the second: who the users are
+                jump = seen > _JUMP * math.sqrt(of_one / users) and ends[3] - ends[0] < _STEEP
+                moved = _ROUNDED * error * math.sqrt(self._noise() / of_one)
+                reach = (lower, upper) if jump else (value - moved, value + moved)
                 value = roundest(max(reach[0], scale.low), min(reach[1], scale.high), value)
             rows.append((value, error, min(lower, value), max(upper, value)))
         table = np.array(rows)[np.argsort(self.levels)]
@@ -244,6 +256,9 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         )
 
 
+_HARDLY_ANY = (
+    "Hardly any user may have an entry in {!r}: then the quantiles are of noise and nothing else."
+)
 _WIDE = (
     "The quantile at {:g} may lie nearly anywhere within the bounds: more users or a larger "
     "epsilon are needed."

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_flower import Categories, Numeric, Schema, simulate
-from ldp_flower.strategies import Distribution, Quantiles, TooFewReports
+from ldp_flower.strategies import Describe, Distribution, Quantiles, TooFewReports
 
 LEVELS = [0.1, 0.5, 0.9]
 INCOME = np.exp(np.random.default_rng(0).normal(math.log(40_000), 0.7, 20_000)).clip(0, 250_000)
@@ -177,3 +177,33 @@ def test_bad_bins_and_levels_are_refused(distribution):
         distribution.quantile([0.5, 1.0])
     with pytest.raises(ValueError, match="level"):
         distribution.band(1.0)
+
+
+def test_a_column_that_nobody_has_an_entry_in_is_said_to_be_noise():
+    """Where shares are told with an error of .1, none is told for .3 in one of 700 runs."""
+    known = Schema({"x": Numeric(0, 1), "sort": Categories(["a", "b"])})
+    users = known.users({"x": np.full(3000, np.nan), "sort": [None] * 3000})
+    for strategy in (
+        Quantiles(known, "x", [0.1], epsilon=4.0),
+        Distribution(known, "x", epsilon=4.0),
+    ):
+        found = simulate(strategy, users, seed=0)
+        assert found.step is None and "'x': then" in str(found.notes)
+    described = simulate(Describe(known, epsilon=4.0), users, seed=0)
+    assert described.table().iloc[1:][["x", "sort"]].drop(index=6).isna().all(axis=None)
+    assert "nan" not in " ".join(described.notes) + str(described)
+
+
+def test_hardly_anything_told_gives_no_bound_as_the_answer():
+    """At this epsilon the error of one threshold is .17, and the median of noise is in the middle.
+
+    An answer at a bound would be off by .5 in rank.
+    """
+    known, off = Schema({"x": Numeric(0, 1)}), []
+    x = np.random.default_rng(0).beta(2, 5, 2500)
+    for seed in range(12):
+        found = simulate(
+            Quantiles(known, "x", [0.5], epsilon=0.12), known.users({"x": x}), seed=seed
+        )
+        off.append((x <= found.values[0]).mean() - 0.5)
+    assert np.sqrt(np.mean(np.square(off))) < 0.35
