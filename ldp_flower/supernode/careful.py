@@ -31,7 +31,8 @@ def take_care() -> None:
                 size = packed.getinfo("pyproject.toml").file_size
             if size > _LARGEST:
                 raise ValueError(f"Its pyproject.toml has {size} bytes.")
-            return read(fab, run)
+            found: UserConfig = read(fab, run)
+            return found
         except Exception as error:  # the next message is somebody else's
             _log.error("A run's settings cannot be read, and are left out: %s", error)
             return {}

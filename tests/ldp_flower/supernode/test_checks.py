@@ -69,6 +69,15 @@ def test_a_node_that_is_as_it_should_be(node):
         (CONFIG + " reherasal=true", "is 'rehearsal' meant?"),
         (CONFIG + ' data-path="tabel.csv"', "There is no file at data-path tabel.csv"),
         (CONFIG + " rehearsal = true", "does not read rehearsal = true"),
+        (CONFIG + " rehearsal='yes'", "Expected rehearsal true or false, got 'yes'"),
+        (CONFIG + " user-id=7", "Expected a text in quotes for user-id, got 7"),
+        (CONFIG + " user-id=''", "Expected a text in quotes for user-id, got ''"),
+        ("max-epsilon=2.0 ledger-path=7", "Expected a text in quotes for ledger-path, got 7"),
+        ("max-epsilon=2,0", "a text in quotes (single ones where it has a backslash) for max-eps"),
+        (CONFIG.replace('"', ""), "for ledger-path in the node's configuration, got ledger.db."),
+        (CONFIG.replace('"ledger', '"C:\\ledger'), r'got "C:\ledger.db".'),
+        (CONFIG + " max-epsilon=3.0", "Expected one value for max-epsilon"),
+        ("none.toml", "configuration none.toml cannot be read"),
     ],
 )
 def test_what_is_wrong_with_a_configuration_is_found(node, config, told):

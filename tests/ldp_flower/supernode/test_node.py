@@ -67,7 +67,7 @@ def test_a_file_that_is_missing_is_no_tested_flower(monkeypatch):
         (["--host", "node.example"], "for this machine only"),
         (["--allow-runtime-dependency-installation"], "would decide what is installed"),
         (["--node-config", "max-epsilon 2"], "does not read max-epsilon 2"),
-        (["--node-config", "max-epsilon=two"], "cannot be read"),
+        (["--node-config", "max-epsilon=two"], "Expected a number, .* got two"),
         (["--node-config", "none.toml"], "cannot be read"),
     ],
 )
