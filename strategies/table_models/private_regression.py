@@ -163,9 +163,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         notes = doubts(self.num_users, self.epsilon)
         (levelers, *askers), sizers = level_judges(self), judges(self, SIZES)
         line, scorers = judges(self, MOMENTS), judges(self, SCORE)
-        rows, told = yield from self._rows()
         method, why = self._chosen(self.num_users)
-        logger.info("\t     method %s: %s; %s", method, why, told)
+        logger.info("\t     method %s: %s", method, why)
         dim = self.schema.num_features
         present = EVERYBODY
         for cohort in askers:
@@ -181,10 +180,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         start = middle * np.eye(1, dim)[0]
         if method == "walk":
             length = row_length(self.schema)
-            walk = ridge_walk(self, self.num_unasked, dim, rows, row_length=length)
+            walk = ridge_walk(self, self.num_unasked, dim, self.rows_per_user, row_length=length)
             theta = (yield from walk).coef
         else:
-            theta = yield from two_legs(self, self.schema, rows)
+            theta = yield from two_legs(self, self.schema, self.rows_per_user)
             if noise_of_centres(self.num_users, dim, self.epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
         # The line: predictions around the mean target, so that it begins at a constant.
@@ -229,16 +228,6 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             )
         fit.notes = notes
         return fit
-
-    def _rows(self) -> Generator[Ask, Estimate, tuple[float, str]]:
-        """Return the typical number of rows, and a word on where it is from."""
-        if self.rows_per_user is not None:
-            return float(self.rows_per_user), f"{self.rows_per_user} rows a user, as declared"
-        cohort = judges(self, _COUNTERS)
-        norm = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
-        trust = 1 / (1 + (norm.log_error / _ROWS_SPREAD) ** 2)
-        rows = max(1.0, _USUAL_ROWS * (norm.value / _USUAL_ROWS) ** trust)
-        return rows, f"about {rows:.0f} rows a user, as {cohort.size:,} users told"
 
     def _chosen(self, num_users: int) -> tuple[str, str]:
         """Return the method, and why."""
