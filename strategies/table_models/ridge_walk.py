@@ -21,8 +21,8 @@ STEPS = 20  # at most
 RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square length
 RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
 _FARTHEST, _MOST = 4.0, 100.0  # of one step and of all, in units in which rows have length 1
-_PER_SIGNAL = 0.6  # length of all steps, over the signal to noise ratio of all users together
-INTERCEPT = 3.0  # how many times as far as slopes the intercept moves: it is one number
+_PER_SIGNAL = 0.5  # length of all steps, over the signal to noise ratio of all users together
+INTERCEPT = 2.0  # how many times as far as slopes the intercept moves: it is one number
 SHORTER = 0.7  # what steps are multiplied by once one turns back
 
 
