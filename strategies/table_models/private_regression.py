@@ -102,7 +102,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     card = Card(
         question="linear regression on one's own table",
         guarantee="pure epsilon",
-        rounds="up to 53",
+        rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
         fails_when="with fewer than 300 users, or than 400 / epsilon^2; weak relations take ten "
