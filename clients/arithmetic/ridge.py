@@ -15,7 +15,7 @@ _CHUNK_ENTRIES = 1 << 22  # feature entries held in memory at a time
 
 
 def ridge_coefficients(
-    users: Users, columns: NDArray[Any], targets: NDArray[Any], ridge: float
+    users: Users, columns: NDArray[Any], targets: NDArray[Any], ridge: float | Floats
 ) -> Floats:
     """Return each user's ``(X'X / m + ridge I)^-1 X'y / m``, zero without rows.
 
@@ -27,8 +27,8 @@ def ridge_coefficients(
         The features X.
     targets : ndarray, shape (rows,)
         The targets y.
-    ridge : float
-        In units of a feature's mean square.
+    ridge : float or ndarray, shape (users,)
+        In units of a feature's mean square; of all users, or of each.
 
     Returns
     -------
@@ -43,6 +43,7 @@ def ridge_coefficients(
     """
     num_columns = columns.shape[1]
     coefficients = np.zeros((len(users), num_columns))
+    ridges = np.broadcast_to(ridge, len(users))
     for size, members in _by_padded_rows(users, num_columns):
         rows = np.maximum(users.num_rows[members], 1)[:, None, None]
         within = np.arange(size)
@@ -55,10 +56,10 @@ def ridge_coefficients(
         x_transposed = np.ascontiguousarray(x.transpose(0, 2, 1))
         if num_columns <= size:
             gram = np.matmul(x_transposed, x) / rows
-            solved = _solved(_raised(gram, ridge), np.matmul(x_transposed, y) / rows)
+            solved = _solved(_raised(gram, ridges[members]), np.matmul(x_transposed, y) / rows)
         else:
             gram = np.matmul(x, x_transposed) / rows
-            solved = np.matmul(x_transposed, _solved(_raised(gram, ridge), y / rows))
+            solved = np.matmul(x_transposed, _solved(_raised(gram, ridges[members]), y / rows))
         coefficients[members] = solved[:, :, 0]
     return coefficients
 
@@ -85,8 +86,8 @@ def _solved(matrices: Floats, right: Floats) -> Floats:
         )
 
 
-def _raised(gram: Floats, ridge: float) -> Floats:
-    """Add ``ridge`` to the diagonals, in place."""
+def _raised(gram: Floats, ridges: Floats) -> Floats:
+    """Add each one's ridge to its diagonal, in place."""
     diagonal = np.arange(gram.shape[1])
-    gram[:, diagonal, diagonal] += ridge
+    gram[:, diagonal, diagonal] += ridges[:, None]
     return gram

@@ -91,7 +91,8 @@ def ridge_step(users: Users, question: RidgeStep) -> Floats:
     targets = (users.targets - question.centre) / question.scale
     residual = targets - dot(users.features, question.theta)
     residual = np.clip(residual, -question.residual_bound, question.residual_bound)
-    steps = ridge_coefficients(users, users.features, residual, question.ridge)
+    rows = np.maximum(users.num_rows, 1) if question.of_rows is None else question.of_rows
+    steps = ridge_coefficients(users, users.features, residual, question.ridge / rows)
     unit, length = directions(steps)
     return np.where(length[:, None] > 0, unit, 0.0)
 

@@ -36,7 +36,7 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
     target_bounds : tuple of float, optional
         Likewise of the targets.
     rows_per_user : int, optional
-        Typical number of rows of a user, public. By default users are asked.
+        As of the strategy; by default each user goes by its own number of rows.
     method : str (default: "auto")
         As of the strategy.
     on_refusal : {"raise", "constant"} (default: "raise")

@@ -81,7 +81,7 @@ def expected_regression(
         value=value,
         low=low,
         high=high,
-        rounds=_regression_rounds(strategy, users, schema, declared_rows, method),
+        rounds=_regression_rounds(strategy, users, schema, method),
         randomizers=(
             *(ball_codebook(epsilon, size) for size in (dim, 5, 2)),
             number_randomizer(epsilon, 2.0),
@@ -146,12 +146,10 @@ def _of_classes(columns: Columns, auc: float) -> Falling:
     return Falling(lambda rows, users: class_losses(columns, rows, auc, users), _WIDER_AUC)
 
 
-def _regression_rounds(
-    strategy: LdpStrategy[Any], users: int, schema: Schema, declared_rows: int | None, method: str
-) -> int:
+def _regression_rounds(strategy: LdpStrategy[Any], users: int, schema: Schema, method: str) -> int:
     """Return how often the server asks, where all asked answer."""
     fewest = strategy.min_reports
-    shares = [LEVEL, SIZES, MOMENTS, SCORE] + ([] if declared_rows else [LEVEL / 2])
+    shares = [LEVEL, SIZES, MOMENTS, SCORE]
     walkers = users - sum(max(math.ceil(share * users), fewest) for share in shares)
     levelers = max(math.ceil(LEVEL * users), fewest)
     asked = len(shares) + (num_level_present(levelers, fewest) > 0)

@@ -37,8 +37,9 @@ _TRUSTED, _SQUARES = 4.0, (0.3, 10.0)  # mean squares are drawn to 1, and within
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
 _SURE = 2.5  # standard errors from which on it is taken for certain that some have no rows
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
-LENGTH = -0.15, 0.4  # how much longer a walk's slopes usually should be, and how that varies
-LEVEL_SPREAD, LEVEL_NOISE = 0.1, 0.5  # of a walk's level, in residuals' sizes
+LENGTH = 0.0, 0.3  # how much longer a walk's slopes usually should be, and how that varies
+_COARSE = 0.2  # noise of moments with which a line tells nothing
+LEVEL_SPREAD, LEVEL_NOISE = 0.1, 0.4  # of a walk's level, in residuals' sizes
 USUAL_R2 = 0.2, 0.3  # of models, and how that varies
 SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
 TOLD = 0.02  # share of the variance that a mean may cost which replaces a poor model
@@ -86,6 +87,11 @@ def moments_radius(judges: float, epsilon: float) -> float:
     """Return where so many judges clip a line's moments."""
     noise = math.sqrt(ball_codebook(epsilon, 5, 1.0).variance / judges)
     return float(np.clip(_NOISE / noise, *_RADII))
+
+
+def line_tells(judges: float, epsilon: float) -> bool:
+    """Whether so many judges can tell how far to go along a line, and not its level only."""
+    return ball_codebook(epsilon, 5, _RADII[0]).variance < _COARSE**2 * judges
 
 
 def level_judges(strategy: LdpStrategy[Any]) -> list[Cohort]:
@@ -185,28 +191,29 @@ def likely_move(
     return np.asarray(found / (precision + known) / ratio)
 
 
-def score(last: Line, before: Line) -> Number:
+def score(*lines: Line) -> Number:
     """Return the R2 of a model, where its line leads from predictions to a constant.
 
     Its error is infinite if the targets' spread does not stand out of the noise, and else that
     of a model which is no better than a constant: a smaller one would trust losses that are
     small by chance, or as judges' reports cut large residuals.
     The mean squared residual is that of the last judges. The spread of the targets is told by
-    them and by those ``before``, who were asked about another model with a line to the
-    same constant.
+    them and by those before, who were asked about another model with a line to the same
+    constant.
     """
-    told = np.concatenate([last.moments, before.moments])
-    noise = np.concatenate([last.noise, before.noise])
+    last = lines[-1]
+    told = np.concatenate([line.moments for line in lines])
+    noise = np.concatenate([line.noise for line in lines])
 
     def spread(moments: Floats) -> float:
-        each = [_spread(last.scales, moments[:5]), _spread(before.scales, moments[5:])]
-        return float(np.mean(each))
+        each = zip(lines, moments.reshape(-1, 5), strict=True)
+        return float(np.mean([_spread(line.scales, own) for line, own in each]))
 
     slopes = _differences(spread, told, noise)
     least = _CLEAR * float(np.linalg.norm(slopes))
     square = last.scales[0] ** 2
-    loss, targets = square * told[4], max(spread(told), least)
-    errors = slopes - square * noise * (np.arange(10) == 4)
+    loss, targets = square * last.moments[4], max(spread(told), least)
+    errors = slopes - square * noise * (np.arange(len(told)) == len(told) - 1)
     error = float(np.linalg.norm(errors)) / targets if targets > least else math.inf
     return Number(min(1 - loss / targets, 1.0), error)
 

@@ -55,7 +55,7 @@ def too_few_for_two_legs(num_users: int, epsilon: float, min_reports: int) -> st
 
 
 def two_legs(
-    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float
+    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float | None
 ) -> Generator[Ask, Any, Floats]:
     """Return coefficients of the schema's features, from all users not asked yet.
 

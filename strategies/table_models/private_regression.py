@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import RowCount
 from ldp_flower.guarantee.users import Users
 from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, ball_codebook
@@ -22,7 +21,6 @@ from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.units import contrasts
-from ..subprotocols.norm import estimate_norm
 from .enough import doubts, too_few
 from .expected import expected_regression
 from .judges import (
@@ -36,6 +34,7 @@ from .judges import (
     SIZES,
     TOLD,
     USUAL_R2,
+    Line,
     Number,
     ask_level,
     ask_line,
@@ -43,6 +42,7 @@ from .judges import (
     ask_sizes,
     judges,
     level_judges,
+    line_tells,
     score,
 )
 from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
@@ -53,8 +53,6 @@ Floats = NDArray[np.float64]
 
 logger = logging.getLogger("flwr")
 
-_COUNTERS = 0.01  # share of the users who tell how many rows they have, where nobody declares it
-_USUAL_ROWS, _ROWS_SPREAD = 5.0, 1.2  # and the standard deviation of the logarithm
 _SHORT = 0.75  # length that is worth a note
 _SURE = 2.5  # standard errors by which a model is surely better than the mean
 
@@ -77,8 +75,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     schema : Schema
         What is publicly known about the users' tables. The target is a number.
     rows_per_user : int, optional
-        Typical number of a user's rows; users may hold any number. By default 1 % of the users
-        are asked for it.
+        How many rows a user's own regression is trusted as, for all users. By default it is as
+        many as the user holds; rows that repeat each other tell less.
     method : {"auto", "walk", "two legs"} (default: "auto")
         Whether the walk stays within the bounds of columns or goes on around their estimated
         centres. By default the numbers of users and features and epsilon decide.
@@ -88,7 +86,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     Source: this library. A user's direction is that of a ridge regression of what the model
     leaves of the user's own targets; only its direction is reported, so that no bound on its
     length has to be known. Level and length are least squares on a line, drawn to what is usual
-    where few users tell.
+    where few users tell. Where these are too few for a line, they tell the level only.
 
     Guarantee
     ---------
@@ -104,7 +102,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     card = Card(
         question="linear regression on one's own table",
         guarantee="pure epsilon",
-        rounds="up to 53",
+        rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
         fails_when="with fewer than 300 users, or than 400 / epsilon^2; weak relations take ten "
@@ -163,9 +161,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         notes = doubts(self.num_users, self.epsilon)
         (levelers, *askers), sizers = level_judges(self), judges(self, SIZES)
         line, scorers = judges(self, MOMENTS), judges(self, SCORE)
-        rows, told = yield from self._rows()
         method, why = self._chosen(self.num_users)
-        logger.info("\t     method %s: %s; %s", method, why, told)
+        logger.info("\t     method %s: %s", method, why)
         dim = self.schema.num_features
         present = EVERYBODY
         for cohort in askers:
@@ -181,37 +178,42 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         start = middle * np.eye(1, dim)[0]
         if method == "walk":
             length = row_length(self.schema)
-            walk = ridge_walk(self, self.num_unasked, dim, rows, row_length=length)
+            walk = ridge_walk(self, self.num_unasked, dim, self.rows_per_user, row_length=length)
             theta = (yield from walk).coef
         else:
-            theta = yield from two_legs(self, self.schema, rows)
+            theta = yield from two_legs(self, self.schema, self.rows_per_user)
             if noise_of_centres(self.num_users, dim, self.epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
         # The line: predictions around the mean target, so that it begins at a constant.
         direction = theta - start
         scales = yield from ask_sizes(sizers, self.epsilon, theta, direction)
-        found = yield from ask_line(line, self.epsilon, theta, direction, scales, present)
-        length = 1 + found.best_move(*LENGTH)
-        if length < SHORTEST:
-            at = found.level_after(-1.0)
-            target = mean.pooled(Number(middle + at.value, at.std_error))
-            return (yield from self._mean(scorers, target, found.scales, present, notes))
-        theta = theta + (length - 1) * direction
-        level = found.level_after(length - 1)
-        usual = self._usual_level_error() * scales[0]
-        theta[0] += level.value / (1 + (level.std_error / usual) ** 2)
-        if length < _SHORT:
-            notes.append(
-                f"The slopes were {100 / length - 100:.0f} % too long for the {line.size:,} people "
-                "who judged them and were shortened."
-            )
-        direction = theta - start
-        last = yield from ask_line(scorers, self.epsilon, theta, direction, found.sizes, present)
-        worth = score(last, found)
-        for line_of in (found, last):
-            at = line_of.level_after(-1.0)
+        lines: list[Line] = []
+        if line_tells(line.size, self.epsilon):
+            found = yield from ask_line(line, self.epsilon, theta, direction, scales, present)
+            length = 1 + found.best_move(*LENGTH)
+            if length < SHORTEST:
+                at = found.level_after(-1.0)
+                target = mean.pooled(Number(middle + at.value, at.std_error))
+                return (yield from self._mean(scorers, target, scales, present, notes))
+            theta = theta + (length - 1) * direction
+            left, usual = found.level_after(length - 1), self._usual_level_error() * scales[0]
+            if length < _SHORT:
+                notes.append(
+                    f"The slopes were {100 / length - 100:.0f} % too long for the {line.size:,} "
+                    "people who judged them and were shortened."
+                )
+            lines, scales = [found], found.sizes
+        else:
+            told = yield from ask_level(line, self.epsilon, theta, float(scales[0]))
+            left, usual = told.of_those(present), self._usual_level_error() * scales[0]
+        theta = theta + left.value / (1 + (left.std_error / usual) ** 2) * np.eye(1, dim)[0]
+        last = yield from ask_line(scorers, self.epsilon, theta, theta - start, scales, present)
+        lines.append(last)
+        worth = score(*lines)
+        for each in lines:
+            at = each.level_after(-1.0)
             mean = mean.pooled(Number(middle + at.value, at.std_error))
-        lost = (mean.std_error / float(np.hypot(*found.sizes))) ** 2
+        lost = (mean.std_error / float(np.hypot(*scales))) ** 2
         if lost < TOLD and worth.pooled(Number(*USUAL_R2)).value < -lost:
             return self._constant(mean, lost, notes)
         fit = RegressionFit(
@@ -229,16 +231,6 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             )
         fit.notes = notes
         return fit
-
-    def _rows(self) -> Generator[Ask, Estimate, tuple[float, str]]:
-        """Return the typical number of rows, and a word on where it is from."""
-        if self.rows_per_user is not None:
-            return float(self.rows_per_user), f"{self.rows_per_user} rows a user, as declared"
-        cohort = judges(self, _COUNTERS)
-        norm = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
-        trust = 1 / (1 + (norm.log_error / _ROWS_SPREAD) ** 2)
-        rows = max(1.0, _USUAL_ROWS * (norm.value / _USUAL_ROWS) ** trust)
-        return rows, f"about {rows:.0f} rows a user, as {cohort.size:,} users told"
 
     def _chosen(self, num_users: int) -> tuple[str, str]:
         """Return the method, and why."""

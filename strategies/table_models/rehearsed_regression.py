@@ -30,12 +30,13 @@ from .judges import (
     TOLD,
     USUAL_R2,
     likely_move,
+    line_tells,
     moments_radius,
     num_wanted,
     size_error,
 )
 from .legs import FIRST, USUAL_MOVE, chosen
-from .ridge_walk import RESIDUAL_BOUND, RIDGE, SHORTER, STEPS, first_length
+from .ridge_walk import INTERCEPT, RESIDUAL_BOUND, RIDGE, SHORTER, STEPS, first_length
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -84,7 +85,7 @@ class _Run:
 
     def losses(self) -> Floats:
         """Walk, then have judges tell level, length and score."""
-        kept = sum(self._judges(share) for share in (LEVEL, SIZES, MOMENTS, SCORE, LEVEL / 2))
+        kept = sum(self._judges(share) for share in (LEVEL, SIZES, MOMENTS, SCORE))
         if chosen(round(self.users), self.columns.features, _EPSILON, 1) == "walk":
             missing = self._walk(self.tables.moments, self.best, self.rest, self.users - kept)
         else:
@@ -110,6 +111,7 @@ class _Run:
         directions = Directions.of(moments, RIDGE / self.rows * length**2, worth)
         share, sigma = unit_share(worth), math.sqrt(self.variance / count)
         total, last = np.zeros_like(missing), np.zeros_like(missing)
+        pace = 1 + (INTERCEPT - 1) * np.eye(1, missing.shape[1])
         for number in range(STEPS):
             size = np.sqrt(moments.square(missing) + rest)
             slope, square = _clipped(size / RESIDUAL_BOUND)
@@ -121,7 +123,7 @@ class _Run:
             along = (told * last).sum(axis=1, keepdims=True)
             back = along < -sigma * np.linalg.norm(last, axis=1, keepdims=True)
             step = np.where(back, SHORTER * step, step)
-            missing, last = missing - step * told, told
+            missing, last = missing - step * pace * told, told
             if number >= STEPS // 2:
                 total += missing
         return total / (STEPS - STEPS // 2)
@@ -198,9 +200,13 @@ class _Run:
         direction[:, 0] -= tables.centre / (1 + level_error**2)
         judges = self._judges(MOMENTS)
         residual, steps, mean = sizes = self._sizes(missing, direction)
-        go = self._move(missing, direction, sizes, judges, LENGTH)
+        if line_tells(judges, _EPSILON):
+            go = self._move(missing, direction, sizes, judges, LENGTH)
+            error = _noise(judges) * np.hypot(residual, steps * go)
+        else:
+            go = np.zeros_like(mean)
+            error = residual * math.sqrt(number_randomizer(_EPSILON, 1.0).variance / judges)
         level = missing[:, 0] + self._shift(missing) - go * mean
-        error = _noise(judges) * np.hypot(residual, steps * go)
         usual = LEVEL_SPREAD
         usual += LEVEL_NOISE * math.sqrt(self.variance * self.columns.features / self.users)
         told = level + error * self.rng.standard_normal(len(level))

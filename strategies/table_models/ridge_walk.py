@@ -18,10 +18,11 @@ from ..runtime.exchange import Ask
 Floats = NDArray[np.float64]
 
 STEPS = 20  # at most
-RIDGE = 1.0  # over the typical number of rows, in units of a row's mean square length
+RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square length
 RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
 _FARTHEST, _MOST = 4.0, 100.0  # of one step and of all, in units in which rows have length 1
-_PER_SIGNAL = 0.6  # length of all steps, over the signal to noise ratio of all users together
+_PER_SIGNAL = 0.5  # length of all steps, over the signal to noise ratio of all users together
+INTERCEPT = 2.0  # how many times as far as slopes the intercept moves: it is one number
 SHORTER = 0.7  # what steps are multiplied by once one turns back
 
 
@@ -54,7 +55,7 @@ def ridge_walk(
     strategy: LdpStrategy[Any],
     num_users: int,
     dim: int,
-    rows_per_user: float,
+    rows_per_user: float | None,
     *,
     row_length: float | None = None,
     start: Floats | None = None,
@@ -76,8 +77,8 @@ def ridge_walk(
         How many of those not asked yet.
     dim : int
         Number of features; each within about [-2, 2].
-    rows_per_user : float
-        Typical number of a user's rows.
+    rows_per_user : float or None
+        Typical number of a user's rows; None: each user goes by its own.
     row_length : float, optional
         Typical length of a row of features, by default that of ``dim`` entries of size 1; see
         :func:`row_length`.
@@ -100,7 +101,8 @@ def ridge_walk(
     unit = 1 / (math.sqrt(dim) if row_length is None else row_length)
     signal = math.sqrt(num_users / mechanism.variance)
     length = unit * first_length(signal, steps)
-    ridge = RIDGE / rows_per_user / unit**2
+    ridge = RIDGE / unit**2
+    pace = 1 + (INTERCEPT - 1) * np.eye(1, dim)[0]
     theta = np.zeros(dim) if start is None else start
     places = [theta]
     directions: list[Floats] = []
@@ -108,12 +110,12 @@ def ridge_walk(
     noise: list[float] = []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     for cohort in strategy.cohorts(sizes):
-        question = RidgeStep(theta, ridge, RESIDUAL_BOUND, centre, scale)
+        question = RidgeStep(theta, ridge, RESIDUAL_BOUND, centre, scale, rows_per_user)
         answer = yield Ask(cohort, view(question), mechanism)
         sigma = math.sqrt(mechanism.variance / answer.count)
         if directions and _turns_back(answer.mean, directions[-1], sigma):
             length *= SHORTER
-        theta = theta + length * answer.mean
+        theta = theta + length * pace * answer.mean
         places.append(theta)
         directions.append(answer.mean)
         lengths.append(length)

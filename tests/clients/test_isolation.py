@@ -35,6 +35,7 @@ NUMBERS = {
     "set_size": 3.0,
     "domain_size": 6.0,
     "ridge": 0.3,
+    "of_rows": 4.0,
     "penalty": 0.1,
     "scale": 0.7,
     "scale_weight": 2.0,

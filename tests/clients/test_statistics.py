@@ -115,6 +115,10 @@ CASES = {
         {"theta": THETA / 3, "centre": np.array([0.4])},
         {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5},
     ),
+    "ridge_step of rows": (
+        {"theta": THETA / 3, "centre": np.array([0.4])},
+        {"ridge": 0.3, "residual_bound": 0.7, "scale": 1.5, "of_rows": 2.0},
+    ),
     "class_step": (
         {"theta": THETA / 3, "place": np.array([1.0])},
         {"ridge": 0.3, "num_classes": 3.0},
@@ -394,9 +398,10 @@ def naive(case, x, y):
             more = [2.0 * np.log(np.sqrt(np.mean(y**2)) / 0.7)]
         residual = standardised(standardised(y) - x @ THETA)
         return [*arrays["weights"] * naive_ridge(x[:, wanted], residual, 0.3), *more]
-    if case == "ridge_step":
+    if case.startswith("ridge_step"):
         residual = np.clip((y - 0.4) / 1.5 - x @ THETA / 3, -0.7, 0.7)
-        gram = x @ x.T / max(len(x), 1) + 0.3 * np.eye(len(x))
+        ridge = 0.3 / params.get("of_rows", max(len(x), 1))
+        gram = x @ x.T / max(len(x), 1) + ridge * np.eye(len(x))
         step = x.T @ np.linalg.solve(gram, residual) if len(x) else np.zeros(DIM)
         return step / np.linalg.norm(step) if step.any() else step
     if case.endswith("_features") or case.endswith("by ridge"):

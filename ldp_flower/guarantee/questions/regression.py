@@ -158,21 +158,23 @@ class RidgeStep(Question):
     """The direction of a user's own ridge step from ``theta``, shape (users, num_features).
 
     With A the user's k rows and ``e = clip((y - centre) / scale - A theta, -residual_bound,
-    residual_bound)`` it is that of ``A' (A A' / k + ridge I)^-1 e / k``: a vector of length 1,
-    whatever the rows. A user without rows, or with no residual, has zeros.
+    residual_bound)`` it is that of ``A' (A A' / k + ridge / of_rows I)^-1 e / k``: a vector of
+    length 1, whatever the rows. A user without rows, or with no residual, has zeros.
 
     Attributes
     ----------
     theta : ndarray, shape (num_features,)
         Where the step begins.
     ridge : float
-        Penalty, in units of a row's mean square length.
+        Penalty for a user of one row, in units of a row's mean square length.
     residual_bound : float
         Clips residuals.
     centre : float
         Target that counts as 0; of either sign.
     scale : float
         Distance from there that counts as 1.
+    of_rows : float, optional
+        How many rows the penalty is for; by default those of each user, k.
     """
 
     stem: ClassVar[str] = "ridge_step"
@@ -182,6 +184,7 @@ class RidgeStep(Question):
     residual_bound: float
     centre: Signed
     scale: float
+    of_rows: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
