@@ -121,9 +121,7 @@ def expected_classification(
     askers = num_askers(setting.num_users, epsilon, strategy.min_reports, schema)
     steps = class_steps(int(users - askers / classes - sum(judges)), strategy.min_reports)
     each = steps + len(judges) + (num_present(judges[0], strategy.min_reports) > 0)
-    notes: tuple[str, ...] = ()
-    if high >= auc - 0.5:
-        notes = ("The model may rank no better than chance.",)
+    doubtful = high >= auc - 0.5
     return Expectation(
         error="AUC lost",
         value=value,
@@ -132,7 +130,7 @@ def expected_classification(
         rounds=classes * each + (askers > 0) + (declared_rows is None),
         randomizers=(ball_codebook(epsilon, dim), number_randomizer(epsilon, 1.0)),
         assumes=(f"Without privacy the same model has an AUC of {auc:g}.", *_TABLES, *_REAL_AUC),
-        notes=notes,
+        notes=("The model may rank no better than chance.",) if doubtful else (),
     )
 
 

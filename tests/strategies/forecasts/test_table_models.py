@@ -136,6 +136,6 @@ def test_categories_count_less_than_as_many_numbers():
 
 def test_where_judges_may_see_nothing_a_note_says_so():
     vague = expected(PrivateClassification, epsilon=1.0, num_users=1000)
-    assert any("no more than chance" in note for note in vague.notes)
+    assert any("no better than chance" in note for note in vague.notes)
     assert vague.high == pytest.approx(0.3)
     assert not expected(PrivateClassification, epsilon=4.0, num_users=20_000).notes
