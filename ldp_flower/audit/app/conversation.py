@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS
 
 from ...simulation.grid import InProcessGrid
 from .claims import Claims
 from .errors import CannotAuditError
 from .loading import Stranger, quiet
 
+_SECURE = "secaggplus_configs"  # the record by which Flower's secure aggregation asks
 _PATIENCE = 40.0  # seconds of work for real; after that nodes repeat themselves
 _GIVEN_UP = 240.0  # seconds after which a server that is still waiting is given up
 
@@ -45,7 +45,7 @@ class Conversation:
     @property
     def limits(self) -> list[str]:
         """What of it cannot be asked again."""
-        if any(RECORD_KEY_CONFIGS in message.content for message in self.messages):
+        if any(_SECURE in message.content for message in self.messages):
             return [
                 "what Flower's secure aggregation masks: its nodes draw other keys when they are "
                 "asked again, and refuse"
