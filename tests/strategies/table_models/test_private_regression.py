@@ -64,6 +64,12 @@ def test_everybody_answers_once_and_the_log_says_what_was_chosen(monkeypatch):
     assert "tell a column's centre within" in chosen[1]
 
 
+@pytest.mark.parametrize(("epsilon", "lines"), [(1.0, 1), (4.0, 2)])
+def test_judges_who_are_too_few_for_a_line_tell_the_level_only(epsilon, lines):
+    fit = fitted(table(1000, 0), epsilon=epsilon, method="walk")
+    assert [step.statistic for step in fit.steps].count("line_moments") == lines
+
+
 def test_the_score_agrees_with_other_people(seeds=3):
     """Beyond 4 standard errors in one of three runs: probability below .001."""
     for seed in range(seeds):
