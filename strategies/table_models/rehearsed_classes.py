@@ -13,7 +13,7 @@ from scipy.special import erf, ndtr, ndtri
 
 from ldp_flower.randomizers import ball_codebook
 
-from ..forecasts.tables.directions import Directions, Moments, rows_worth, unit_share
+from ..forecasts.tables.directions import Directions, Moments
 from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_classes
 from .centres import FARTHEST as FARTHEST_SQUARE
 from .centres import USUAL, num_wanted
@@ -52,8 +52,7 @@ def class_losses(columns: Columns, rows: float, auc: float, users: float) -> Flo
     walkers = max(users * (1 - _COUNTERS) - askers - sum(judges), 1.0)
     slopes = tables.slopes * (2 * own * between)[:, None]
     ridge = (1 + USUAL * columns.numbers + columns.scaled + columns.even) / rows
-    worth = rows_worth(rows, tables.alike)
-    directions = Directions.of(moments, ridge, worth)
+    directions = Directions(moments, ridge, rows, tables.own)
     weighted = rows < FEW_ROWS
     model = _walked(directions, slopes, 2 * share - 1, walkers, weighted, rng)
     spectrum = moments.spectrum
@@ -96,14 +95,12 @@ def _walked(
     variance, count = ball_codebook(_EPSILON, size[1], 1.0).variance, users / _STEPS
     sigma, planned = math.sqrt(variance / count), math.sqrt(users / variance)
     planned = min(FARTHEST, planned) / _STEPS
-    share = np.ones((size[0], 1)) if weighted else unit_share(directions.rows)
     place, estimate, last = np.zeros(size), np.zeros(size), np.zeros(size)
     factor = np.full((size[0], 1), _BEGIN)
     for number in range(_STEPS):
         pull, square = _residual(spectrum, mean, slopes, label, place / math.sqrt(size[1]))
-        told, _ = directions.step(pull, square)
         wanted = np.minimum(np.sqrt(square), 1.0)[:, None] if weighted else np.ones((size[0], 1))
-        told = share * wanted * told
+        told = wanted * directions.step(pull, square, weighted=weighted)
         differ = np.maximum(wanted**2 - (told**2).sum(axis=1, keepdims=True), 0.0) / count
         told += sigma * rng.standard_normal(size) + np.sqrt(differ) * directions.spread(rng)
         if number:

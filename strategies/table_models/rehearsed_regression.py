@@ -14,7 +14,7 @@ from scipy.special import digamma, ndtr
 
 from ldp_flower.randomizers import ball_codebook
 
-from ..forecasts.tables.directions import Directions, Moments, rows_worth, unit_share
+from ..forecasts.tables.directions import Directions, Moments
 from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_tables
 from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer
@@ -107,16 +107,14 @@ class _Run:
         length = self.columns.row_length
         signal, count = math.sqrt(users / self.variance), users / STEPS
         step = np.full((len(missing), 1), first_length(signal, STEPS) / length)
-        worth = rows_worth(self.rows, self.tables.alike)
-        directions = Directions.of(moments, RIDGE / self.rows * length**2, worth)
-        share, sigma = unit_share(worth), math.sqrt(self.variance / count)
+        ridge, sigma = RIDGE / self.rows * length**2, math.sqrt(self.variance / count)
+        directions = Directions(moments, ridge, self.rows, self.tables.own)
         total, last = np.zeros_like(missing), np.zeros_like(missing)
         pace = 1 + (INTERCEPT - 1) * np.eye(1, missing.shape[1])
         for number in range(STEPS):
             size = np.sqrt(moments.square(missing) + rest)
             slope, square = _clipped(size / RESIDUAL_BOUND)
-            mean, _ = directions.step(slope[:, None] * missing, square * size**2)
-            told = share * mean
+            told = directions.step(slope[:, None] * missing, square * size**2)
             differ = np.maximum(1 - (told**2).sum(axis=1, keepdims=True), 0.0) / count
             told += sigma * self.rng.standard_normal(missing.shape)
             told += np.sqrt(differ) * directions.spread(self.rng)

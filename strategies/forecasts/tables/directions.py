@@ -1,38 +1,33 @@
 """Mean directions of users' own ridge steps, in made-up tables of which second moments are known.
 
-A user of k rows of features z, whose second moment is M, and residuals r reports the direction of
-``b = (Z'Z / k + ridge I)^-1 Z'r / k``. Where ``E[z r] = M pull``, b is about (as for many features
-and rows; Dobriban & Wager, 2018, The Annals of Statistics 46(1); Thrampoulidis et al., 2018, IEEE
-Transactions on Information Theory 64(8))::
+A user of k rows of features z, of mean m and covariance S, and residuals r reports the direction
+of ``b = (Z'Z / k + ridge I)^-1 Z'r / k``. A share of what features and residuals vary by is the
+user's own: its rows are alike, and vary by W, the rest of S. Its mean row is m + u, where u has
+the covariance ``v S``, ``v = own + (1 - own) / k``. About that, rows are k - 1 of covariance W, of
+which ridge regression leaves A, as for many features and rows (Dobriban & Wager, 2018, The Annals
+of Statistics 46(1); Thrampoulidis et al., 2018, IEEE Transactions on Information Theory 64(8)), and
+of all, with the mean row as one more direction (by the formula of Sherman and Morrison)::
 
-    (M + kappa I)^-1 (M pull + tau / sqrt(k) M^(1/2) g),    g normal,
-    kappa = ridge + kappa / k tr[(M + kappa I)^-1 M],
-    tau^2 = E[r^2] - pull' M pull + |M^(1/2) (pull - E b)|^2 + tau^2 / k tr[((M + kappa I)^-1 M)^2].
+    A = kappa (W + kappa I)^-1,    kappa = (k ridge + kappa tr[W (W + kappa I)^-1]) / (k - 1),
+    left = A - A (m + u)(m + u)'A / (ridge + m'A m + v tr[A S]).
 
-Rows of one user are alike, and count for fewer.
+Where ``E[z r] = (S + m m') pull``, b is ``pull - left pull`` and noise: of the mean residual, along
+``A (m + u)``, and of the others, which k - 1 rows tell. Who reports a direction says as much
+however small b is; b varies above all as the mean residual does, which is taken for normal.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 Floats = NDArray[np.float64]
 
-_ROUNDS = 12  # of the equation of kappa
+_ROUNDS = 30  # of the equation of kappa
+_FEWEST = 1e-6  # rows beside the first: then nothing is told but along the mean row
 _MOST_FITTED = 0.95  # of a user's residuals, by its own regression
-
-
-def rows_worth(rows: float, alike: Floats) -> Floats:
-    """Return how many independent rows a user's are worth.
-
-    ``alike``, of each table, is the product of the shares of a user's own in what features and
-    residuals vary by: so far two of its rows agree.
-    """
-    return 1 / (1 / rows + (1 - 1 / rows) * alike)
+_NODES = 16  # of the mean over mean residuals
 
 
 @dataclass(frozen=True)
@@ -63,80 +58,101 @@ class Directions:
     ----------
     moments : Moments
         Of the features.
-    kappa : ndarray, shape (tables, 1)
-        The penalty that a user's ridge and its few rows amount to.
-    rows : ndarray, shape (tables, 1)
-        How many independent rows a user has.
+    ridge : float
+        Penalty, in units of a feature's mean square.
+    rows : float
+        How many a user has.
+    own : ndarray, shape (tables, 1)
+        Which share of what features and residuals vary by is a user's own.
     """
 
     moments: Moments
-    kappa: Floats
-    rows: Floats
+    ridge: float
+    rows: float
+    own: Floats
 
-    @classmethod
-    def of(cls, moments: Moments, ridge: float, rows: Floats) -> Self:
-        """Return those of users with a ridge penalty, in units of a feature's mean square."""
-        size = moments.spectrum.shape[1]
-        square = moments.spectrum.sum(axis=1) + (moments.mean**2).sum(axis=1)
-        kappa = ridge + square[:, None] / rows
+    @property
+    def _others(self) -> float:
+        return max(self.rows - 1, _FEWEST)
+
+    @property
+    def _within(self) -> Floats:
+        return np.asarray((1 - self.own) * self.moments.spectrum)
+
+    @cached_property
+    def _mean_row(self) -> Floats:
+        """Variance of a user's mean row and residual, over that of one."""
+        return np.asarray(self.own + (1 - self.own) / self.rows)
+
+    @cached_property
+    def _kappa(self) -> Floats:
+        """The penalty that the ridge and few rows amount to, shape (tables, 1)."""
+        within = self._within
+        kappa = (self.rows * self.ridge + within.sum(axis=1, keepdims=True)) / self._others
         for _ in range(_ROUNDS):
-            own = cls(moments, kappa, rows)
-            kappa = ridge + kappa / rows * (size - kappa * own._traces[0])
-        return cls(moments, kappa, rows)
+            fitted = (within / (within + kappa)).sum(axis=1, keepdims=True)
+            kappa = (self.rows * self.ridge + kappa * fitted) / self._others
+        return kappa
 
     @cached_property
-    def _inverse(self) -> tuple[Floats, Floats, Floats]:
-        """Of ``M + kappa I``: of its diagonal part, that times the mean row, and a factor."""
-        inverse = 1 / (self.moments.spectrum + self.kappa)
-        along = inverse * self.moments.mean
-        factor = 1 / (1 + (along * self.moments.mean).sum(axis=1, keepdims=True))
-        return inverse, along, factor
+    def _missed(self) -> Floats:
+        """The diagonal A: what rows about their mean do not tell."""
+        return np.asarray(self._kappa / (self._within + self._kappa))
 
     @cached_property
-    def _traces(self) -> tuple[Floats, Floats]:
-        """Traces of the inverse and of its square."""
-        inverse, along, factor = self._inverse
-        square = (along**2).sum(axis=1, keepdims=True)
-        first = inverse.sum(axis=1, keepdims=True) - factor * square
-        second = (inverse**2).sum(axis=1, keepdims=True) + (factor * square) ** 2
-        second -= 2 * factor * (inverse * along**2).sum(axis=1, keepdims=True)
-        return first, second
+    def _along(self) -> tuple[Floats, Floats]:
+        """Mean of ``z'A z`` for the mean row z with the ridge, and the square of ``A z``."""
+        missed, own = self._missed, self._mean_row
+        square = self.moments.mean**2 + own * self.moments.spectrum
+        first = self.ridge + (missed * square).sum(axis=1, keepdims=True)
+        return first, (missed**2 * square).sum(axis=1, keepdims=True)
 
-    def _solved(self, vector: Floats) -> Floats:
-        inverse, along, factor = self._inverse
-        product = np.einsum("ij,ij->i", along, vector)[:, None]
-        return np.asarray(inverse * vector - along * (factor * product))
+    def step(self, pull: Floats, square: Floats, *, weighted: bool = False) -> Floats:
+        """Return the mean direction.
 
-    def step(self, pull: Floats, square: Floats) -> tuple[Floats, Floats]:
-        """Return the mean of ``b`` over its root mean square length, and that length.
-
-        ``square`` is the residuals' mean square, shape (tables,).
+        Parameters
+        ----------
+        pull : ndarray, shape (tables, features)
+            What coefficients lack.
+        square : ndarray, shape (tables,)
+            The residuals' mean square.
+        weighted : bool (default: False)
+            Whether directions are weighted by how large residuals are: then it is in units of
+            their root mean square.
         """
-        first, second = (trace[:, 0] for trace in self._traces)
-        kappa, rows, size = self.kappa[:, 0], self.rows[:, 0], pull.shape[1]
-        solved = self._solved(pull)
-        mean = pull - self.kappa * solved
-        missed = kappa**2 * self.moments.square(solved)
-        fitted = (size - 2 * kappa * first + kappa**2 * second) / rows
-        rest = np.maximum(square - self.moments.square(pull), 0.0) + missed
-        tau = rest / np.maximum(1 - fitted, 1 - _MOST_FITTED)
-        lengths = np.einsum("ij,ij->i", mean, mean) + tau / rows * (first - kappa * second)
-        length = np.sqrt(np.maximum(lengths, np.finfo(float).tiny))
-        return np.asarray(mean / length[:, None]), length
+        spectrum, mean = self.moments.spectrum, self.moments.mean
+        missed = self._missed * pull
+        far, length = self._along
+        by_mean = mean * np.einsum("ij,ij->i", mean, missed)[:, None]
+        by_mean = self._missed * (by_mean + self._mean_row * spectrum * missed) / far
+        rest = np.maximum(square - self.moments.square(pull), 0.0)[:, None]
+        residual = np.einsum("ij,ij->i", mean, missed)[:, None] ** 2
+        residual += self._mean_row * ((spectrum * missed**2).sum(axis=1, keepdims=True) + rest)
+        of_mean = length / far**2 * residual
+        by_rows = pull - missed
+        always = (by_rows * (by_rows + 2 * by_mean)).sum(axis=1, keepdims=True)
+        always = np.maximum(always + self._noise(missed, rest), np.finfo(float).tiny)
+        if weighted:
+            return np.asarray((by_rows + by_mean) / np.sqrt(always + of_mean))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        over_length = weights / weights.sum() / np.sqrt(always + of_mean * nodes**2)
+        for_rows, for_mean = over_length.sum(axis=1), over_length @ nodes**2
+        return np.asarray(by_rows * for_rows[:, None] + by_mean * for_mean[:, None])
+
+    def _noise(self, missed: Floats, rest: Floats) -> Floats:
+        """Return the squared length of what residuals about their mean add to b."""
+        within, told = self._within, self._within / (self._within + self._kappa)
+        fitted = (told**2).sum(axis=1, keepdims=True) / self._others
+        spread = (1 - self.own) * rest + (within * missed**2).sum(axis=1, keepdims=True)
+        each = (told / (within + self._kappa)).sum(axis=1, keepdims=True) / self._others
+        return np.asarray(spread / np.maximum(1 - fitted, 1 - _MOST_FITTED) * each)
 
     def spread(self, rng: np.random.Generator) -> Floats:
-        """Return how one user's direction differs from the mean of all: of about length 1."""
-        first, second = self._traces
+        """Return how one user's direction differs from the mean of all: of length 1."""
         moments, size = self.moments, self.moments.spectrum.shape
         drawn = np.sqrt(moments.spectrum) * rng.standard_normal(size)
         drawn += moments.mean * rng.standard_normal((size[0], 1))
-        return self._solved(drawn) / np.sqrt(np.maximum(first - self.kappa * second, 1e-300))
-
-
-def unit_share(rows: Floats) -> Floats:
-    """Return E|x| / sqrt(E x^2) for the length of so many residuals.
-
-    Whoever reports a direction says as much however small its residuals are, and so what is
-    common to all is less than in the mean of the steps themselves.
-    """
-    return np.asarray(np.sqrt(2 / rows) * np.exp(gammaln((rows + 1) / 2) - gammaln(rows / 2)))
+        drawn *= self._missed
+        along = np.einsum("ij,ij->i", moments.mean, drawn)[:, None]
+        drawn -= self._missed * moments.mean * along / self._along[0]
+        return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))

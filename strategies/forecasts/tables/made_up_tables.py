@@ -90,8 +90,8 @@ class MadeUpTables:
         What the variance of all columns is in units of what it is once they are standardised.
     uncentred : float
         What is left of the square of the mean row where columns of numbers are centred.
-    alike : ndarray, shape (tables, 1)
-        Product of the shares of a user's own in what columns vary by, and in residuals.
+    own : ndarray, shape (tables, 1)
+        Share of a user's own in what columns vary by, and in residuals.
     size, centre : ndarray, shape (tables,)
         Of targets: standard deviation and mean.
     """
@@ -100,7 +100,7 @@ class MadeUpTables:
     slopes: Floats
     narrow: Floats
     uncentred: float
-    alike: Floats
+    own: Floats
     size: Floats
     centre: Floats
 
@@ -137,7 +137,7 @@ def made_up_tables(columns: Columns, along: tuple[float, float] = ALONG) -> Made
         slopes,
         variance / (columns.numbers + columns.scaled + indicators),
         away[1] / max(sum(away), 1e-300),
-        rng.uniform(0, OWN, (tables, 1)) ** 2,
+        rng.uniform(0, OWN, (tables, 1)),
         TARGETS[0] * np.exp(TARGETS[1] * rng.standard_normal(tables)),
         rng.uniform(-TARGETS[2], TARGETS[2], tables),
     )
