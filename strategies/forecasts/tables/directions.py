@@ -92,7 +92,7 @@ class Directions:
         for _ in range(_ROUNDS):
             fitted = (within / (within + kappa)).sum(axis=1, keepdims=True)
             kappa = (self.rows * self.ridge + kappa * fitted) / self._others
-        return kappa
+        return np.asarray(kappa)
 
     @cached_property
     def _missed(self) -> Floats:
