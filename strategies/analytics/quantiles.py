@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import SharesBelow
 from ldp_flower.guarantee.users import Users
 from ldp_flower.planning import Expectation, Setting, WouldRefuse
-from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
+from ldp_flower.randomizers import RandomizedResponse, SampledCoordinate
 from ldp_flower.schema import Numeric, Schema
 
 from ..forecasts.ranks import expected_quantiles
-from ..numerics.crossing import Crossing, believed, pooled
+from ..numerics.crossing import Crossing, Shares
 from ..numerics.round_numbers import roundest
 from ..numerics.value_scale import ValueScale, scales_within
 from ..runtime.audit_users import table_users
@@ -39,6 +39,7 @@ _ROUNDED = 0.3  # times the noise's own error that an answer is moved to a round
 _JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
 _STEEP = 0.2  # if what is believed is within so much of the scale
 _UNSURE = 0.3  # in rank, of 68 % of what is believed, from which its median is the answer
+_NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
 
 
@@ -130,7 +131,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         entries = yield from learn_step(self, self._column)
         step = entries.step
         scales = scales_within(self._column.kind.low, self._column.kind.high)
-        scale, found = scales[0], _Measurements()
+        part = RandomizedResponse(self.epsilon)
+        scale, found, users = scales[0], Shares(part), 0
         middle = min(self.levels, key=lambda level: abs(level - 0.5))
         beliefs: list[Crossing] = []
         for cohort in self.cohorts(self._sizes(self.num_unasked)):
@@ -147,13 +149,13 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 self._column.standardised(thresholds),
                 np.array(self.levels)[which],
             )
-            part = RandomizedResponse(self.epsilon)
             answer = yield Ask(cohort, question, SampledCoordinate(part, len(thresholds)))
-            found.add(thresholds, which, answer, part)
+            found.add(thresholds, which, answer)
+            users += answer.count
             if len(scales) > 1:
                 scale = max(scales, key=lambda each: found.about(middle, each).evidence)
             beliefs = [found.about(level, scale) for level in self.levels]
-        result = self._told(found, beliefs, scale, step)
+        result = self._told(found, beliefs, scale, step, users / len(beliefs))
         if entries.hardly_any:
             result.notes.append(_HARDLY_ANY.format(self.column))
         return result
@@ -214,10 +216,14 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         return [users]
 
     def _told(
-        self, found: "_Measurements", beliefs: list[Crossing], scale: ValueScale, step: float | None
+        self,
+        found: Shares,
+        beliefs: list[Crossing],
+        scale: ValueScale,
+        step: float | None,
+        users: float,  # asked about each
     ) -> QuantilesResult:
         """Return the quantiles in the column's units."""
-        users = found.total / len(self.levels)
         rows = []
         for number, (level, belief) in enumerate(zip(self.levels, beliefs, strict=True)):
             near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
@@ -226,11 +232,12 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             shift = at - middle
             ends = np.clip(belief.quantile([0.025, 0.16, 0.84, 0.975]) + shift, 0, 1)
             lower, near, far, upper = scale.values(ends).tolist()
-            value, error = float(scale.values(at)), (far - near) / 2
+            value = float(scale.values(at))
+            error = max((far - near) / 2, (upper - lower) / 2 / _NORMAL)  # tails may be heavy
             if step is not None:
                 value = min(max(round(value / step) * step, scale.low), scale.high)
                 lower, upper = (round(end / step) * step for end in (lower, upper))
-                error = max(error, (value - lower) / 2, (upper - value) / 2)  # of whole steps
+                error = max(error, (value - lower) / _NORMAL, (upper - value) / _NORMAL)
             else:
                 seen = float(ends[2] - ends[1]) / 2 * belief.slope()
                 of_one = self._noise() + level * (1 - level)  # the second: who the users are
@@ -280,35 +287,3 @@ def _checked(levels: object) -> tuple[float, ...]:
 def _between(thresholds: Floats, step: float | None) -> Floats:
     """Return thresholds, moved halfway between multiples of the step where there is one."""
     return thresholds if step is None else (np.floor(thresholds / step) + 0.5) * step
-
-
-class _Measurements:
-    """Shares of users below thresholds, as all rounds so far measured them."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Floats, NDArray[np.int64], Floats, Floats, Floats]] = []
-        self.total = 0
-
-    def add(
-        self, at: Floats, which: NDArray[np.int64], answer: Estimate, part: RandomizedResponse
-    ) -> None:
-        """Add the answers at some thresholds, each asked for one of the levels."""
-        shares = (answer.mean + 1) / 2
-        counts = np.full(len(at), answer.count / len(at))
-        likely = (counts * np.clip(shares, 0, 1) + 0.5) / (counts + 1)
-        spread = (part.variance - 1) / 4 + likely * (1 - likely)
-        reported = np.isfinite(answer.std_error)
-        variances = np.where(reported, spread / np.maximum(counts, 1), 1e3)
-        self._parts.append((at, which, shares, variances, np.where(reported, counts, 0.0)))
-        self.total += answer.count
-
-    def about(self, level: float, scale: ValueScale) -> Crossing:
-        """Return what they tell about the quantile of a level, on a scale."""
-        at, _, shares, variances, _ = map(np.concatenate, zip(*self._parts, strict=True))
-        return believed(scale.places(at), shares, variances, level)
-
-    def pooled(self, number: int, belief: Crossing, scale: ValueScale) -> float:
-        """Return where a quantile lies, of those asked about it."""
-        at, which, shares, _, counts = map(np.concatenate, zip(*self._parts, strict=True))
-        own = which == number
-        return pooled(belief, scale.places(at[own]), shares[own], counts[own])

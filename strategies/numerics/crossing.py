@@ -6,11 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
+from ldp_flower.randomizers import Estimate, RandomizedResponse
+
+from .value_scale import ValueScale
+
 Floats = NDArray[np.float64]
 
 _PLACES, _SLOPES, _ZOOMS = 81, 17, 3
 _NARROWEST, _WIDEST = 1e-7, 2.0  # scales of the function, in units of the whole range
 _LOST = 2e-4  # of the posterior, beyond the range that is looked at more closely
+_NOBODY = 1e-3  # answers, where there are none
 _FREEDOM = 6.0  # degrees of freedom of a measurement's error
 # What the function may differ from the curve, at a distance from the level: linear, quadratic.
 _BEND = (0.1, 1.0)
@@ -53,15 +58,19 @@ class Crossing:
         return self.level * (1 - self.level) / self.scale
 
 
-def believed(places: Floats, values: Floats, variances: Floats, level: float) -> Crossing:
+def believed(
+    places: Floats, values: Floats, counts: Floats, noise: float, level: float
+) -> Crossing:
     """Return what to believe about where a function crosses ``level``.
 
     Parameters
     ----------
     places : ndarray, shape (m,)
         Where it was measured, from 0 to 1.
-    values, variances : ndarray, shape (m,)
-        What was measured, and the variance of its noise.
+    values, counts : ndarray, shape (m,)
+        Mean of the answers there, and how many they are.
+    noise : float
+        Variance of an answer beside that of a bit, which is one with the function's probability.
     level : float
         Within (0, 1).
 
@@ -79,7 +88,8 @@ def believed(places: Floats, values: Floats, variances: Floats, level: float) ->
         at, logs = np.linspace(low, high, _PLACES), np.linspace(narrow, wide, _SLOPES)
         curve = expit(centre + (places - at[:, None, None]) / np.exp(logs)[:, None])
         off = np.abs(curve - level)
-        spread = variances + (_BEND[0] * off + _BEND[1] * off**2) ** 2
+        spread = (noise + curve * (1 - curve)) / np.maximum(counts, _NOBODY)
+        spread += (_BEND[0] * off + _BEND[1] * off**2) ** 2
         misfit = np.log1p((values - curve) ** 2 / spread / _FREEDOM)
         told = (-(_FREEDOM + 1) / 2 * misfit - np.log(spread) / 2).sum(axis=-1)
         joint = np.exp(told - told.max())
@@ -116,3 +126,44 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
         excess = shares @ (values[:, None] - curves)
         at = float(np.interp(0.0, excess, candidates))
     return min(max(at, 0.0), 1.0)
+
+
+class Shares:
+    """Shares of users below thresholds, as bits told them in some rounds.
+
+    Parameters
+    ----------
+    part : RandomizedResponse
+        Through which every user told one.
+    """
+
+    def __init__(self, part: RandomizedResponse) -> None:
+        self._part = part
+        self._rounds: list[tuple[Floats, NDArray[np.int64], Floats, Floats]] = []
+
+    def add(self, at: Floats, which: NDArray[np.int64], answer: Estimate) -> None:
+        """Add the answers at some thresholds, each asked for one of the levels."""
+        self._rounds.append((at, which, (answer.mean + 1) / 2, self._counts(answer)))
+
+    def about(self, level: float, scale: ValueScale) -> Crossing:
+        """Return what they tell about the quantile of a level, on a scale."""
+        at, _, shares, counts = map(np.concatenate, zip(*self._rounds, strict=True))
+        noise = (self._part.variance - 1) / 4
+        return believed(scale.places(at), shares, counts, noise, level)
+
+    def pooled(self, number: int, belief: Crossing, scale: ValueScale) -> float:
+        """Return where a quantile lies, of those asked about it."""
+        at, which, shares, counts = map(np.concatenate, zip(*self._rounds, strict=True))
+        own = which == number
+        return pooled(belief, scale.places(at[own]), shares[own], counts[own])
+
+    def _counts(self, answer: Estimate) -> Floats:
+        """Return how many answered at each threshold, which the standard errors of bits tell.
+
+        If all answers there were the same they tell nothing; then it is the number to expect.
+        """
+        errors, spread = answer.std_error, self._part.variance - answer.mean**2
+        told = (errors > 0) & (errors < np.inf)
+        counts = np.where(np.isinf(errors), answer.mean != 0, answer.count / len(errors))
+        counts[told] = np.rint(1 + spread[told] / errors[told] ** 2)
+        return counts

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit, ndtr
 
-from ldp_flower.strategies.numerics.crossing import believed, pooled
+from ldp_flower.randomizers import Estimate, RandomizedResponse, Summary
+from ldp_flower.strategies.numerics.crossing import Shares, believed, pooled
 from ldp_flower.strategies.numerics.round_numbers import coarsest_step, roundest, steps_from
 from ldp_flower.strategies.numerics.value_scale import ValueScale, scales_within
 
@@ -44,12 +45,13 @@ def test_steps_are_multiples_of_each_other():
 
 def test_a_crossing_is_found_and_its_spread_is_right():
     rng = np.random.default_rng(0)
-    level, variance, errors, covered = 0.3, 4e-4, [], 0
+    level, noise, count, errors, covered = 0.3, 0.02, 600, [], 0
     for _ in range(60):
         places = np.concatenate([np.linspace(0.1, 0.9, 8), 0.3 + 0.1 * rng.standard_normal(12)])
         curve = expit((places - 0.3) / 0.2 + logit(level))
-        values = curve + np.sqrt(variance) * rng.standard_normal(20)
-        belief = believed(places, values, np.full(20, variance), level)
+        values = rng.binomial(count, curve) / count
+        values += np.sqrt(noise / count) * rng.standard_normal(20)
+        belief = believed(places, values, np.full(20, count), noise, level)
         low, high = belief.quantile([0.05, 0.95])
         covered += low <= 0.3 <= high
         errors.append(pooled(belief, places, values, np.ones(20)) - 0.3)
@@ -58,10 +60,39 @@ def test_a_crossing_is_found_and_its_spread_is_right():
     assert np.sqrt(np.mean(np.square(errors))) < 0.0075
 
 
+def test_few_bits_at_each_threshold_give_a_spread_that_is_right():
+    """If 90 % hold, fewer than 252 of 300 do in one of 2,000 cases."""
+    rng, part, scale = np.random.default_rng(0), RandomizedResponse(8.0), ValueScale(0, 1, 1.0)
+    covered = 0
+    for _ in range(300):
+        shares = Shares(part)
+        for spread in (0.3, 0.1):
+            at = 0.3 + spread * rng.uniform(-1, 1, 12)
+            counts = rng.multinomial(36, np.full(12, 1 / 12))
+            shares.add(at, np.zeros(12, int), _bits(part, rng.binomial(counts, at), counts))
+        low, high = shares.about(0.3, scale).quantile([0.025, 0.975])
+        covered += low <= scale.places(0.3) <= high
+    assert covered >= 252
+
+
+def _bits(part, above, counts):
+    """Return what is told of so many ones among so many answers, none of them turned."""
+    each = [
+        part.estimate(
+            Summary(n, part.bound * np.array([2.0 * k - n]), np.array([n * part.variance]))
+        )
+        for k, n in zip(above, counts, strict=True)
+    ]
+    mean, error = (
+        np.concatenate([getattr(e, name) for e in each]) for name in ("mean", "std_error")
+    )
+    return Estimate(mean, error, int(counts.sum()))
+
+
 def test_a_step_is_between_the_measurements_around_it():
     places = np.array([0.1, 0.3, 0.4, 0.42, 0.45, 0.6])
     values = np.where(places < 0.41, 0.2, 0.7)
-    belief = believed(places, values, np.full(6, 1e-5), 0.5)
+    belief = believed(places, values, np.full(6, 1e5), 0.75, 0.5)
     assert 0.39 < belief.quantile(0.5) < 0.43
 
 
@@ -71,7 +102,7 @@ def test_the_likeliest_scale_around_zero_is_as_fine_as_the_values(spread, finest
     values = spread * np.linspace(-3, 3, 30)
     scales = scales_within(-1.0, 1.0)
     evidence = [
-        believed(each.places(values), ndtr(values / spread), np.full(30, 1e-4), 0.5).evidence
+        believed(each.places(values), ndtr(values / spread), np.full(30, 1e4), 0.75, 0.5).evidence
         for each in scales
     ]
     assert scales[int(np.argmax(evidence))].finest == finest
