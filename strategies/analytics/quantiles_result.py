@@ -29,9 +29,11 @@ class QuantilesResult(Result):
         The quantiles. They are round numbers where that makes less of a difference than noise.
     std_error : ndarray of float64, shape (k,)
         Half the width of what 68 % of the posterior is within: randomisation, and that the users
-        are a sample of a population. Near 0 where many users share one value.
+        are a sample of a population; or what makes 1.96 of them half the 95 % interval, if that is
+        more. Near 0 where many users share one value. Too small beside or within a gap between two
+        groups of entries, where ranks are told and values are not.
     lower, upper : ndarray of float64, shape (k,)
-        Ends of 95 % intervals, which need not lie alike on both sides.
+        Ends of 95 % intervals, which need not lie alike on both sides; likewise.
     step : float or None
         What nearly all entries are multiples of, where that was seen.
     """
