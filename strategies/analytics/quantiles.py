@@ -15,13 +15,13 @@ from ldp_flower.randomizers import RandomizedResponse, SampledCoordinate
 from ldp_flower.schema import Numeric, Schema
 
 from ..forecasts.ranks import expected_quantiles
-from ..numerics.crossing import Crossing, Shares
+from ..numerics.crossing import Crossing
 from ..numerics.round_numbers import roundest
 from ..numerics.value_scale import ValueScale, scales_within
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
-from ..runtime.exchange import Ask
+from ..subprotocols.shares import Shares
 from .column import NumericColumn, learn_step, who_tell_the_step
 from .quantiles_result import QuantilesResult
 
@@ -131,8 +131,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         entries = yield from learn_step(self, self._column)
         step = entries.step
         scales = scales_within(self._column.kind.low, self._column.kind.high)
-        part = RandomizedResponse(self.epsilon)
-        scale, found, users = scales[0], Shares(part), 0
+        scale, found, users = scales[0], Shares(RandomizedResponse(self.epsilon)), 0
         middle = min(self.levels, key=lambda level: abs(level - 0.5))
         beliefs: list[Crossing] = []
         for cohort in self.cohorts(self._sizes(self.num_unasked)):
@@ -149,9 +148,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 self._column.standardised(thresholds),
                 np.array(self.levels)[which],
             )
-            answer = yield Ask(cohort, question, SampledCoordinate(part, len(thresholds)))
-            found.add(thresholds, which, answer)
-            users += answer.count
+            users += yield from found.ask(cohort, question, thresholds, which)
             if len(scales) > 1:
                 scale = max(scales, key=lambda each: found.about(middle, each).evidence)
             beliefs = [found.about(level, scale) for level in self.levels]

@@ -6,10 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
-from ldp_flower.randomizers import Estimate, RandomizedResponse
-
-from .value_scale import ValueScale
-
 Floats = NDArray[np.float64]
 
 _PLACES, _SLOPES, _ZOOMS = 81, 17, 3
@@ -126,44 +122,3 @@ def pooled(belief: Crossing, places: Floats, values: Floats, counts: Floats) -> 
         excess = shares @ (values[:, None] - curves)
         at = float(np.interp(0.0, excess, candidates))
     return min(max(at, 0.0), 1.0)
-
-
-class Shares:
-    """Shares of users below thresholds, as bits told them in some rounds.
-
-    Parameters
-    ----------
-    part : RandomizedResponse
-        Through which every user told one.
-    """
-
-    def __init__(self, part: RandomizedResponse) -> None:
-        self._part = part
-        self._rounds: list[tuple[Floats, NDArray[np.int64], Floats, Floats]] = []
-
-    def add(self, at: Floats, which: NDArray[np.int64], answer: Estimate) -> None:
-        """Add the answers at some thresholds, each asked for one of the levels."""
-        self._rounds.append((at, which, (answer.mean + 1) / 2, self._counts(answer)))
-
-    def about(self, level: float, scale: ValueScale) -> Crossing:
-        """Return what they tell about the quantile of a level, on a scale."""
-        at, _, shares, counts = map(np.concatenate, zip(*self._rounds, strict=True))
-        noise = (self._part.variance - 1) / 4
-        return believed(scale.places(at), shares, counts, noise, level)
-
-    def pooled(self, number: int, belief: Crossing, scale: ValueScale) -> float:
-        """Return where a quantile lies, of those asked about it."""
-        at, which, shares, counts = map(np.concatenate, zip(*self._rounds, strict=True))
-        own = which == number
-        return pooled(belief, scale.places(at[own]), shares[own], counts[own])
-
-    def _counts(self, answer: Estimate) -> Floats:
-        """Return how many answered at each threshold, which the standard errors of bits tell.
-
-        If all answers there were the same they tell nothing; then it is the number to expect.
-        """
-        errors, spread = answer.std_error, self._part.variance - answer.mean**2
-        told = (errors > 0) & (errors < np.inf)
-        counts = np.where(np.isinf(errors), answer.mean != 0, answer.count / len(errors))
-        counts[told] = np.rint(1 + spread[told] / errors[told] ** 2)
-        return counts

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit, ndtr
 
-from ldp_flower.randomizers import Estimate, RandomizedResponse, Summary
-from ldp_flower.strategies.numerics.crossing import Shares, believed, pooled
+from ldp_flower.strategies.numerics.crossing import believed, pooled
 from ldp_flower.strategies.numerics.round_numbers import coarsest_step, roundest, steps_from
 from ldp_flower.strategies.numerics.value_scale import ValueScale, scales_within
 
@@ -58,35 +57,6 @@ def test_a_crossing_is_found_and_its_spread_is_right():
     assert 45 <= covered <= 60  # of 54 expected: below 45 with a probability of 1e-3
     # All 20 at the crossing, whose slope is 1.05, would do with 0.0043.
     assert np.sqrt(np.mean(np.square(errors))) < 0.0075
-
-
-def test_few_bits_at_each_threshold_give_a_spread_that_is_right():
-    """If 90 % hold, fewer than 252 of 300 do in one of 2,000 cases."""
-    rng, part, scale = np.random.default_rng(0), RandomizedResponse(8.0), ValueScale(0, 1, 1.0)
-    covered = 0
-    for _ in range(300):
-        shares = Shares(part)
-        for spread in (0.3, 0.1):
-            at = 0.3 + spread * rng.uniform(-1, 1, 12)
-            counts = rng.multinomial(36, np.full(12, 1 / 12))
-            shares.add(at, np.zeros(12, int), _bits(part, rng.binomial(counts, at), counts))
-        low, high = shares.about(0.3, scale).quantile([0.025, 0.975])
-        covered += low <= scale.places(0.3) <= high
-    assert covered >= 252
-
-
-def _bits(part, above, counts):
-    """Return what is told of so many ones among so many answers, none of them turned."""
-    each = [
-        part.estimate(
-            Summary(n, part.bound * np.array([2.0 * k - n]), np.array([n * part.variance]))
-        )
-        for k, n in zip(above, counts, strict=True)
-    ]
-    mean, error = (
-        np.concatenate([getattr(e, name) for e in each]) for name in ("mean", "std_error")
-    )
-    return Estimate(mean, error, int(counts.sum()))
 
 
 def test_a_step_is_between_the_measurements_around_it():
