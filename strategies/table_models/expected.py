@@ -39,12 +39,12 @@ _TABLES = (
     "Of a column's variance, none to four fifths is between users.",
 )
 _REAL_R2 = (
-    "On real tables nine runs of ten lay in the range, and as many medians within a factor 2."
+    "On real tables six runs of seven lay in the range, and as many medians within a factor 2."
 )
 _REAL_AUC = (
     "The rarer class has 5 to 45 % of the rows.",
-    "On real tables two runs of three lay in the range, and four medians of five within a factor "
-    "2 of the plan.",
+    "On real tables three runs of four lay in the range, and as many medians within a factor 2 of "
+    "the plan.",
 )
 
 

@@ -35,7 +35,7 @@ Rng = np.random.Generator
 PROTOCOLS = {
     cls.__name__: cls for cls in (PrivateRegression, PrivateClassification, PrivateEvaluation)
 }
-_CELLS, _SEEDS, _FEW_SEEDS = 30, 24, 10
+_CELLS, _SEEDS, _FEW_SEEDS = 30, 60, 10
 _MOST_ROWS = 20_000
 _JUDGED = 6000  # rows of others that models are judged on, of 500 people at least
 
