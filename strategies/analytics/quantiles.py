@@ -38,6 +38,7 @@ _PLANNED = (0.25, 0.5, 0.75)
 _ROUNDED = 0.3  # times the noise's own error that an answer is moved to a round number
 _JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
 _STEEP = 0.2  # if what is believed is within so much of the scale
+_COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
 _UNSURE = 0.3  # in rank, of 68 % of what is believed, from which its median is the answer
 _NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
@@ -132,7 +133,6 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         step = entries.step
         scales = scales_within(self._column.kind.low, self._column.kind.high)
         scale, found, users = scales[0], Shares(RandomizedResponse(self.epsilon)), 0
-        middle = min(self.levels, key=lambda level: abs(level - 0.5))
         beliefs: list[Crossing] = []
         for cohort in self.cohorts(self._sizes(self.num_unasked)):
             places = np.concatenate(
@@ -149,9 +149,11 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 np.array(self.levels)[which],
             )
             users += yield from found.ask(cohort, question, thresholds, which)
-            if len(scales) > 1:
-                scale = max(scales, key=lambda each: found.about(middle, each).evidence)
-            beliefs = [found.about(level, scale) for level in self.levels]
+            # All quantiles tell the scale: one alone may lie where a wrong one is dense by chance.
+            tried = [[found.about(level, each) for level in self.levels] for each in scales]
+            likely = [sum(one.evidence for one in each) for each in tried]
+            best = int(np.argmax(likely + _COARSER * np.arange(len(scales))))
+            scale, beliefs = scales[best], tried[best]
         result = self._told(found, beliefs, scale, step, users / len(beliefs))
         if entries.hardly_any:
             result.notes.append(_HARDLY_ANY.format(self.column))
