@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import socket
 import ssl
@@ -284,6 +285,9 @@ def _run_id(log):
 
 
 def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return one that no outgoing connection gets, which may take it before a node does."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
