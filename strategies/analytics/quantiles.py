@@ -39,6 +39,7 @@ _ROUNDED = 0.3  # times the noise's own error that an answer is moved to a round
 _JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
 _STEEP = 0.2  # if what is believed is within so much of the scale
 _COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
+_TELLING = 5  # quantiles, at most, by which it is chosen
 _UNSURE = 0.3  # in rank, of 68 % of what is believed, from which its median is the answer
 _NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
@@ -133,6 +134,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         step = entries.step
         scales = scales_within(self._column.kind.low, self._column.kind.high)
         scale, found, users = scales[0], Shares(RandomizedResponse(self.epsilon)), 0
+        few = _some(self.levels)
         beliefs: list[Crossing] = []
         for cohort in self.cohorts(self._sizes(self.num_unasked)):
             places = np.concatenate(
@@ -149,11 +151,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 np.array(self.levels)[which],
             )
             users += yield from found.ask(cohort, question, thresholds, which)
-            # All quantiles tell the scale: one alone may lie where a wrong one is dense by chance.
-            tried = [[found.about(level, each) for level in self.levels] for each in scales]
-            likely = [sum(one.evidence for one in each) for each in tried]
-            best = int(np.argmax(likely + _COARSER * np.arange(len(scales))))
-            scale, beliefs = scales[best], tried[best]
+            if len(scales) > 1:  # one quantile alone may lie where a wrong scale is dense by chance
+                likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
+                scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]
+            beliefs = [found.about(level, scale) for level in self.levels]
         result = self._told(found, beliefs, scale, step, users / len(beliefs))
         if entries.hardly_any:
             result.notes.append(_HARDLY_ANY.format(self.column))
@@ -281,6 +282,12 @@ def _checked(levels: object) -> tuple[float, ...]:
     if len(np.unique(given)) < len(given):
         raise ValueError(f"Expected distinct levels, got {levels!r}.")
     return tuple(float(level) for level in given)
+
+
+def _some(levels: Sequence[float]) -> list[float]:
+    """Return a few levels, from the lowest to the highest: each takes time on every scale."""
+    places = np.unique(np.linspace(0, len(levels) - 1, _TELLING).astype(int))
+    return [sorted(levels)[place] for place in places]
 
 
 def _between(thresholds: Floats, step: float | None) -> Floats:
