@@ -2,17 +2,22 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from torch.utils.data import default_collate
+
+from .mixing import RefuseMixing
 
 Tensors = dict[str, torch.Tensor]
 Loss = Callable[[torch.nn.Module, Any], torch.Tensor]
+_Leaves = list[torch.Tensor]  # of a record, as a batch of one
+_Rows = dict[int, _Leaves]  # by place in a block
+_T = TypeVar("_T")
 
 
 class Gradients:
@@ -28,6 +33,23 @@ class Gradients:
         The records.
     parameters : dict of str to Parameter
         What of the model is trained; all else stays as it is now.
+    block : int
+        Number of records that are computed at once; public.
+    seeds : torch.Generator
+        Source of seeds for PyTorch's generator, which drop-out and augmentation draw from.
+
+    Raises
+    ------
+    ValueError
+        If the loss fails for a record of zeros, of the first one's form. So an app that
+        cannot train is refused before it spends budget.
+
+    Notes
+    -----
+    A block has one shape and runs the same kernels, whatever its records hold. A dummy, a
+    record of zeros that has the first one's form (structure, shapes and types: public), is
+    in all places without a record, or with one that cannot be used. Whether ``vmap`` takes
+    a block is decided by the dummy as well; if not, all records are taken one by one.
     """
 
     def __init__(
@@ -36,10 +58,13 @@ class Gradients:
         loss: Loss,
         dataset: Any,
         parameters: dict[str, torch.nn.Parameter],
+        block: int,
+        seeds: torch.Generator,
     ) -> None:
         self._whole = _WithLoss(model, loss)
         self._dataset = dataset
-        self._start = {name: p.detach().clone() for name, p in parameters.items()}
+        self._block = block
+        self._seeds = seeds
         trained = {id(parameter) for parameter in parameters.values()}
         self._rest = {
             name: tensor.detach().clone()
@@ -47,64 +72,79 @@ class Gradients:
             if id(tensor) not in trained
         }
         self._device = next(iter(parameters.values())).device
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
+        with torch.random.fork_rng(devices=[]):
+            self._dummy, self._form = self._zeros()
+            if self._dummy is not None:
+                self._try_out({name: p.detach().clone() for name, p in parameters.items()})
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> Tensors:
-        """Return records' gradients by name, shape (records, *parameter's), finite.
+        """Return records' gradients by name, shape (block, *parameter's), finite.
 
-        Where something goes wrong with all records together, each is taken alone. One with
-        which it goes wrong then, or whose gradient is not finite, has the gradient 0.
+        Those of ``drawn`` come first, in its order. The gradient is 0 of a record that cannot
+        be read, with which the loss fails, or whose gradient is not finite; in a block, also
+        of one that has another form than the first.
 
         Parameters
         ----------
         kept : dict of str to Tensor
             The parameters' values.
         drawn : ndarray of int
-            The records' indices.
+            The records' indices, at most ``block``.
         """
-        if not len(drawn):
-            return {name: tensor.new_zeros((0, *tensor.shape)) for name, tensor in kept.items()}
-        try:
-            each = self._together(kept, drawn)
-        except KeyboardInterrupt:  # is the operator's
-            raise
-        except BaseException:
-            self._tell("Records cannot be taken together, and are one by one, which is slower.")
-            each = self._apart(kept, drawn)
-        finite = torch.stack([g.reshape(len(g), -1).isfinite().all(1) for g in each.values()]).all(
-            0
-        )
-        if not finite.all():
-            self._tell("Gradients of some records are not finite and count as 0.", trace=False)
+        *own, of_block = torch.randint(1 << 62, (self._block + 1,), generator=self._seeds).tolist()
+        records = list(zip(drawn.tolist(), own, strict=False))
+        with torch.random.fork_rng(devices=[]):
+            if self._dummy is None:
+                each, used = self._apart(kept, records)
+            else:
+                each, used = self._together(kept, records, of_block)
+        counted = torch.zeros(self._block, dtype=torch.bool, device=self._device)
+        counted[used] = True
+        for gradients in each.values():
+            counted &= gradients.reshape(self._block, -1).isfinite().all(1)
+        if int(counted.sum()) < len(used):
+            self._log("Gradients of some records are not finite and count as 0.", trace=False)
         # Not by a product: NaN times 0 is NaN.
         return {
-            name: torch.where(finite.view(-1, *[1] * (g.dim() - 1)), g, torch.zeros_like(g))
+            name: torch.where(counted.view(-1, *[1] * (g.dim() - 1)), g, torch.zeros_like(g))
             for name, g in each.items()
         }
 
-    def try_out(self) -> None:
-        """Raise ValueError if the loss fails for a record of zeros, of the first one's form.
+    def _zeros(self) -> tuple[_Leaves | None, TreeSpec | None]:
+        """Return the dummy and its structure; None where the first record has no such form.
 
-        So an app that cannot train is refused before anybody pays. No value has a part in it:
-        a text, say, cannot be made zero, and with one nothing is tried.
+        No value has a part in it: a text, say, cannot be made zero.
         """
+        if not len(self._dataset):
+            return None, None
+        first = self._attempt(
+            lambda: tree_flatten(self._record(0, 0)), "The first record cannot be read."
+        )
+        if first is None or not all(
+            isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided for leaf in first[0]
+        ):
+            self._log("Records are taken one by one, which is slower: the first has no form.")
+            return None, None
+        leaves = [torch.zeros(x.shape, dtype=x.dtype, device=self._device) for x in first[0]]
+        return leaves, first[1]
+
+    def _try_out(self, kept: Tensors) -> None:
+        """Try the loss with the dummy, and whether ``vmap`` takes it and mixes no records."""
+        self._seed(0)
         try:
-            leaves, form = tree_flatten(self._record(0))
-            if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
-                return
-            zeros = tree_unflatten([torch.zeros_like(leaf) for leaf in leaves], form)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            self._tell("The first record cannot be read.")
-            return
-        try:
-            self._alone(self._start, zeros)
+            self._alone(kept, tree_unflatten([x.clone() for x in self._dummy or ()], self._form))
         except Exception as error:
             raise ValueError(
                 "Expected loss(model, record) to work for a record of zeros, of the form of the "
                 f"data set's first, as a batch of one; got {type(error).__name__}: {error}"
             ) from error
+        try:
+            with RefuseMixing(self._whole):
+                self._at_once(kept, {}, 0)
+        except Exception:
+            self._log("Records are taken one by one, which is slower: vmap does not take them.")
+            self._dummy = None
 
     def _value(self, kept: Tensors, record: Any) -> torch.Tensor:
         # Copies: modules write into their buffers, and the app's code may into anything.
@@ -113,27 +153,80 @@ class Gradients:
         assert isinstance(value, torch.Tensor)
         return value
 
-    def _record(self, index: int) -> Any:
+    def _record(self, index: int, seed: int) -> Any:
+        self._seed(seed)
         return tree_map(self._moved, default_collate([self._dataset[index]]))
 
     def _moved(self, leaf: Any) -> Any:
         return leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf
 
-    def _together(self, kept: Tensors, drawn: NDArray[np.intp]) -> Tensors:
-        function = vmap(grad(self._value), in_dims=(None, 0), randomness="different")
-        return dict(function(kept, _stacked([self._record(int(i)) for i in drawn])))
+    def _row(self, index: int, seed: int) -> _Leaves:
+        """Return a record that has the dummy's form, laid out in memory as the dummy is."""
+        assert self._dummy is not None
+        leaves, form = tree_flatten(self._record(index, seed))
+        if form != self._form:
+            raise ValueError("A record consists of other things than the first.")
+        row = [torch.empty_like(zeros) for zeros in self._dummy]
+        for own, leaf in zip(row, leaves, strict=True):
+            # A collation of several would make integers floats where one of them is.
+            if leaf.dtype != own.dtype or leaf.shape != own.shape:
+                raise ValueError("A record differs from the first in type or shape.")
+            own.copy_(leaf.detach())
+        return row
 
-    def _apart(self, kept: Tensors, drawn: NDArray[np.intp]) -> Tensors:
-        rows = []
-        for i in drawn:
-            try:
-                rows.append(self._alone(kept, self._record(int(i))))
-            except KeyboardInterrupt:
-                raise
-            except BaseException:  # sys.exit on one record must not cost the others their step
-                self._tell("A record that has no gradient counts as 0.")
-                rows.append({name: torch.zeros_like(tensor) for name, tensor in kept.items()})
-        return {name: torch.stack([row[name] for row in rows]) for name in kept}
+    def _together(
+        self, kept: Tensors, records: list[tuple[int, int]], seed: int
+    ) -> tuple[Tensors, list[int]]:
+        """Return gradients of a block, and the places of those records that could be used."""
+        read = {
+            place: self._attempt(lambda r=record: self._row(*r))  # type: ignore[misc]
+            for place, record in enumerate(records)
+        }
+        rows = {place: row for place, row in read.items() if row is not None}
+        each = self._attempt(lambda: self._at_once(kept, rows, seed))
+        if each is None:  # an index out of range, say, is an error of the whole block
+            rows = self._working(kept, rows, seed)
+            each = self._at_once(kept, rows, seed)
+        return each, list(rows)
+
+    def _working(self, kept: Tensors, rows: _Rows, seed: int) -> _Rows:
+        """Return the records with which the loss works, found by halves of a block.
+
+        The dummy is in all other places. So what becomes of a record follows from it alone.
+        """
+        if self._attempt(lambda: self._at_once(kept, rows, seed)) is not None:
+            return rows
+        if len(rows) < 2:
+            return {}
+        places = list(rows)
+        first, second = (
+            self._working(kept, {place: rows[place] for place in half}, seed)
+            for half in (places[::2], places[1::2])
+        )
+        return first | second
+
+    def _at_once(self, kept: Tensors, rows: _Rows, seed: int) -> Tensors:
+        """Return the gradients of a block that holds some records, and else the dummy."""
+        assert self._dummy is not None
+        self._seed(seed)
+        each = [rows.get(place, self._dummy) for place in range(self._block)]
+        block = tree_unflatten(
+            [torch.stack(leaves) for leaves in zip(*each, strict=True)], self._form
+        )
+        function = vmap(grad(self._value), in_dims=(None, 0), randomness="different")
+        return dict(function(kept, block))
+
+    def _apart(self, kept: Tensors, records: list[tuple[int, int]]) -> tuple[Tensors, list[int]]:
+        """Return gradients, one record at a time, and the places of those that have one."""
+        each = {name: x.new_zeros((self._block, *x.shape)) for name, x in kept.items()}
+        used = []
+        for place, record in enumerate(records):
+            gradient = self._attempt(lambda r=record: self._alone(kept, self._record(*r)))  # type: ignore[misc]
+            if gradient is not None:
+                used.append(place)
+                for name, part in gradient.items():
+                    each[name][place] = part
+        return each, used
 
     def _alone(self, kept: Tensors, record: Any) -> Tensors:
         """Return a record's gradient, by plain automatic differentiation."""
@@ -145,11 +238,28 @@ class Gradients:
             for (name, tensor), gradient in zip(kept.items(), found, strict=True)
         }
 
-    def _tell(self, text: str, trace: bool = True) -> None:
+    def _attempt(
+        self, compute: Callable[[], _T], failure: str = "A record that cannot be used counts as 0."
+    ) -> _T | None:
+        """Return what is computed; None, with a line in the log, if that fails."""
+        try:
+            return compute()
+        except KeyboardInterrupt:  # is the operator's
+            raise
+        except BaseException:  # sys.exit on one record must not cost the others their step
+            self._log(failure)
+            return None
+
+    def _seed(self, seed: int) -> None:
+        # No record's part in what is random depends on how much of it others take. All devices'
+        # generators are seeded only where it matters: it takes 200 times as long.
+        (torch.default_generator if self._device.type == "cpu" else torch).manual_seed(seed)
+
+    def _log(self, text: str, trace: bool = True) -> None:
         """Log something, with what is being handled, once."""
-        if text not in self._told:
+        if text not in self._logged:
             logging.getLogger(__name__).warning(text, exc_info=trace)
-        self._told.add(text)
+        self._logged.add(text)
 
 
 class _WithLoss(torch.nn.Module):
@@ -167,19 +277,3 @@ class _WithLoss(torch.nn.Module):
             found = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
             raise ValueError(f"Expected loss to return one number for a record, got {found}.")
         return value.sum()
-
-
-def _stacked(records: list[Any]) -> Any:
-    """Return records of one form, each a batch of one, as one with a leading axis more.
-
-    A collation of several would make some like others: it takes keys from the first, and
-    makes integers floats where one of them is.
-    """
-    each, forms = zip(*map(tree_flatten, records), strict=True)
-    if any(form != forms[0] for form in forms):
-        raise ValueError("Records differ in what they consist of.")
-    for leaves in zip(*each, strict=True):
-        if len({(leaf.dtype, leaf.shape) for leaf in leaves}) > 1:
-            raise ValueError("Records differ in type or shape.")
-    stacks = [torch.stack(leaves) for leaves in zip(*each, strict=True)]
-    return tree_unflatten(stacks, forms[0])

@@ -1,5 +1,6 @@
 """The steps of DP-SGD: nothing is kept of records but noisy sums of their clipped gradients."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 Parameters = dict[str, torch.nn.Parameter]
 
-_LARGEST_CHUNK = 1 << 24  # numbers of per-record gradients that are held at a time
+_LARGEST_BLOCK = 1 << 24  # numbers of per-record gradients that are held at a time: 64 MiB
+_SPARE = 2.0  # standard deviations: one step of 44 draws more records than there is room for
 
 
 @torch.enable_grad()
@@ -43,24 +45,23 @@ def train(
     present = _length(dataset)
     count = training.num_records or max(present, 1)
     present = 0 if training.blind else min(present, count)
-    gradients = Gradients(model, loss, dataset, parameters)
     plan = training.plan
+    block = _block(plan.sampling_rate, count, sum(p.numel() for p in parameters.values()))
     private = DPOptimizer(
         optimizer,
         noise_multiplier=plan.noise_multiplier,
         max_grad_norm=plan.max_grad_norm,
         expected_batch_size=plan.sampling_rate * count,
     )
-    chunk = max(1, _LARGEST_CHUNK // sum(p.numel() for p in parameters.values()))
     kept = _copies(parameters)
-    with _random_state_of_its_own(training.randomness):
-        gradients.try_out()
+    with _random_state_of_its_own(training.randomness) as seeds:
+        gradients = Gradients(model, loss, dataset, parameters, block, seeds)
         for _ in range(plan.steps):
             uniforms = training.randomness.uniforms((1, count))[0, :present]
             drawn = np.flatnonzero(uniforms < plan.sampling_rate)
             private.zero_grad()
-            for start in range(0, max(len(drawn), 1), chunk):
-                each = gradients.of(kept, drawn[start : start + chunk])
+            for start in range(0, max(len(drawn), 1), block):
+                each = gradients.of(kept, drawn[start : start + block])
                 for name, parameter in parameters.items():
                     parameter.grad_sample = each[name]  # type: ignore[attr-defined]
                 private.clip_and_accumulate()
@@ -130,6 +131,17 @@ def _length(dataset: Any) -> int:
     return len(dataset)
 
 
+def _block(rate: float, count: int, num_parameters: int) -> int:
+    """Return the number of records that are computed at once, from public numbers alone.
+
+    Blocks of one size hold as many as are drawn, mostly, in as few blocks as memory allows.
+    """
+    mean = rate * count
+    most = max(1, min(count, math.ceil(mean + _SPARE * math.sqrt(mean * (1 - rate)))))
+    blocks = math.ceil(most / max(1, _LARGEST_BLOCK // num_parameters))
+    return math.ceil(most / blocks)
+
+
 def _copies(parameters: Parameters) -> Tensors:
     return {name: parameter.detach().clone() for name, parameter in parameters.items()}
 
@@ -144,9 +156,12 @@ def _add_noise(private: DPOptimizer, randomness: RandomSource) -> None:
 
 
 @contextmanager
-def _random_state_of_its_own(randomness: RandomSource) -> Iterator[None]:
-    """Seed PyTorch's generator, which drop-out draws from, and put it back afterwards."""
+def _random_state_of_its_own(randomness: RandomSource) -> Iterator[torch.Generator]:
+    """Seed PyTorch's generator, which an optimiser may draw from, and put it back afterwards.
+
+    Yields a second one, which seeds what is random about records.
+    """
     (seed,) = randomness.words((1, 1))[0].tolist()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        yield
+        yield torch.Generator().manual_seed(seed)
