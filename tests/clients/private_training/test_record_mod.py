@@ -339,6 +339,11 @@ def ledger(tmp_path):
 
 
 @pytest.fixture
+def noiseless(monkeypatch):
+    monkeypatch.setattr(steps, "with_noise", lambda sums, sigma, rng: sums)
+
+
+@pytest.fixture
 def node_config(ledger, tmp_path):
     return {
         "max-epsilon": 2.0,
@@ -494,3 +499,83 @@ def test_arguments_are_checked_where_they_are_given():
         with pytest.raises(ValueError, match=message):
             RecordDpSgdMod(**PLAN | wrong)
     assert RecordDpSgdMod(**PLAN, policy=PrivacyPolicy(1.0)).plan.steps == 3
+
+
+# ------------------------------------------------- one odd record and a server that amplifies
+
+GROUPS, CATEGORIES = 24, 5
+
+
+def one_hot():
+    """Return rows with a 1 in each group of columns."""
+    generator = torch.Generator().manual_seed(4)
+    chosen = torch.randint(CATEGORIES, (50, GROUPS), generator=generator)
+    return F.one_hot(chosen, CATEGORIES).flatten(1).float(), (chosen[:, 0] > 2).long()
+
+
+def amplifier():
+    """Return a model whose first layer adds up 0 for every row, up to the last bit.
+
+    All columns of a group have one weight, and the groups' weights cancel in pairs. What is
+    left is how the sum was rounded; its sign opens a gate or closes it.
+    """
+    torch.manual_seed(5)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(GROUPS * CATEGORIES, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2)
+    )
+    pairs = torch.randn(16, GROUPS // 2)
+    weights = torch.cat([pairs, -pairs], 1)[:, torch.randperm(GROUPS)]
+    with torch.no_grad():
+        model[0].weight.copy_(1e7 * weights.repeat_interleave(CATEGORIES, 1))
+        model[0].bias.zero_()
+    return model
+
+
+def bad_label(row, label):
+    return row, torch.tensor(4711)
+
+
+def another_shape(row, label):
+    return row[:-1], label
+
+
+def unreadable(row, label):
+    raise ValueError("patient 4711")
+
+
+@pytest.mark.parametrize("odd", [bad_label, another_shape, unreadable])
+def test_a_server_that_amplifies_last_bits_learns_nothing_of_one_odd_record(
+    ledger, node_config, noiseless, odd
+):
+    """One step on all 50 records, without noise: another in one's place moves a sum by 2 at most.
+
+    With a second path for such records, half of all gates opened or closed.
+    """
+    rows, labels = one_hot()
+
+    class Records(torch.utils.data.Dataset):
+        def __init__(self, change):
+            self.change = change
+
+        def __len__(self):
+            return len(rows)
+
+        def __getitem__(self, index):
+            if index == 7 and self.change:
+                return self.change(rows[index], labels[index])
+            return rows[index], labels[index]
+
+    replies = []
+    for change in (None, odd):
+
+        def train(message, change=change):
+            model = amplifier()
+            dp_sgd(model, torch.optim.SGD(model.parameters(), lr=1.0), Records(change), loss)
+
+        app, _ = app_of(train, steps=1, sampling_rate=1.0, num_rounds=1)
+        named = node_config | {"user-id": f"clinic {len(replies)}"}
+        reply = deployed(app, content(amplifier()), named)
+        state = reply.content["arrays"].to_torch_state_dict()
+        replies.append(torch.cat([state[name].flatten() for name in ("2.weight", "2.bias")]))
+        assert ledger.spent()[f"clinic {len(replies) - 1}"] == Cost(2.0, 1e-5)
+    assert 50 * (replies[0] - replies[1]).norm() <= 2 * (1 + 1e-4)
