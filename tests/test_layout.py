@@ -388,3 +388,15 @@ def test_an_app_imports_documented_modules_of_the_library_only(app):
     for path in modules(app):
         found |= imports(known | {"app": path}, "app")
     assert found and found <= DOCUMENTED, found - DOCUMENTED
+
+
+def test_nothing_lies_in_the_root_but_what_belongs_there():
+    """What a run leaves in the folder that it is started from would."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout of the repository")
+    listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split()
+    files = {name for name in listed if "/" not in name}
+    assert files == {
+        *(".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE"),
+        *("MANIFEST.in", "README.md", "SECURITY.md", "constraints.txt", "pyproject.toml"),
+    }

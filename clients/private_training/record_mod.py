@@ -92,8 +92,9 @@ class RecordDpSgdMod(LdpUpdateMod):
     ---------
     1. Protected: a record's values against any other values of that record, absent ones
        included, at (``epsilon``, ``delta``) for all rounds together, against the server and
-       everyone who sees the replies; in real arithmetic. Of the first record, the shapes
-       and types of what the data set returns are public, and ``num-records`` is.
+       everyone who sees the replies; in real arithmetic. Of the first record, the structure,
+       shapes and types of what the data set returns (nothing, if it raises) are public, and
+       ``num-records`` is.
     2. Noise is calibrated by privacy loss distributions for records that are replaced.
        Opacus states what is lost where records are added or removed, about half as much
        (:attr:`DpSgdPlan.epsilon_of_presence`).
@@ -103,8 +104,11 @@ class RecordDpSgdMod(LdpUpdateMod):
        error of fixed text. Metrics that app and operator declare public leave beside it and
        are not protected at all; ``num-examples`` is the declared number of records.
     4. Each record's gradient is computed from the record and parameters alone, is 0 where
-       that fails or is not finite, and is shortened before it is added up. The number of
-       steps, and the number that sums are divided by, do not depend on data.
+       that fails or is not finite, and is shortened before it is added up. Blocks of a
+       public size run the same kernels whatever records hold: on a CPU no record moves
+       a bit of another's gradient. One that is not of the first one's form, or makes the
+       loss fail, is replaced by zeros and counts as 0. The number of steps, and the number
+       that sums are divided by, do not depend on data.
     5. The whole plan's (``epsilon``, ``delta``) is on the ledger before the first reply of a
        run leaves, and the reply itself. The plan gives ``num_rounds`` replies. Another run,
        or a plan with any other number in it, is paid anew, within ``max_epsilon`` and
@@ -118,8 +122,9 @@ class RecordDpSgdMod(LdpUpdateMod):
        before that the message does not hold), that raises before :func:`dp_sgd` for some
        records and not for others (the error is seen, and costs nothing), whose
        optimiser's settings come from data, or that sends things by
-       itself: vet it. How long training takes, as ``reply-after`` has it; a person with
-       several records.
+       itself: vet it. Kernels that read memory behind their input, or a GPU that stops,
+       where an index is out of range. How long training takes, as ``reply-after`` has it;
+       a person with several records.
     """
 
     def __init__(

@@ -73,6 +73,7 @@ def dp_sgd(
         mean gradient.
     dataset : torch.utils.data.Dataset
         Records, with a length. Of more than the operator has declared the first are used.
+        One that has not the first one's structure, shapes and types counts as 0.
     loss : callable
         Function from the model and one record, as a batch of one, to its loss: one number.
         It is tried out first, with zeros in place of the first record's numbers; where
@@ -90,7 +91,7 @@ def dp_sgd(
     -----
     Per-record gradients are PyTorch's (``torch.func``), clipping, summing and scaling
     Opacus's, noise and sampling ldp-flower's own. ``loss`` is called under ``vmap``; where
-    that fails, records are taken one by one, which is slower.
+    that fails for records of zeros, all are taken one by one, which is slower.
     """
     training = current.get()
     if training is None:

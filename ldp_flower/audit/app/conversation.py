@@ -1,10 +1,14 @@
 """What the app's own server asks: its main is run to its end, and every message is kept."""
 
+import os
+import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import chdir, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
@@ -119,7 +123,7 @@ def overheard(
         except BaseException as error:  # Flower's own errors end processes
             ended.append(f"{type(error).__name__}: {error}")
 
-    with quiet(), claims.listening():
+    with quiet(), claims.listening(), _folder_of_links():
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(_GIVEN_UP)
@@ -133,6 +137,16 @@ def overheard(
         )
     most = max(grid.heard.values(), key=len)
     return Conversation(_addressed(most), ended[0] if ended else "")
+
+
+@contextmanager
+def _folder_of_links() -> Iterator[None]:
+    """Work in a new folder that shows the present one: an app's main saves its model at the end."""
+    with tempfile.TemporaryDirectory(prefix="ldp-flower-") as folder:
+        for entry in os.scandir():
+            Path(folder, entry.name).symlink_to(Path(entry.path).absolute())
+        with chdir(folder):
+            yield
 
 
 def _addressed(messages: Iterable[Message]) -> list[Message]:

@@ -101,7 +101,7 @@ def test_a_parameter_without_dimensions_is_one_too(noiseless):
 
 
 def test_records_of_words_are_taken_one_by_one(noiseless):
-    """An LSTM is nothing that vmap knows, and strings are no tensors."""
+    """Strings are no tensors."""
 
     class Named(Dataset):
         def __len__(self):

@@ -134,6 +134,22 @@ def test_nothing_is_found_in_a_calibrated_mod(write):
 
 
 @pytest.mark.usefixtures("without_restarts")
+def test_what_a_server_saves_is_not_left_where_the_audit_runs(write, tmp_path, monkeypatch):
+    """Its files can be read there, as ever."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "settings.txt").write_text("2")
+    folder = write(CALIBRATED)
+    (server,) = folder.glob("*/server.py")
+    text = server.read_text().replace(
+        'num_rounds=context.run_config["rounds"]', "num_rounds=int(open('settings.txt').read())"
+    )
+    server.write_text(text + "    open('final_model.pt', 'w').close()\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert audit_app(folder, QUICK).found == []
+    assert [file.name for file in (tmp_path / "here").iterdir()] == ["settings.txt"]
+
+
+@pytest.mark.usefixtures("without_restarts")
 def test_the_true_epsilon_of_a_mod_is_that_of_the_accounting(write):
     found = audit_app(write("LocalDpMod(1.0, 1e-4, 10.0, 1e-5)"), QUICK)
     noise = 1e-4 * np.sqrt(2 * np.log(1.25e5)) / 10
