@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.data import default_collate
 
 from .mixing import RefuseMixing
@@ -111,7 +111,7 @@ class Gradients:
             for name, g in each.items()
         }
 
-    def _zeros(self) -> tuple[_Leaves | None, TreeSpec | None]:
+    def _zeros(self) -> tuple[_Leaves | None, Any]:
         """Return the dummy and its structure; None where the first record has no such form.
 
         No value has a part in it: a text, say, cannot be made zero.
