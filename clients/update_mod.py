@@ -142,6 +142,8 @@ class LdpUpdateMod:
        network).
     """
 
+    _in_advance = True  # of one user it is clear who pays
+
     def __init__(
         self,
         policy: PrivacyPolicy | None = None,
@@ -192,7 +194,9 @@ class LdpUpdateMod:
             at_once = max(1, min(CHUNK, _ENTRIES // query.randomizer.width))
             return randomised(node, query, slots, values, at_once)
 
-        answer = node.answer_once(query, report, kind, digest(content)).to_record_dict()
+        about = (kind, digest(content))
+        paid = node.answer_once(query, report, *about, in_advance=self._in_advance)
+        answer = paid.to_record_dict()
         if training.public:
             answer[PUBLIC] = MetricRecord({**training.public})
         return answer

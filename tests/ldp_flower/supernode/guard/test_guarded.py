@@ -15,24 +15,10 @@ import psutil
 import pytest
 from guarded_node import EPSILON, MODEL, SECRET, Node, fab_of, report_in
 
-from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.supernode.guard.sandbox import Sandbox
 from ldp_flower.supernode.guard.training import Guarded
 
 HONEST = "def train(message, context):\n    return returned(message)\n"
-
-
-@pytest.fixture
-def updates(monkeypatch):
-    """Let the mod tell which updates it randomises."""
-    seen, plain = [], LdpUpdateMod._updates
-
-    def told(self, *arguments):
-        seen.append(plain(self, *arguments))
-        return seen[-1]
-
-    monkeypatch.setattr(LdpUpdateMod, "_updates", told)
-    return seen
 
 
 def test_an_app_without_a_mod_reports_its_update_and_pays(tmp_path, updates):
