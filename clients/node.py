@@ -140,7 +140,7 @@ class Node:
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         cost = Cost.of(query.randomizer, query.salt)
         # In a rehearsal nobody pays.
-        paid = self._paid_first if in_advance and not self.terms.rehearsal else self.paid_once
+        paid = self._charged_first if in_advance and not self.terms.rehearsal else self.paid_once
         return paid(slots, cost, digest, self.booked(query), randomised)
 
     def booked(self, query: Query) -> tuple[str, str]:
@@ -193,7 +193,7 @@ class Node:
                 return report
             # Another process answered, or spent a user's budget, since we looked.
 
-    def _paid_first(
+    def _charged_first(
         self,
         slots: Slots,
         cost: Cost,
@@ -201,11 +201,11 @@ class Node:
         summary: tuple[str, str],
         randomised: Callable[[Slots], Report],
     ) -> Report:
-        """Answer like :meth:`paid_once` for the one user in ``slots``, who pays before.
+        """Answer like :meth:`paid_once`, but charge the one user in ``slots`` first.
 
-        ``randomised`` may run an app's code. How long it takes, and whether it comes back, then
-        has no part in what others are answered. What it does not come back from is paid, and
-        made when it is asked for again.
+        ``randomised`` may run an app's code. Neither its duration nor its failure then decides
+        which other queries are refused. If it fails, the charge stays, and the same query runs it
+        again.
         """
         entry = Entry(digest, RESERVED, self.run_id, *summary)
         self.ledger.commit(entry, self.accounts[slots], cost, self.terms.policy)

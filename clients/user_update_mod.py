@@ -87,7 +87,7 @@ class LdpUserUpdateMod(LdpUpdateMod):
        that an app's own code may use (files, network).
     """
 
-    _in_advance = False
+    _in_advance = False  # a reservation does not say which of several users it charged
 
     def __init__(
         self,

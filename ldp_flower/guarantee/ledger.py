@@ -5,8 +5,8 @@ sent. So a reply is never sent without its cost on the ledger, and the same quer
 asked again (after a lost reply, a time-out, a crashed server) gets the stored
 bytes at no further cost.
 
-Where a report takes the code of an app, the debit comes first, with a mark in the place of
-the reply: how long that code runs then decides about nobody else's budget.
+If an app's code computes the report, the debit comes first, with a mark in the place of the
+reply: the duration of that code then does not decide which other queries are refused.
 
 A plan of several reports is paid as a whole with its first one; the ledger counts the
 reports and gives no more of them than were paid.
@@ -59,7 +59,8 @@ class Entry:
 BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
 
 
-#: Stored in the place of a reply that is paid and not made yet; no report reads so.
+#: Stored in the place of a reply whose cost is debited and that is not computed yet. No encoded
+#: report has this value.
 RESERVED: Final = b"reserved"
 
 #: Name of the ledger of a simulated node that is one user.

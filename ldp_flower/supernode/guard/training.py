@@ -44,12 +44,21 @@ class Guarded:
        of a run is never imported, or unpacked, by the process that has ledger and network.
     2. What the sandboxed process returns has a size that the message alone decides. Fewer
        bytes, or none in time, count as the update 0.
-    3. Whether the app can be loaded is told before anybody pays. It is tried where there are
-       no data.
-    4. No metric leaves, whatever the operator or the app call public; nothing is kept from one
-       message to the next; the app is not told the operator's limits, ledger or user.
-    5. Not covered: how long training takes, where it is longer than ``reply-after``; holes of
-       the kernel; and all of 1 for an operator who takes ``Sandbox(kind="none")``.
+    3. The app runs only for a message whose cost is on the ledger already. The census, a
+       refused query, a repeated one and a rehearsal run nothing of it: their content depends on
+       no code of a run. An app that cannot be loaded trains to the update 0, at the same cost.
+    4. No metric leaves, whatever the operator or the app call public; no file and no process is
+       kept from one message to the next; the app is not told the operator's limits, ledger or
+       user.
+    5. Not covered: what training changes on the machine outside its own message. These are the
+       kernel's page cache (which files below ``/usr`` and Python are in memory), the load of
+       processor, memory and disk, the size of the node's log, and so the time of other replies,
+       free ones too. ``reply-after`` hides only the part of the time after the answering process
+       has read the message. Training for another user on the same machine can read the page
+       cache and report it at that user's expense: the guarantee for a user then needs the sum
+       over all guarded nodes of the machine.
+    6. Not covered either: how long training takes, where it is longer than ``reply-after``; holes
+       of the kernel; and all of 1 for an operator who takes ``Sandbox(kind="none")``.
     """
 
     sandbox: Sandbox

@@ -143,9 +143,9 @@ ALLOWED, KILLED = 0x7FFF0000, 0x80000000
 REFUSED, UNKNOWN = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 
 
-def verdict(program, architecture, number, argument=0):
+def verdict(program, architecture, number, argument=0, second=0):
     """Run a filter as the kernel does."""
-    data = struct.pack("=IIQQ", number, architecture, 0, argument)
+    data = struct.pack("=IIQQQ", number, architecture, 0, argument, second)
     steps = list(struct.iter_unpack("=HBBI", program))
     at = held = 0
     while True:
@@ -177,5 +177,8 @@ def test_the_filter_refuses_what_leads_out_and_nothing_else(machine):
         namespaces = (7, 17, 25, 26, 27, 28, 29, 30)  # as in linux/sched.h
         expected = REFUSED if bit in namespaces else ALLOWED
         assert verdict(program, known.audit, known.clone, 1 << bit | 17) == expected, bit
+    for order in (*range(20), *range(1020, 1040)):  # as in linux/fcntl.h
+        expected = REFUSED if order == 1024 else ALLOWED
+        assert verdict(program, known.audit, known.fcntl, second=order) == expected, order
     assert verdict(program, known.audit, 0x40000000 | 1) == REFUSED
     assert verdict(program, 0x40000003, 1) == KILLED  # i386's numbers mean other calls
