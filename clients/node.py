@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
-from ldp_flower.guarantee.ledger import Entry, Ledger, SqliteLedger
+from ldp_flower.guarantee.ledger import RESERVED, Entry, Ledger, SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words
 
@@ -17,6 +18,10 @@ from .refusal import Refusal
 from .terms import Terms
 
 Floats = NDArray[np.float64]
+
+_EXHAUSTED: Final = (
+    "No addressed user can afford this query: the cost is above what the privacy budget leaves."
+)
 
 
 def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
@@ -98,7 +103,11 @@ class Node:
         return self.keys.row_states(self.terms.seed, step, slots)
 
     def answer_once(
-        self, query: Query, randomised: Callable[[Slots], Report], *about: object
+        self,
+        query: Query,
+        randomised: Callable[[Slots], Report],
+        *about: object,
+        in_advance: bool = False,
     ) -> Report:
         """Answer a query for the addressed users who can afford it.
 
@@ -113,6 +122,9 @@ class Node:
             the query has not been answered before.
         *about : object
             What else decides the reports, for the query's digest.
+        in_advance : bool (default: False)
+            Whether the cost is on the ledger before ``randomised`` is called; the node is one
+            user then.
 
         Raises
         ------
@@ -127,7 +139,9 @@ class Node:
         names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         cost = Cost.of(query.randomizer, query.salt)
-        return self.paid_once(slots, cost, digest, self.booked(query), randomised)
+        # In a rehearsal nobody pays.
+        paid = self._charged_first if in_advance and not self.terms.rehearsal else self.paid_once
+        return paid(slots, cost, digest, self.booked(query), randomised)
 
     def booked(self, query: Query) -> tuple[str, str]:
         """Return what the operator's books call a query: what is asked, how it is randomised."""
@@ -168,15 +182,9 @@ class Node:
             # Looked up second: if another process's answer to this very query took the last
             # of the budget, it is there by now.
             if (stored := self.ledger.reply(digest)) is not None:
-                if not stored:
-                    raise Refusal(Refusal.EXHAUSTED, "The answer to this query is no longer kept.")
-                return Report.from_bytes(stored)
+                return _kept(stored)
             if not len(able):
-                raise Refusal(
-                    Refusal.EXHAUSTED,
-                    "No addressed user can afford this query: the cost is above what the "
-                    "privacy budget leaves.",
-                )
+                raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED)
             report = randomised(able)
             if self.terms.rehearsal:
                 return report
@@ -184,3 +192,33 @@ class Node:
             if self.ledger.commit(entry, self.accounts[able], cost, policy):
                 return report
             # Another process answered, or spent a user's budget, since we looked.
+
+    def _charged_first(
+        self,
+        slots: Slots,
+        cost: Cost,
+        digest: str,
+        summary: tuple[str, str],
+        randomised: Callable[[Slots], Report],
+    ) -> Report:
+        """Answer like :meth:`paid_once`, but charge the one user in ``slots`` first.
+
+        ``randomised`` may run an app's code. Neither its duration nor its failure then decides
+        which other queries are refused. If it fails, the charge stays, and the same query runs it
+        again.
+        """
+        entry = Entry(digest, RESERVED, self.run_id, *summary)
+        self.ledger.commit(entry, self.accounts[slots], cost, self.terms.policy)
+        stored = self.ledger.reply(digest)
+        if stored is None:
+            raise Refusal(Refusal.EXHAUSTED, _EXHAUSTED)
+        if stored == RESERVED:
+            stored = self.ledger.fulfil(digest, randomised(slots).to_bytes())
+        return _kept(stored)
+
+
+def _kept(stored: bytes) -> Report:
+    """Return the report that a ledger has stored."""
+    if stored in (b"", RESERVED):
+        raise Refusal(Refusal.EXHAUSTED, "The answer to this query is no longer kept.")
+    return Report.from_bytes(stored)

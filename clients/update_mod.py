@@ -130,9 +130,11 @@ class LdpUpdateMod:
     3. The sum over the user's life of the epsilons (deltas) of all different queries
        is at most ``max_epsilon`` (``max_delta``), as read off the mechanisms that the
        client builds from its closed registry. A query over the limit trains nothing.
-    4. The spend and the report are on the ledger before the reply is sent. The same
-       query (randomizer, model and the app's other records; not the run's id) gets
-       the same bytes again and trains nothing: training twice would be a second look.
+    4. The spend is on the ledger before training begins, and the report before the reply
+       is sent. The same query (randomizer, model and the app's other records; not the
+       run's id) gets the same bytes again and trains nothing: training twice would be a
+       second look. If there is no report yet, it trains at no further cost, and the first
+       report that is stored is the answer to all.
     5. The mod never raises, and error replies are fixed texts or about the query.
     6. What training writes into the message, its metadata or the context changes
        nothing of this: what counts of them is copied before it runs.
@@ -141,6 +143,8 @@ class LdpUpdateMod:
        lack of memory, say), and other ways out that an app's own code may use (files,
        network).
     """
+
+    _in_advance = True
 
     def __init__(
         self,
@@ -192,7 +196,9 @@ class LdpUpdateMod:
             at_once = max(1, min(CHUNK, _ENTRIES // query.randomizer.width))
             return randomised(node, query, slots, values, at_once)
 
-        answer = node.answer_once(query, report, kind, digest(content)).to_record_dict()
+        about = (kind, digest(content))
+        paid = node.answer_once(query, report, *about, in_advance=self._in_advance)
+        answer = paid.to_record_dict()
         if training.public:
             answer[PUBLIC] = MetricRecord({**training.public})
         return answer

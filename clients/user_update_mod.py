@@ -87,6 +87,8 @@ class LdpUserUpdateMod(LdpUpdateMod):
        that an app's own code may use (files, network).
     """
 
+    _in_advance = False  # a reservation does not say which of several users it charged
+
     def __init__(
         self,
         load_users: LoadUsers,

@@ -5,6 +5,9 @@ sent. So a reply is never sent without its cost on the ledger, and the same quer
 asked again (after a lost reply, a time-out, a crashed server) gets the stored
 bytes at no further cost.
 
+If an app's code computes the report, the debit comes first, with a mark in the place of the
+reply: the duration of that code then does not decide which other queries are refused.
+
 A plan of several reports is paid as a whole with its first one; the ledger counts the
 reports and gives no more of them than were paid.
 """
@@ -16,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -56,6 +59,10 @@ class Entry:
 BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
 
 
+#: Stored in the place of a reply whose cost is debited and that is not computed yet. No encoded
+#: report has this value.
+RESERVED: Final = b"reserved"
+
 #: Name of the ledger of a simulated node that is one user.
 NODE = "ldp-node"
 
@@ -80,6 +87,13 @@ class Ledger(ABC):
         bool
             False, with nothing written, if the query has been answered or one of the
             users has spent the budget in the meantime.
+        """
+
+    @abstractmethod
+    def fulfil(self, digest: str, reply: bytes) -> bytes:
+        """Store the reply in the place of :data:`RESERVED`, durably, and return what is stored.
+
+        This is another one if another process was first, and empty if it was forgotten.
         """
 
 
@@ -161,10 +175,18 @@ class StateLedger(Ledger):
             plans = self._config(self._plans_name)
             plans[cost.plan] = every.tolist()
             self._state[self._plans_name] = plans
-        replies = self._config(self._replies_name)
-        replies[entry.digest] = entry.reply
-        self._state[self._replies_name] = replies
+        self._store(entry.digest, entry.reply)
         return True
+
+    def fulfil(self, digest: str, reply: bytes) -> bytes:
+        """Store the reply to a reserved query, and return it: a simulated node is one process."""
+        self._store(digest, reply)
+        return reply
+
+    def _store(self, digest: str, reply: bytes) -> None:
+        replies = self._config(self._replies_name)
+        replies[digest] = reply
+        self._state[self._replies_name] = replies
 
 
 class SqliteLedger(Ledger):
@@ -304,6 +326,17 @@ class SqliteLedger(Ledger):
             cost.delta,
         )
         return True
+
+    def fulfil(self, digest: str, reply: bytes) -> bytes:
+        """Store the reply to a reserved query on disk, and return the one that is there then."""
+        with self._file.transaction() as connection:
+            connection.execute(
+                "UPDATE reply SET content = ? WHERE digest = ? AND content = ?",
+                (reply, digest, RESERVED),
+            )
+        if (stored := self.reply(digest)) is None or stored == RESERVED:
+            raise LedgerError("The ledger does not hold what was just written to it.")
+        return stored
 
     def spent(self) -> dict[str, Cost]:
         """Return what every user on the ledger has spent, since its budget was last renewed."""

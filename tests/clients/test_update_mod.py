@@ -31,6 +31,7 @@ from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.environment import in_simulation
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.parameters import flattened, parameters_of
 from ldp_flower.guarantee.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
@@ -576,6 +577,44 @@ def test_the_spend_is_on_the_ledger_before_the_reply(ledger, node_config, monkey
     app, _ = app_of(BEHAVIOURS["up"])
     with pytest.raises(KeyboardInterrupt):
         deployed(app, content(), node_config)
+    assert ledger.spent() == {"patient-17": Cost(2.0)}
+
+
+def test_the_spend_is_on_the_ledger_before_training(ledger, node_config):
+    """So how long training takes has no part in who else can pay."""
+    spent = []
+
+    def looks(message):
+        spent.append(ledger.spent())
+        return changed()
+
+    assert report_in(deployed(app_of(looks)[0], content(), node_config))
+    assert spent == [{"patient-17": Cost(2.0)}] == [ledger.spent()]
+
+
+def test_training_that_does_not_come_back_is_paid_once_and_made_up_for(ledger, node_config):
+    def interrupted(message):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        deployed(app_of(interrupted)[0], content(), node_config)
+    assert ledger.spent() == {"patient-17": Cost(2.0)}
+    reply = deployed(app_of(BEHAVIOURS["up"])[0], content(), node_config)
+    again = deployed(app_of(BEHAVIOURS["down"])[0], content(), node_config)
+    assert again.content == reply.content
+    assert ledger.spent() == {"patient-17": Cost(2.0)}
+
+
+def test_a_report_that_cannot_be_stored_is_not_sent(ledger, node_config, monkeypatch):
+    def full(*arguments):
+        raise LedgerError("disk of patient-17 is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteLedger, "fulfil", full)
+        reply = deployed(app_of(BEHAVIOURS["up"])[0], content(), node_config)
+        assert reply.error.code == Refusal.MISCONFIGURED and "17" not in reply.error.reason
+    assert ledger.spent() == {"patient-17": Cost(2.0)}
+    assert report_in(deployed(app_of(BEHAVIOURS["up"])[0], content(), node_config))
     assert ledger.spent() == {"patient-17": Cost(2.0)}
 
 

@@ -1,7 +1,6 @@
 """Every kind of hostile app, against a node that guards training, and against one that does not."""
 
 import pickle
-import shutil
 import socket
 import threading
 import time
@@ -17,10 +16,7 @@ from hostile_apps import ATTACKS, CLIENT, HONEST, PYPROJECT, SERVER
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import SqliteLedger
 
-pytestmark = [
-    pytest.mark.deployment,
-    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
-]
+pytestmark = [pytest.mark.deployment, pytest.mark.sandbox]
 
 QUICK = ("an exception", "a numpy of its own", "the ledger is emptied")
 SECONDS = 20  # of training, after which it is ended

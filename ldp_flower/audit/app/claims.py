@@ -165,11 +165,11 @@ class Claims:
             reply: Message = called(mod, message, context, call_next)
             return reply
 
-        def answer(node: Node, query: Query, *rest: Any) -> Any:
+        def answer(node: Node, query: Query, *rest: Any, **how: Any) -> Any:
             self.own_kinds.add(self.kind)
             if isinstance(query.randomizer, RecordMechanism):
                 self.seen_unit = "record"
-            report = answer_once(node, query, *rest)
+            report = answer_once(node, query, *rest, **how)
             cost = Cost.of(query.randomizer, query.salt)
             self.own[query.digest()] = Paid(cost, query.salt, query.low, query.high)
             return report

@@ -84,7 +84,7 @@ class Sandbox:
                         f"{path} lies in {shown}, which training may read: move one of them."
                     )
         if self.kind != "none":
-            self._check_paid_for()
+            self._check_own()
         for path in _odd_files(self.data, secrets):
             raise SandboxError(
                 f"{path} among the data is a socket, a pipe, a device or the ledger, and a way "
@@ -94,14 +94,14 @@ class Sandbox:
             return
         self._try(secrets)
 
-    def _check_paid_for(self) -> None:
-        """Raise SandboxError if data are where an app can read them when it is only loaded."""
+    def _check_own(self) -> None:
+        """Raise SandboxError if data are where every node's training can read them."""
         for path in self.data:
             for shown in (*bubblewrap.SYSTEM, *folders()):
                 if path.resolve().is_relative_to(shown.resolve()):
                     raise SandboxError(
-                        f"{path} lies in {shown}, which a run's app may read before anybody pays, "
-                        "when it is only loaded: move the data."
+                        f"{path} lies in {shown}, which training on every guarded node of this "
+                        "machine may read: move the data."
                     )
 
     def _try(self, secrets: Sequence[Path]) -> None:

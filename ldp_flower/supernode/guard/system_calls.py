@@ -1,6 +1,7 @@
 """Which of the kernel's calls a run's training has no use for, as a filter for seccomp.
 
-Namespaces do not cover all that leads out. Sockets to a hypervisor know no network
+Namespaces do not cover all that leads out. A lease on a file makes others wait who open it,
+outside, too. Sockets to a hypervisor know no network
 namespace, keys no file system, and memory that is in no process is seen by nobody who counts.
 What is refused here is refused by an error; training goes on.
 """
@@ -25,11 +26,13 @@ _NEW: Final = {  # the same on all architectures
 _CLONE3: Final = 435
 _FAMILIES: Final = (1, 2, 10, 16)  # unix, internet, internet 6, netlink
 _NAMESPACES: Final = 0x7E020080  # flags of clone: all namespaces
+_SETLEASE: Final = 1024  # a command of fcntl
 
 
 class _Architecture(NamedTuple):
     audit: int
     clone: int
+    fcntl: int
     socket: int
     refused: dict[str, int]
 
@@ -38,6 +41,7 @@ _ARCHITECTURES: Final = {
     "x86_64": _Architecture(
         audit=0xC000003E,
         clone=56,
+        fcntl=72,
         socket=41,
         refused={
             **{"shmget": 29, "msgget": 68, "ptrace": 101, "syslog": 103, "personality": 135},
@@ -54,6 +58,7 @@ _ARCHITECTURES: Final = {
     "aarch64": _Architecture(
         audit=0xC00000B7,
         clone=220,
+        fcntl=25,
         socket=198,
         refused={
             **{"shmget": 194, "msgget": 186, "ptrace": 117, "syslog": 116, "personality": 92},
@@ -71,7 +76,7 @@ _ARCHITECTURES: Final = {
 
 # Berkeley packet filter, and where it finds what in the kernel's struct seccomp_data.
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _OTHER_NUMBERS: Final = 0x40000000  # x32's, which are other names of the same calls
 
@@ -105,6 +110,11 @@ def program(machine: str | None = None) -> bytes:
         _step(_EQUAL, known.clone, 0, 4),
         _step(_LOAD, _FIRST_ARGUMENT_AT),
         _step(_ANY_BIT, _NAMESPACES, 0, 1),
+        refuse,
+        _step(_RETURN, _ALLOW),
+        _step(_EQUAL, known.fcntl, 0, 4),
+        _step(_LOAD, _SECOND_ARGUMENT_AT),
+        _step(_EQUAL, _SETLEASE, 0, 1),
         refuse,
         _step(_RETURN, _ALLOW),
         _step(_EQUAL, known.socket, 0, len(_FAMILIES) + 2),

@@ -8,20 +8,15 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Error, Message, MessageType, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
 
-from ldp_flower.clients import LdpUpdateMod, Refusal
+from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.messages import MessageError
 from ldp_flower.guarantee.parameters import parameters_of
-from ldp_flower.guarantee.training import taken_apart
 
 from ..run import Operator, Run
-from .child import LOADED
 from .sandbox import Sandbox, SandboxError
-from .stranger import StrangerError
 
-_NOT_LOADED: Final = "The run's app cannot be loaded on this node, whose log says why."
 _NUMBER: Final = np.dtype("<f8")
 _AFTERWARDS: Final = 5  # seconds to end what training has started, to randomise and to pay
 _log = logging.getLogger("flwr")  # what a node logs
@@ -49,12 +44,21 @@ class Guarded:
        of a run is never imported, or unpacked, by the process that has ledger and network.
     2. What the sandboxed process returns has a size that the message alone decides. Fewer
        bytes, or none in time, count as the update 0.
-    3. Whether the app can be loaded is told before anybody pays. It is tried where there are
-       no data.
-    4. No metric leaves, whatever the operator or the app call public; nothing is kept from one
-       message to the next; the app is not told the operator's limits, ledger or user.
-    5. Not covered: how long training takes, where it is longer than ``reply-after``; holes of
-       the kernel; and all of 1 for an operator who takes ``Sandbox(kind="none")``.
+    3. The app runs only for a message whose cost is on the ledger already. The census, a
+       refused query, a repeated one and a rehearsal run nothing of it: their content depends on
+       no code of a run. An app that cannot be loaded trains to the update 0, at the same cost.
+    4. No metric leaves, whatever the operator or the app call public; no file and no process is
+       kept from one message to the next; the app is not told the operator's limits, ledger or
+       user.
+    5. Not covered: what training changes on the machine outside its own message. These are the
+       kernel's page cache (which files below ``/usr`` and Python are in memory), the load of
+       processor, memory and disk, the size of the node's log, and so the time of other replies,
+       free ones too. ``reply-after`` hides only the part of the time after the answering process
+       has read the message. Training for another user on the same machine can read the page
+       cache and report it at that user's expense: the guarantee for a user then needs the sum
+       over all guarded nodes of the machine.
+    6. Not covered either: how long training takes, where it is longer than ``reply-after``; holes
+       of the kernel; and all of 1 for an operator who takes ``Sandbox(kind="none")``.
     """
 
     sandbox: Sandbox
@@ -93,19 +97,12 @@ class Guarded:
         trains = message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
         if self.queries is not None and not trains:
             return self.queries.answer(message, context, run)
-        if _is_census(message) and not self._loads(run):
-            return Message(Error(Refusal.MISCONFIGURED, _NOT_LOADED), reply_to=message)
-        mod = LdpUpdateMod()
-        return mod(message, context, lambda inner, own: self._train(inner, own, run))
+        rehearses = context.node_config.get("rehearsal", False)  # which the mod checks
 
-    def _loads(self, run: Run) -> bool:
-        """Whether the run's app can be loaded, which is found out where there are no data."""
-        try:
-            _answer(replace(self.sandbox, data=()), pickle.dumps({"fab": run.fab}), len(LOADED))
-        except (StrangerError, OSError) as error:  # without bubblewrap there is no process at all
-            _log.warning("The run's app cannot be loaded. %s", error)
-            return False
-        return True
+        def train(inner: Message, own: Context) -> Message:
+            return inner if rehearses else self._train(inner, own, run)
+
+        return LdpUpdateMod()(message, context, train)
 
     def _train(self, message: Message, context: Context, run: Run) -> Message:
         """Let the run's app train, and return the model that it made."""
@@ -139,14 +136,6 @@ def _answer(sandbox: Sandbox, request: bytes, size: int) -> bytes:
     finally:
         if stranger.output:
             _log.info("The run's app has printed:\n%s", stranger.output)
-
-
-def _is_census(message: Message) -> bool:
-    try:
-        query, _ = taken_apart(message.content)
-    except MessageError:
-        return False
-    return query is None
 
 
 def _for_strangers(context: Context) -> Context:

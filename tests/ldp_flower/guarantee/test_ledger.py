@@ -9,7 +9,7 @@ from flwr.app import RecordDict
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
+from ldp_flower.guarantee.ledger import RESERVED, Entry, SqliteLedger, StateLedger
 from ldp_flower.guarantee.ledger_file import FORMAT, LedgerError, LedgerFile
 
 POLICY = PrivacyPolicy(2.0, 0.1)
@@ -33,6 +33,25 @@ def test_a_commit_debits_and_stores_together(ledger):
     assert ledger.reply("q1") == b"\x00reply"
     assert ledger.affordable(ALL, ONE, POLICY).all()
     assert ledger.affordable(ALL, Cost(1.5), POLICY).tolist() == [False, False, True]
+
+
+def test_what_is_reserved_is_paid_and_stored_later(ledger):
+    assert ledger.commit(Entry("q1", RESERVED), ALL[:1], ONE, POLICY)
+    assert ledger.affordable(ALL, Cost(1.5), POLICY).tolist() == [False, True, True]
+    assert not ledger.commit(Entry("q1", RESERVED), ALL[:1], ONE, POLICY)
+    assert ledger.fulfil("q1", b"reply") == ledger.reply("q1") == b"reply"
+    assert ledger.affordable(ALL, ONE, POLICY).all()
+
+
+def test_the_first_reply_to_what_is_reserved_stays(tmp_path):
+    ledger, user = SqliteLedger.create(tmp_path / "ledger.db"), np.array(["a"])
+    assert ledger.commit(Entry("q1", RESERVED), user, Cost(0.1), POLICY)
+    assert ledger.fulfil("q1", b"first") == ledger.fulfil("q1", b"second") == b"first"
+    assert ledger.commit(Entry("q2", RESERVED), user, Cost(0.1), POLICY)
+    ledger.forget_replies(days=0.0)
+    assert ledger.fulfil("q2", b"late") == ledger.reply("q2") == b""
+    with pytest.raises(LedgerError, match="does not hold"):
+        ledger.fulfil("q3", b"never paid")
 
 
 def test_an_answered_query_is_never_charged_again(ledger):

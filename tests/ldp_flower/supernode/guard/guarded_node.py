@@ -91,12 +91,16 @@ class Node:
         randomizer = Codebook(EPSILON, DIM, num_codewords=8)
         return Query(NormalisedUpdate(), randomizer, 1, 0, HASH_END, next(self._steps))
 
+    def training(self):
+        """Return the records of a message that asks such a question."""
+        model = ArrayRecord({name: Array(array) for name, array in MODEL.items()})
+        own = RecordDict({"arrays": model, "config": ConfigRecord({"lr": 0.1})})
+        return with_query(own, self.query())
+
     def ask(self, fab, kind="train", state=None, content=None):
         """Send a run's message; return the reply."""
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 5, 1
-        model = ArrayRecord({name: Array(array) for name, array in MODEL.items()})
-        own = RecordDict({"arrays": model, "config": ConfigRecord({"lr": 0.1})})
-        message = Message(content or with_query(own, self.query()), 5, kind)
+        message = Message(self.training() if content is None else content, 5, kind)
         message.metadata.__dict__["_message_id"] = str(uuid4())
         context = Context(1, 5, dict(self.node_config), state or RecordDict(), {})
         return self.operator.answer(message, context, Run(1, "its/name", "1.0.0", fab))

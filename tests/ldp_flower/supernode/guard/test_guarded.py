@@ -15,24 +15,10 @@ import psutil
 import pytest
 from guarded_node import EPSILON, MODEL, SECRET, Node, fab_of, report_in
 
-from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.supernode.guard.sandbox import Sandbox
 from ldp_flower.supernode.guard.training import Guarded
 
 HONEST = "def train(message, context):\n    return returned(message)\n"
-
-
-@pytest.fixture
-def updates(monkeypatch):
-    """Let the mod tell which updates it randomises."""
-    seen, plain = [], LdpUpdateMod._updates
-
-    def told(self, *arguments):
-        seen.append(plain(self, *arguments))
-        return seen[-1]
-
-    monkeypatch.setattr(LdpUpdateMod, "_updates", told)
-    return seen
 
 
 def test_an_app_without_a_mod_reports_its_update_and_pays(tmp_path, updates):
@@ -118,6 +104,7 @@ def open_files(): [os.open("/dev/null", os.O_RDONLY) for _ in range(2000)]
 def hypervisor(): socket.socket(socket.AF_VSOCK)
 def packets(): socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 def hidden_memory(): os.memfd_create("x")
+def lease(): fcntl.fcntl(os.open(AT["data"] + "/rows.csv", os.O_RDONLY), fcntl.F_SETLEASE, 0)
 def keys(): call("syscall", 250 if os.uname().machine == "x86_64" else 219, 0, -3, 0)
 def nested(): call("syscall", 56 if os.uname().machine == "x86_64" else 220, 0x10000011, 0, 0, 0, 0)
 def tcp(): socket.create_connection(("127.0.0.1", AT["tcp"]), 1).sendall(DATA)
@@ -153,7 +140,7 @@ def devshm(): assert AT["name"] + "-host" in os.listdir("/dev/shm")
 """
 ESCAPE = """
 def train(message, context):
-    import ctypes, flwr, socket
+    import ctypes, fcntl, flwr, socket
     ATTEMPTS = json.loads(context.node_config["at"])["code"]
 
     DATA = b"patient-4711"
@@ -193,7 +180,7 @@ OWN = {"shared", "scratch", "udp", "outside"}
 #: What the limits stop, wherever it runs, of somebody who is not root.
 LIMITED = {"crowd", "memory", "disk", "open_files"}
 #: What depends on the machine and the account that runs the tests.
-DEPENDS = {"devices", "descriptors", "root", "becomes_root", "packets", "hurried"}
+DEPENDS = {"devices", "descriptors", "lease", "root", "becomes_root", "packets", "hurried"}
 #: What would harm the machine that runs the tests, if nothing stopped it.
 HARMFUL = {
     "library",

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from flwr.app import ConfigRecord, RecordDict
-from guarded_node import EPSILON, SECRET, Node, fab_of
+from guarded_node import EPSILON, Node, fab_of
 
-from ldp_flower.guarantee.training import census
 from ldp_flower.supernode.checks import examine
 from ldp_flower.supernode.guard import system_calls
 from ldp_flower.supernode.guard.limits import Limits
@@ -51,14 +50,14 @@ def test_a_way_out_among_the_data_is_refused(tmp_path):
     refused(node, "pipe among the data")
 
 
-def test_data_that_an_app_could_read_before_it_is_paid_for_are_refused(tmp_path, monkeypatch):
+def test_data_that_training_on_other_nodes_could_read_are_refused(tmp_path, monkeypatch):
     node = Node(tmp_path)
     node.operator = replace(node.operator, sandbox=Sandbox((Path("/usr/share"),)))
-    refused(node, "/usr/share lies in /usr, which a run's app may read before anybody pays")
+    refused(node, "/usr/share lies in /usr, which training on every guarded node")
     monkeypatch.setattr("ldp_flower.supernode.guard.sandbox.folders", lambda: [tmp_path])
     node.operator = replace(node.operator, sandbox=Sandbox((node.data,)))
     monkeypatch.delitem(node.node_config, "ledger-path")
-    refused(node, "data lies in .* before anybody pays")
+    refused(node, "data lies in .* on every guarded node")
 
 
 def test_data_that_do_not_exist_or_cannot_be_read_are_refused(tmp_path):
@@ -130,29 +129,6 @@ def test_state_is_neither_shown_to_training_nor_taken_from_it(tmp_path):
     assert dict(state) == {"kept": ConfigRecord({"was": "here"})}
 
 
-def test_an_app_that_cannot_be_loaded_is_refused_before_anybody_pays(tmp_path):
-    node = Node(tmp_path)
-    good = fab_of("def train(message, context):\n    return returned(message)\n")
-    assert dict(node.ask(good, content=census()).content["census"])["users"] == 1
-    # It finds no data there which it could tell about.
-    bad = fab_of(f"def train(*_): ...\nPath({str(node.data)!r}).exists() or sys.exit('{SECRET}')\n")
-    error = node.ask(bad, content=census()).error
-    assert (error.code, "cannot be loaded" in error.reason) == (103, True)
-    assert SECRET not in error.reason
-    assert node.spent() == {}
-
-
-def test_an_app_that_reports_several_users_is_refused_before_anybody_pays(tmp_path):
-    node = Node(tmp_path)
-    code = (
-        "def unused(*_): ...\nfrom ldp_flower.clients import LdpUserUpdateMod\n"
-        "app = ClientApp(mods=[LdpUserUpdateMod(lambda context: None)])\n"
-        "@app.train()\ndef train(message, context):\n    return returned(message)\n"
-    )
-    assert "cannot be loaded" in node.ask(fab_of(code), content=census()).error.reason
-    assert node.spent() == {}
-
-
 def test_training_is_ended_where_the_machine_has_no_memory_left(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("ldp_flower.supernode.guard.stranger._RESERVE", 2.0)  # nobody has so much
     node = Node(tmp_path)
@@ -167,9 +143,9 @@ ALLOWED, KILLED = 0x7FFF0000, 0x80000000
 REFUSED, UNKNOWN = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 
 
-def verdict(program, architecture, number, argument=0):
+def verdict(program, architecture, number, argument=0, second=0):
     """Run a filter as the kernel does."""
-    data = struct.pack("=IIQQ", number, architecture, 0, argument)
+    data = struct.pack("=IIQQQ", number, architecture, 0, argument, second)
     steps = list(struct.iter_unpack("=HBBI", program))
     at = held = 0
     while True:
@@ -201,5 +177,8 @@ def test_the_filter_refuses_what_leads_out_and_nothing_else(machine):
         namespaces = (7, 17, 25, 26, 27, 28, 29, 30)  # as in linux/sched.h
         expected = REFUSED if bit in namespaces else ALLOWED
         assert verdict(program, known.audit, known.clone, 1 << bit | 17) == expected, bit
+    for order in (*range(20), *range(1020, 1040)):  # as in linux/fcntl.h
+        expected = REFUSED if order == 1024 else ALLOWED
+        assert verdict(program, known.audit, known.fcntl, second=order) == expected, order
     assert verdict(program, known.audit, 0x40000000 | 1) == REFUSED
     assert verdict(program, 0x40000003, 1) == KILLED  # i386's numbers mean other calls
