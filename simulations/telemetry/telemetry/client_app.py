@@ -19,7 +19,7 @@ def _simulated(seed: int, num_users: int) -> Users:
 @lru_cache(maxsize=1)
 def _of_files(flights: str, aircraft: str | None) -> Users:
     named = Path(aircraft).read_text("utf-8").split() if aircraft else None
-    rows = read_table(flights, [*SCHEMA.columns_read, "tailnum"])  # an entry is what it is by itself
+    rows = read_table(flights, [*SCHEMA.columns_read, "tailnum"])
     return SCHEMA.users(rows, "tailnum", named)
 
 
