@@ -18,6 +18,7 @@ from .statistics import knows
 
 _ENTRIES = 1 << 24  # of values that are held at a time, 128 MB: a message can ask for 2**20 a user
 
+
 # An overflow is some user's, and must not be an error of all, though a loader may have made
 # it one.
 @np.errstate(all="ignore")

