@@ -7,10 +7,11 @@ import math
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
-from ldp_flower import Categories, Numeric, Schema, read_table
+from ldp_flower import Categories, Numeric, Schema, Users, read_table
 
 ODD = 2  # the user whose cell it is, of six
 IDENTIFIER = 123456789012345678  # of 18 digits, as SNOMED's are: no float holds it
@@ -208,3 +209,47 @@ def test_codes_of_18_digits_keep_their_category_beside_a_missing_entry(tmp_path)
     indicators = users.features[:, 2:]  # all 0 where the code is missing
     np.testing.assert_array_equal(indicators > 0, np.eye(6, 7) * (np.arange(6) != ODD)[:, None])
     assert users.missing[:, 2].tolist() == [False, False, True, False, False, False]
+
+
+# ------------------------------------------------------------------- columns in memory
+
+
+def in_memory(dtype, cells):
+    if dtype == "arrow":
+        return pytest.importorskip("pyarrow").chunked_array([cells])
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    return list(cells) if dtype == "list" else pd.Series(cells, dtype=dtype)
+
+
+IDENTIFIERS = [IDENTIFIER + i for i in range(6)]
+WHOLE, ANY = [None, 0], [None, 0, "x", 10**400, math.nan]
+WORDS = [None, "", "x" * 10_000, "\0", "nan"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "entries", "cells"),
+    [
+        *((dtype, IDENTIFIERS, WHOLE) for dtype in ("Int64", "UInt64", "int64[pyarrow]", "arrow")),
+        *((dtype, IDENTIFIERS, ANY) for dtype in ("object", "list", "category")),
+        *((f"string[{storage}]", TEXTS, WORDS) for storage in ("python", "pyarrow")),
+        *((dtype, TEXTS, WORDS) for dtype in ("str", "category", "object", "list", "arrow")),
+    ],
+)
+def test_no_cell_of_a_column_in_memory_changes_another_user(dtype, entries, cells):
+    bounds = Numeric(-10, 2e18)
+    schema = Schema({"number": bounds, "code": Categories(entries, other="other")}, "y", bounds)
+    found = []
+    for cell in [entries[0], *cells]:
+        column = in_memory(dtype, [*entries[:ODD], cell, *entries[ODD + 1 :]])
+        table = {"number": column, "code": column, "y": column}
+        found.append(others(schema.users(table, [f"u{i}" for i in range(6)])))
+    assert all(one == found[0] for one in found)
+
+
+def test_an_arrow_text_without_utf8_is_missing_and_fails_nobody():
+    pa = pytest.importorskip("pyarrow")
+    texts = pd.Series(pd.arrays.ArrowExtensionArray(column([b"7", b"\xff", b"8"], pa.string())))
+    users = Users.from_rows(pd.DataFrame({"x": texts, "y": [1, 2, 3]}))
+    np.testing.assert_array_equal(users.features, [[7, 1], [math.nan, 2], [8, 3]])
+    assert np.isnan(Users.from_items(texts).features[:, 0]).tolist() == [False, True, False]
