@@ -41,7 +41,7 @@ def entries(values: Any) -> list[Any]:
     try:
         return list(values if listed is None else listed())
     except Exception:  # of Arrow's entries one may have no value in Python: a year 10,000, no UTF-8
-        column = getattr(values, "array", values)
+        column: Any = getattr(values, "array", values)
         return [_entry(column, i) for i in range(len(column))]
 
 
