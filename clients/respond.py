@@ -16,6 +16,8 @@ from .refusal import Refusal
 from .silos import of_silos
 from .statistics import knows
 
+_ENTRIES = 1 << 24  # of values that are held at a time, 128 MB: a message can ask for 2**20 a user
+
 
 # An overflow is some user's, and must not be an error of all, though a loader may have made
 # it one.
@@ -66,7 +68,9 @@ def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
         return values_of(node.take, some, query, node.own, words)
 
     with_public = query.question.features_public
-    return randomised(node, query, slots, values, CHUNK, public if with_public else None)
+    largest = max(query.randomizer.width, query.randomizer.size)
+    at_once = max(1, min(CHUNK, _ENTRIES // largest))
+    return randomised(node, query, slots, values, at_once, public if with_public else None)
 
 
 def randomised(

@@ -23,6 +23,7 @@ from .schema import Categories, Numeric, Schema
 from .simulation.generated import GeneratedUsers
 from .simulation.grid import InProcessGrid
 from .simulation.simulate import simulate
+from .table_file import read_table
 from .values.items import hash_items
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "Users",
     "hash_items",
     "plan",
+    "read_table",
     "simulate",
 ]

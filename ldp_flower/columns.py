@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .validation import check_number, check_positive
-from .values.entries import as_numbers, entries
+from .values.entries import as_numbers, entries, is_blank, is_missing
 
 Floats = NDArray[np.float64]
 
@@ -121,7 +121,7 @@ class Categories:
     def __post_init__(self) -> None:
         if isinstance(self.values, set | frozenset):
             raise ValueError(f"Expected categories in an order, got a set: {self.values!r}.")
-        if any(map(_missing, self.values)):
+        if any(map(is_missing, self.values)):
             raise ValueError(
                 f"Expected categories, of which a missing entry is none, got {self.values!r}."
             )
@@ -166,7 +166,7 @@ class Categories:
         rest = place[self.other]
         place = {"": np.nan} | place  # a CSV file has an empty text for what is missing
         return np.array(
-            [np.nan if _missing(value) else place.get(_label(value), rest) for value in found],
+            [np.nan if is_missing(value) else place.get(_label(value), rest) for value in found],
             np.float64,
         )
 
@@ -209,11 +209,11 @@ def _beyond(name: str, kind: Numeric | Categories, values: object) -> Iterator[t
         if beyond := int(((numbers < kind.low) | (numbers > kind.high)).sum()):
             where = f"outside [{kind.low:g}, {kind.high:g}] and count as the bound"
             yield beyond, f"{beyond} of {len(numbers)} numbers in column {name!r} are {where}."
-    nowhere = np.isnan(kind.coded(values))
+    nowhere = np.isnan(numbers if isinstance(kind, Numeric) else kind.coded(values))
     if not nowhere.any():
         return
     found = entries(values)
-    if unknown := sum(not _blank(found[i]) for i in np.flatnonzero(nowhere)):
+    if unknown := sum(not is_blank(found[i]) for i in np.flatnonzero(nowhere)):
         what = "no numbers" if isinstance(kind, Numeric) else "none of its categories"
         where = f"{what} and count as missing"
         yield unknown, f"{unknown} of {len(found)} entries in column {name!r} are {where}."
@@ -239,19 +239,6 @@ def exact_of(kind: Numeric | Categories) -> object:
 def kind_of(plain: Mapping[str, Any]) -> Numeric | Categories:
     """Return what is declared of what :func:`plain_of` gave."""
     return Categories(**plain) if "values" in plain else Numeric(**plain)
-
-
-def _missing(value: Any) -> bool:
-    """Whether a cell holds nothing: None, NaN, or what pandas has for them."""
-    try:
-        return value is None or bool(value != value)
-    except Exception:  # pandas' own has no truth; a cell may hold anything
-        return True
-
-
-def _blank(value: Any) -> bool:
-    """Whether a cell holds nothing, or a text of nothing but spaces."""
-    return not value.strip() if isinstance(value, str) else _missing(value)
 
 
 def _label(value: object) -> str | None:

@@ -22,7 +22,7 @@ from .columns import (
 )
 from .guarantee.users import Users
 from .table_file import TableLoader
-from .values.entries import Column
+from .values.entries import Column, as_numbers
 
 
 class Table(Protocol):
@@ -249,12 +249,15 @@ class Schema:
             whose index is not the table's, or groups or ids are refused as by
             :meth:`~ldp_flower.Users.from_rows`.
         """
-        tell_beyond({name: (self.kind(name), column_of(table, name)) for name in self.columns_read})
+        read = {name: column_of(table, name) for name in self.columns_read}
+        tell_beyond({name: (self.kind(name), values) for name, values in read.items()})
         named: Any = column_of(table, groups) if isinstance(groups, str) else groups
         check_rows(table, named)
-        targets = None if self.target is None else self.targets(table)
-        missing = self.missing(table)
-        users = Users.from_rows(self.features(table), targets, named, ids, missing=missing)
+        for name, values in read.items():  # once for what follows
+            read[name] = as_numbers(values) if isinstance(self.kind(name), Numeric) else values
+        targets = None if self.target is None else self.targets(read)
+        missing = self.missing(read)
+        users = Users.from_rows(self.features(read), targets, named, ids, missing=missing)
         return replace(users, schema_digests=self.digests(), columns=self._columns_of_features())
 
     def loader(
@@ -263,6 +266,7 @@ class Schema:
         *,
         user_column: str | None = None,
         ids: str | Path | None = None,
+        quoted: bool = True,
     ) -> TableLoader:
         """Return the ``load_users`` of a table on disk, for ``LdpClientApp``.
 
@@ -281,13 +285,15 @@ class Schema:
             A text file with the names of all users, one a line, with those who have no rows. By
             default ``ids-path`` in ``node_config``, if it is set; without either a server can
             tell how many users have rows.
+        quoted : bool (default: True)
+            Whether fields of a CSV file may be in quotes; see :func:`~ldp_flower.read_table`.
 
         Raises
         ------
         ValueError
             If the user column is one of the schema's, or ids are given without one.
         """
-        return TableLoader(self, table, user_column, ids)
+        return TableLoader(self, table, user_column, ids, quoted)
 
     def _columns_of_features(self) -> list[str]:
         """Return the column that each feature is of and, last, the target if there is one."""

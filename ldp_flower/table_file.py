@@ -1,19 +1,20 @@
 """Users from a table on disk, by a schema: what a node needs no code for."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from unicodedata import normalize
 
 from flwr.app import Context
 
+from .csv_file import records
 from .guarantee.environment import in_simulation
 from .guarantee.users import Users
-
-if TYPE_CHECKING:
-    import pandas
+from .values.entries import entries, is_blank
 
 
 class Declared(Protocol):
@@ -44,17 +45,15 @@ class TableLoader:
         The column that tells whose a row is; None: each row is a user.
     ids : str, Path or None
         A file of all users' names, one a line; None: ``ids-path`` in ``node_config``, if set.
-
-    Notes
-    -----
-    A cell of a CSV file is what it is by itself: all are read as texts, since the types that
-    pandas guesses for a column depend on everybody's rows in it.
+    quoted : bool
+        Whether fields of a CSV file may be in quotes; see :func:`read_table`.
     """
 
     schema: Declared
     table: str | Path | None = None
     user_column: str | None = None
     ids: str | Path | None = None
+    quoted: bool = True
     _kept: dict[tuple[object, ...], Users] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -104,45 +103,112 @@ class TableLoader:
             self._kept.clear()
             named = None if ids is None else names_in(files[1])
             columns = [*self.schema.columns_read, *filter(None, [self.user_column])]
-            frame = read_table(table, columns)
+            read = read_table(table, columns, quoted=self.quoted)
             if self.user_column is not None:
-                _check_names(table, frame[self.user_column], self.user_column)
-            self._kept[key] = self.schema.users(frame, self.user_column, named)
+                _check_names(table, read[self.user_column], self.user_column)
+            self._kept[key] = self.schema.users(read, self.user_column, named)
         return self._kept[key]
 
 
-def read_table(path: Path, columns: list[str]) -> "pandas.DataFrame":
-    """Return some columns of a CSV or Parquet file.
+def read_table(
+    path: str | Path, columns: Sequence[str], *, quoted: bool = True
+) -> dict[str, list[Any]]:
+    """Return some columns of a CSV or Parquet file, in which no entry depends on another.
+
+    pandas' readers give a column one type, which a single missing entry or text changes for all,
+    and a stray quote or comma in a CSV file changes or fails other rows.
+
+    Parameters
+    ----------
+    path : str or Path
+        A ``.csv`` file in UTF-8, whose first line names the columns, or a ``.parquet`` file.
+    columns : sequence of str
+        Names of the columns to read.
+    quoted : bool (default: True)
+        Whether fields of a CSV file may be in quotes, as in RFC 4180 (pandas, R, Excel and
+        databases write such files). False, for a file that was written without: quotes are
+        characters like any other, and each line is a record.
+
+    Returns
+    -------
+    dict of str to list
+        The entries of each column: texts of a CSV file, Python's own values of a Parquet file.
+        Lines of a CSV file that are no record (more or fewer fields than the first line, quotes
+        that do not close) are left out, and logged.
 
     Raises
     ------
     ValueError
-        If the file is neither, cannot be read, or lacks columns.
+        If the file is neither, cannot be read, or lacks columns or has several of one name.
     """
-    # A client that needs no table starts without pandas.
-    import pandas as pd
-
+    path = Path(path)
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise ValueError(f"Expected a table in a .csv or .parquet file, got {path}.")
-    if kind == ".parquet" and find_spec("pyarrow") is None:
-        raise ValueError('Parquet needs pyarrow: pip install "ldp-flower[parquet]"')
-    try:
-        if kind == ".parquet":
-            from pyarrow import parquet
+    if kind == ".parquet" and not quoted:
+        raise ValueError(f"Expected quoted=False for a CSV file only, got {path}.")
+    return _of_parquet(path, columns) if kind == ".parquet" else _of_csv(path, columns, quoted)
 
-            found = parquet.read_schema(path).names
-        else:  # as a row: of columns with the same name pandas makes others
-            found = pd.read_csv(path, nrows=1, header=None, dtype=str).iloc[0].tolist()
-        if lacking := [name for name in columns if name not in found]:
-            raise ValueError(f"Expected the columns {lacking} in {path}, got {found}.")
-        if several := [name for name in columns if found.count(name) > 1]:
-            raise ValueError(f"Expected one column of each name in {path}, got more of {several}.")
-        if kind == ".parquet":
-            return parquet.read_table(path, columns=columns).to_pandas(ignore_metadata=True)
-        return pd.read_csv(path, usecols=columns, dtype=str, keep_default_na=False)
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+
+def _of_csv(path: Path, columns: Sequence[str], quoted: bool) -> dict[str, list[Any]]:
+    found = records(_text(path), quoted)
+    _, names = next(found, (0, None))
+    if names is None:
+        raise ValueError(f"Expected names of columns in the first line of {path}, got none.")
+    _check_columns(path, columns, names)
+    chosen = itemgetter(*[names.index(name) for name in columns], 0)  # one more: a tuple always
+    rows, left_out = [], []
+    for number, fields in found:
+        if fields is None:
+            left_out.append(number)
+        else:
+            rows.append(chosen(fields))
+    if left_out:
+        logging.getLogger(__name__).warning(
+            "%d lines of %s are left out, of which the first is line %d: more or fewer fields than "
+            "the first line has, or quotes that do not close. Was it written without quotes? Then "
+            "say so (--unquoted, or quoted=False).",
+            *(len(left_out), path, left_out[0]),
+        )
+    return {name: [row[i] for row in rows] for i, name in enumerate(columns)}
+
+
+def _text(path: Path) -> str:
+    """Return what a file holds; a byte that is no UTF-8 costs its field alone."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
         raise ValueError(f"The table {path} cannot be read: {error}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        logging.getLogger(__name__).warning(
+            "%s is not UTF-8, first on line %d: what is not is no number and none of the "
+            "categories.",
+            *(path, error.object.count(b"\n", 0, error.start) + 1),
+        )
+        return content.decode("utf-8-sig", "surrogateescape")
+
+
+def _of_parquet(path: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
+    if find_spec("pyarrow") is None:
+        raise ValueError('Parquet needs pyarrow: pip install "ldp-flower[parquet]"')
+    from pyarrow import ArrowException, parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            _check_columns(path, columns, file.schema_arrow.names)
+            table = file.read(list(columns))
+            return {name: entries(table[name]) for name in columns}
+    except (OSError, ArrowException) as error:
+        raise ValueError(f"The table {path} cannot be read: {error}") from error
+
+
+def _check_columns(path: Path, columns: Sequence[str], found: list[str]) -> None:
+    if lacking := [name for name in columns if name not in found]:
+        raise ValueError(f"Expected the columns {lacking} in {path}, got {found}.")
+    if several := [name for name in columns if found.count(name) > 1]:
+        raise ValueError(f"Expected one column of each name in {path}, got more of {several}.")
 
 
 def names_in(path: Path) -> list[str]:
@@ -159,13 +225,13 @@ def names_in(path: Path) -> list[str]:
         raise ValueError(f"The file {path} cannot be read: {error}") from error
 
 
-def _check_names(path: Path, names: Any, column: str) -> None:
-    if nameless := int((names.isna() | (names.astype(str) == "")).sum()):
+def _check_names(path: Path, names: list[Any], column: str) -> None:
+    if nameless := sum(map(is_blank, names)):
         raise ValueError(
             f"Expected a name in {column!r} for every row of {path}, got {nameless} rows without."
         )
     known: dict[str, str] = {}
-    for name in names.astype(str).unique():
+    for name in dict.fromkeys(map(str, names)):
         other = known.setdefault(normalize("NFC", name).strip(), name)
         if other != name:
             raise ValueError(

@@ -176,7 +176,8 @@ MAY_IMPORT = {
     "guarantee": {"validation", "randomness", "randomizers", "values"},
     "accounting": {"validation", "randomizers"},
     "iht": {"validation", "values"},
-    "table_file": {"guarantee"},
+    "csv_file": set(),
+    "table_file": {"csv_file", "guarantee", "values"},
     "columns": {"validation", "values"},
     "schema": {"columns", "values", "guarantee", "table_file"},
     "presentation": {"validation"},
@@ -197,7 +198,7 @@ MAY_IMPORT = {
     "supernode": BOTH_SIDES | {"clients", "schema", "table_file"},
     "cli": SERVER
     | {"ldp_flower", "clients", "strategies", "simulation", "audit", "compare", "supernode"},
-    "ldp_flower": {"guarantee", "planning", "schema", "simulation", "values"},
+    "ldp_flower": {"guarantee", "planning", "schema", "simulation", "table_file", "values"},
 }
 
 

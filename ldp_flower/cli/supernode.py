@@ -29,6 +29,13 @@ Ids = Annotated[
     Path | None,
     typer.Option(help="Text file of all users, one a line, also of those without rows."),
 ]
+Unquoted = Annotated[
+    bool,
+    typer.Option(
+        "--unquoted",
+        help="The CSV file was written without quotes: they are characters like any other.",
+    ),
+]
 TrainOn = Annotated[
     list[Path] | None,
     typer.Option(
@@ -52,6 +59,7 @@ def supernode(
     schema: SchemaFile = None,
     user_column: UserColumn = None,
     ids: Ids = None,
+    unquoted: Unquoted = False,
     train_on: TrainOn = None,
     sandbox: SandboxKind = "bubblewrap",
     train_seconds: Seconds = Limits.seconds,
@@ -66,7 +74,7 @@ def supernode(
     run's own code learns. It runs in a sandbox, without network, ledger and other files.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
-    settings = _settings(app, table, schema, user_column, ids, training)
+    settings = _settings(app, table, schema, user_column, ids, unquoted, training)
     try:
         flower.check()
         config = node_config_of(arguments)
@@ -90,6 +98,7 @@ def check(
     schema: SchemaFile = None,
     user_column: UserColumn = None,
     ids: Ids = None,
+    unquoted: Unquoted = False,
     train_on: TrainOn = None,
     sandbox: SandboxKind = "bubblewrap",
     train_seconds: Seconds = Limits.seconds,
@@ -100,8 +109,8 @@ def check(
     Without an app or a table it is a plain SuperNode's configuration that is looked at.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
-    given = (app, table, schema, user_column, ids, training)
-    anything = any(each is not None for each in given)
+    given = (app, table, schema, user_column, ids, unquoted, training)
+    anything = any(each not in (None, False) for each in given)
     settings = _settings(*given) if anything else None
     try:
         config = read(node_config)
@@ -119,11 +128,12 @@ def _settings(
     schema: Path | None,
     user_column: str | None,
     ids: Path | None,
+    unquoted: bool,
     training: Training | None,
 ) -> Settings:
     path = os.environ.get("PATH", os.defpath)
-    of_table = (table, schema, user_column, ids)
-    if app is not None or (training is not None and of_table == (None,) * 4):
+    of_table = (table, schema, user_column, ids, unquoted or None)
+    if app is not None or (training is not None and of_table == (None,) * 5):
         if any(given is not None for given in of_table):
             fail("Expected either --app or --table, which needs no app.", USAGE)
         return Settings(app, None, path, training)
@@ -131,7 +141,7 @@ def _settings(
         fail("Expected either --app, or --table with --schema and --user-column.", USAGE)
     file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
-    return Settings(None, Table(file, declared, user_column, named), path, training)
+    return Settings(None, Table(file, declared, user_column, named, not unquoted), path, training)
 
 
 def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) -> Training | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from flwr.clientapp import ClientApp
 
+from .. import table_file
 from ..clients import LdpClientApp
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
@@ -168,6 +169,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         return
     with _Heard() as heard:
         users, reason = _asked(app, config)
+    findings.doubts += heard.of_files
     if users is None:
         findings.problems.append(f"{settings.name} does not answer: {heard.last or reason}")
     elif not users:
@@ -225,6 +227,7 @@ class _Heard(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
+        self.of_files: list[str] = []  # what is odd in a table that can be read
         self._logger = logging.getLogger("ldp_flower")
 
     def __enter__(self) -> "_Heard":
@@ -238,6 +241,8 @@ class _Heard(logging.Handler):
         """Keep what is said or, if it is about an error, what this says."""
         error = record.exc_info[1] if record.exc_info else None
         self.last = record.getMessage()
+        if record.name == table_file.__name__:
+            self.of_files.append(self.last)
         if error is not None:  # that of a value is a sentence of ours
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
             self.last = f"{kind}{error}"

@@ -31,12 +31,15 @@ class Table:
         The column that tells whose a row is.
     ids : str or None (default: None)
         A text file of all users' names, one a line.
+    quoted : bool (default: True)
+        Whether fields of a CSV file may be in quotes.
     """
 
     path: str
     schema: str
     user_column: str
     ids: str | None = None
+    quoted: bool = True
 
     def loader(self) -> TableLoader:
         """Return what loads the users.
@@ -60,7 +63,9 @@ class Table:
             ) from error
         try:
             schema = Schema.from_dict(plain)
-            return schema.loader(self.path, user_column=self.user_column, ids=self.ids)
+            return schema.loader(
+                self.path, user_column=self.user_column, ids=self.ids, quoted=self.quoted
+            )
         except (OSError, ValueError) as error:
             raise AppError(f"The schema {self.schema} cannot be used: {error}") from error
 

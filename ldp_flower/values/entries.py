@@ -37,7 +37,12 @@ def entries(values: Any) -> list[Any]:
     if isinstance(values, np.ndarray):
         flat = values.ravel()
         return list(flat) if flat.dtype.kind in "mM" else flat.tolist()
-    return list(values.tolist() if hasattr(values, "tolist") else values)
+    listed = getattr(values, "tolist", None) or getattr(values, "to_pylist", None)
+    try:
+        return list(values if listed is None else listed())
+    except Exception:  # of Arrow's entries one may have no value in Python: a year 10,000, no UTF-8
+        column: Any = getattr(values, "array", values)
+        return [_entry(column, i) for i in range(len(column))]
 
 
 def number_of(value: Any) -> float:
@@ -45,6 +50,8 @@ def number_of(value: Any) -> float:
 
     True is 1 and ``"7"`` is 7. Dates, durations, complex numbers and arrays are no numbers.
     """
+    if type(value) is float:  # most of them
+        return value
     if isinstance(value, np.generic | np.ndarray) and (
         value.ndim or value.dtype.kind not in _NUMBERS + "US"
     ):
@@ -57,18 +64,32 @@ def number_of(value: Any) -> float:
         return np.nan
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN, or what pandas has for them."""
+    try:
+        return value is None or bool(value != value)
+    except Exception:  # pandas' own has no truth; a cell may hold anything
+        return True
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a cell holds nothing, or a text of nothing but spaces."""
+    return not value.strip() if isinstance(value, str) else is_missing(value)
+
+
 def as_numbers(values: Any) -> NDArray[np.float64]:
     """Return the number that each entry is by itself, NaN where there is none.
 
     An array keeps its shape; of anything else every element is one entry.
     """
-    array = _array(values)
+    array = as_array(values)
     with np.errstate(all="ignore"):
         if array is not None and array.dtype.kind in _NUMBERS:
             return np.ascontiguousarray(array, np.float64).reshape(array.shape)
         shape = (-1,) if array is None else array.shape
         source = values if array is None or hasattr(values, "tolist") else array
-        return np.array([number_of(entry) for entry in entries(source)], np.float64).reshape(shape)
+        numbers = map(number_of, entries(source))
+        return np.fromiter(numbers, np.float64).reshape(shape)
 
 
 def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
@@ -87,13 +108,15 @@ def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
     ValueError
         If an array has another number of columns, or no row tells how many there are.
     """
-    array = _array(rows)
+    if hasattr(rows, "iloc") and hasattr(rows, "columns"):  # a column of texts makes no other one
+        rows = _of_columns(rows)
+    array = as_array(rows)
     if array is not None and (array.ndim != 1 or array.dtype.kind != "O"):
         table = as_numbers(array)
         if num_columns is not None and table.shape[1:] != (num_columns,):
             raise ValueError(f"Expected rows of {num_columns} columns, got shape {table.shape}.")
         return table
-    numbers = [_row(row) for row in (rows if array is None else array)]
+    numbers = [_row(row) for row in entries(rows if array is None else array)]
     if num_columns is None:
         lengths = Counter(len(row) for row in numbers if row is not None)
         if not lengths:
@@ -141,7 +164,7 @@ def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64
         other; if a name has more than 256 characters, or some that no ledger keeps (NUL,
         half a surrogate pair).
     """
-    array = _array(values)
+    array = as_array(values)
     if array is not None and array.ndim != 1:
         raise ValueError(f"Expected one entry a row in {argument}, got shape {array.shape}.")
     if array is not None and array.dtype.kind in "iuU":
@@ -161,11 +184,34 @@ def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64
     return [_name(argument, name) for name in distinct], which
 
 
-def _array(values: Any) -> NDArray[Any] | None:
-    """Return what is an array already, or a column that stands for one; None for a list."""
+def as_array(values: Any) -> NDArray[Any] | None:
+    """Return what is an array already, or a column that stands for one; None for a list.
+
+    None as well for columns of Arrow's and pandas' own types, of which NumPy makes another type
+    if an entry is missing: their entries are looked at one by one.
+    """
     if isinstance(values, np.ndarray):
         return values
-    return np.asarray(values) if hasattr(values, "__array__") else None
+    own_type = hasattr(values, "array") and not isinstance(values.dtype, np.dtype)
+    if own_type or hasattr(values, "to_pylist") or not hasattr(values, "__array__"):
+        return None
+    return np.asarray(values)
+
+
+def _of_columns(frame: Any) -> NDArray[np.float64]:
+    """Return the numbers of a DataFrame, column by column: NumPy gives all of them one type."""
+    table = np.empty(frame.shape)
+    for i in range(table.shape[1]):
+        table[:, i] = as_numbers(frame.iloc[:, i])
+    return table
+
+
+def _entry(column: Any, i: int) -> Any:
+    try:
+        entry = column[i]
+        return entry.as_py() if hasattr(entry, "as_py") else entry
+    except Exception:  # an entry without a value in Python is missing
+        return None
 
 
 def _row(row: Any) -> NDArray[np.float64] | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..validation import check_integer, is_integer
-from .entries import entries
+from .entries import as_array, entries
 
 _PERSON = b"ldp-flower items"
 _END = 1 << 53  # numbers are kept as float64
@@ -66,7 +66,7 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
         If ``num_bits`` is out of range, or an array has more than one dimension.
     """
     check_integer("num_bits", num_bits, 1, 40)
-    array = np.asarray(items) if hasattr(items, "__array__") else None
+    array = as_array(items)
     if array is not None and array.ndim != 1:
         raise ValueError(f"Expected items of shape (rows,), got {array.shape}.")
     if array is not None and array.dtype.kind in "iuf":

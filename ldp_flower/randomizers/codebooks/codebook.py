@@ -16,7 +16,9 @@ from .base import MOST_CODEWORDS, BallCodebook, Places
 from .order_statistics import of_directions
 from .words import directions, turned, turned_back
 
-_MAX_ENTRIES = 1 << 26  # of a codebook
+# Of a codebook, 128 MB, which a message can make a client generate for every user: just enough
+# for 4,096 words of 4,096 coordinates, beyond which HadamardCodebook generates none.
+_MAX_ENTRIES = 1 << 24
 _MOST_CODEBOOKS = 1 << 40
 _SHARING = 512  # users of a cohort who share a codebook
 _GROUP = 0  # what a user's coin is used for
@@ -42,9 +44,10 @@ class Codebook(BallCodebook):
     Parameters
     ----------
     epsilon, dim, radius
-        As of :class:`.OfVector`; at most 2**25 coordinates.
+        As of :class:`.OfVector`; at most 2**23 coordinates.
     num_codewords : int (default: 256)
-        Size of a codebook, 2 to 4,096, and at most ``2**26 / dim``; up to 256 a
+        Size of a codebook, 2 to 4,096, and at most
+        ``2**24 / dim``; up to 256 a
         report is one byte.
     num_codebooks : int (default: 2**15 / (dim + 1)**2, but at least 8)
         Number of codebooks, 1 to 2**40; each user's coin names one. Strategies take one for

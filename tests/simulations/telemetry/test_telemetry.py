@@ -78,6 +78,20 @@ def test_a_deployments_node_reads_its_operators_file(tmp_path):
     users, expected = load_users(context), data.users_of(rows)
     np.testing.assert_array_equal(users.ids, expected.ids)
     np.testing.assert_allclose(users.features, expected.features)
+    # What one row holds changes no other one.
+    lines = (tmp_path / "flights.csv").read_text().splitlines()
+    names, own = lines[0].split(","), lines[1].split(",")
+    rest = np.flatnonzero(users.ids != own[names.index("tailnum")])
+    sound = users.take(rest).features.tobytes()
+    (tmp_path / "all").write_text("\n".join(users.ids))
+    for name, cell in [("distance", "about 9"), ("carrier", '"'), ("dest", "a,b")]:
+        odd = [cell if name == each else entry for each, entry in zip(names, own, strict=True)]
+        (tmp_path / "odd.csv").write_text("\n".join([lines[0], ",".join(odd), *lines[2:]]))
+        context.node_config = {
+            "data-path": str(tmp_path / "odd.csv"),
+            "aircraft-path": str(tmp_path / "all"),
+        }
+        assert load_users(context).take(rest).features.tobytes() == sound
     # An aircraft that has not flown yet is a user like any other, if it is named.
     pd.DataFrame(rows).head(0).to_csv(tmp_path / "none.csv", index=False)
     (tmp_path / "aircraft").write_text("N1\n")
