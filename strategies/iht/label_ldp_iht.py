@@ -240,15 +240,17 @@ class LabelLdpIht(SparseStrategy):
             over = self._bound_over_scale()
             scales = scales_told(question, askers, self.labels_per_user)
             # Whose error is undone if the reports' own spread tells it.
-            corrected = self._tells_scale(setting.num_users - askers)
+            corrected = self._tells_scale(self._sizes(setting.num_users - askers)[0])
             bounds = [(over * s, kept(over if not corrected else over * s)) for s in scales]
+        sizes = self._sizes(setting.num_users - askers)
         return expected_of_labels(
             self.randomizer,
-            (setting.num_users - askers) * self.labels_per_user,
+            [self.labels_per_user * size for size in sizes],
             equal_coefficients(self.dim, self.sparsity, math.sqrt(quality_of(setting))),
             self.sparsity,
             bounds,
-            1 if self.label_bound else 2,
+            _CLIP,
+            0 if self.label_bound else 1,
         )
 
     def _tells_scale(self, num_users: int) -> bool:
