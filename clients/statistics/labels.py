@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
 
-from ..arithmetic.rows import Floats
+from ..arithmetic.rows import Floats, dot
 from .registry import Blocks, Statistics
 
 
@@ -18,6 +18,8 @@ def labels(users: Users, question: Labels) -> Floats:
     found = np.zeros((len(users), question.labels_per_user))
     rows, places = _places(users, found.shape[1])
     targets = users.targets[rows]
+    if question.theta is not None:
+        targets = targets - dot(users.features[rows], question.theta)
     found[places] = np.where(np.isfinite(targets), np.clip(targets, -bound, bound), 0.0)
     return found
 

@@ -22,16 +22,17 @@ from .trials import Trials
 
 Floats = NDArray[np.float64]
 
-_TRIALS, _SCALES = 99, 33  # runs that are made up, and estimated scales among them
+_TRIALS, _SCALES = 99, 33  # simulated runs, and estimated scales among them
 
 
 def expected_of_labels(
     mechanism: Callable[[float], Randomizer],
-    num_labels: int,
+    sizes: Sequence[int],
     truth: Floats,
     sparsity: int,
     bounds: Sequence[tuple[float, float]],
-    rounds: int,
+    clip: float,
+    first: int,
 ) -> Expectation:
     """Return the error of coefficients from normal labels of scale 1.
 
@@ -43,39 +44,72 @@ def expected_of_labels(
     ----------
     mechanism : callable
         From a bound on labels to their mechanism.
-    num_labels : int
-        How many are reported.
+    sizes : sequence of int
+        How many labels each round reports.
     truth : ndarray of float64, shape (dim,)
         The coefficients; their squared length is the R2 without privacy.
     sparsity : int
         Number of coefficients that are kept.
     bounds : sequence of (float, float)
-        Where labels are clipped, for some runs, and by what coefficients are then divided.
-    rounds : int
-        How often users are asked.
+        Where the first round clips labels, for some runs, and by what coefficients are divided.
+    clip : float
+        Where later rounds clip residuals, over their root mean square as it is estimated.
+    first : int
+        Number of rounds before these.
     """
-    dim, quality = len(truth), float(truth @ truth)
-    clears = math.sqrt(2 * math.log(max(dim, 2)))
     found = []
     for seed in range(_TRIALS):
-        bound, divisor = bounds[seed % len(bounds)]
-        variance = single(mechanism(bound)).variance
-        factor = kept(bound)
-        left = clipped_square(bound) * bound**2 - quality * factor**2 + variance
-        error = math.sqrt(left / max(num_labels - sparsity, 1))
-        noise = error * default_rng([seed, 1]).standard_normal(dim)
-        largest = keep_largest(factor * truth + noise, sparsity)
-        coef = keep_above(largest, clears * error) / divisor
+        coef = _simulated(mechanism, sizes, truth, sparsity, bounds[seed % len(bounds)], clip, seed)
         found.append(relative_distance(coef, truth))
-    told = Trials(np.array(found), rounds, (mechanism(bounds[0][0]),))
+    told = Trials(np.array(found), first + len(sizes), (mechanism(bounds[0][0]),))
     return told.expectation(
         DISTANCE,
         assumes=(
-            f"{np.count_nonzero(truth)} coefficients of one size, which explain {quality:.0%} of "
+            f"{np.count_nonzero(truth)} coefficients of one size, which explain "
+            f"{float(truth @ truth):.0%} of "
             "the labels' variance, labels that are normal, of scale 1 unless their bound is "
             "estimated, and independent features of mean 0 and variance 1.",
         ),
     )
+
+
+def _simulated(
+    mechanism: Callable[[float], Randomizer],
+    sizes: Sequence[int],
+    truth: Floats,
+    sparsity: int,
+    first: tuple[float, float],
+    clip: float,
+    seed: int,
+) -> Floats:
+    """Return the coefficients of one run, from the law of each round's least squares."""
+    rng, dim = default_rng([seed, 1]), len(truth)
+    clears = math.sqrt(2 * math.log(max(dim, 2)))
+    (bound, slope), coef = first, np.zeros(dim)
+    weighted, precision, squared = np.zeros(dim), 0.0, 0.0  # of all rounds
+    for size in sizes:
+        own = single(mechanism(bound)).variance
+        rest = truth - coef
+        left = max(1 - float(truth @ truth), 0.0) + float(rest @ rest)  # the mean square residual
+        true_slope = kept(bound / math.sqrt(left))
+        of_label = clipped_square(bound / math.sqrt(left)) * bound**2
+        variance = (own + of_label - true_slope**2 * float(rest @ rest)) / slope**2
+        noise = math.sqrt(variance / max(size - sparsity, 1)) * rng.standard_normal(dim)
+        weight = size / variance
+        weighted += weight * (coef + true_slope / slope * rest + noise)
+        precision += weight
+        squared += size * slope**4 / own**2 / 2
+        error = 1 / math.sqrt(precision)
+        coef = keep_above(keep_largest(weighted / precision, sparsity), clears * error)
+        s = np.count_nonzero(coef)
+        rest = truth - coef
+        measured = max(1 - float(truth @ truth), 0.0) + float(rest @ rest)
+        measured += rng.standard_normal() / math.sqrt(squared)
+        added = 1 / math.sqrt(squared) + s * (1 + 2 * math.log(dim / max(s, 1))) * error**2
+        residual = math.sqrt(max(measured, 0.0) + added)
+        bound = min(bound, clip * residual)
+        slope = kept(bound / residual)
+    return coef
 
 
 def single(randomizer: Randomizer) -> Randomizer:

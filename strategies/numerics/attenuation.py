@@ -1,11 +1,11 @@
-"""How much of a coefficient is left: of clipped numbers, and after ridge regression.
+"""How much of a coefficient is left: of clipped numbers and vectors, after ridge regression.
 
 Clipping is of normal numbers of mean 0, with bounds in units of their standard deviation.
 """
 
 import math
 
-from scipy.special import ndtr
+from scipy.special import chdtr, chdtrc, gammaln, ndtr
 
 
 def kept(bound: float) -> float:
@@ -18,6 +18,31 @@ def clipped_square(bound: float) -> float:
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
     within = kept(bound) - 2 * bound * density
     return float(within / bound**2 + 2 * ndtr(-bound))
+
+
+def shortened_slope(degrees: float, radius: float) -> float:
+    """Return how much a mean keeps when normal vectors around it are shortened to a radius.
+
+    Parameters
+    ----------
+    degrees : float
+        Number of coordinates, of one variance; where variances differ, the degrees of freedom of
+        the chi-square that the squared length is in proportion to.
+    radius : float
+        The longest that a vector may be, over the root mean square of its length.
+
+    Notes
+    -----
+    The mean derivative ``P(|v| < R) + R (1 - 1 / d) E[1 / |v|; |v| > R]``: a vector on the sphere
+    follows its mean in all directions but its own.
+    """
+    within = float(chdtr(degrees, degrees * radius**2))
+    if degrees <= 1:
+        return within
+    log_inverse = gammaln((degrees - 1) / 2) - gammaln(degrees / 2)
+    inverse = math.exp(log_inverse) * math.sqrt(degrees / 2)
+    beyond = inverse * float(chdtrc(degrees - 1, degrees * radius**2))
+    return within + radius * (1 - 1 / degrees) * beyond
 
 
 def ridge_moments(columns_per_row: float, ridge: float) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...values.moments import MAX_DEGREE, num_moments, tensor_powers
-from .base import AboutFeatures, MessageError, Question, Rows
+from .base import AboutFeatures, MessageError, PerFeature, Question, Rows
 
 MAX_WIDTH = 1 << 14  # a message can ask for it
 
@@ -158,15 +158,18 @@ class FrequentItems(DrawnItems):
 class Labels(Question):
     """A user's first ``labels_per_user`` targets, zero where there are fewer or one is not finite.
 
-    The rows that they belong to leave beside the reports, as they are: of a node only whose
-    operator has declared features public.
+    With ``theta`` what it predicts is subtracted from each target. The rows that they belong to
+    leave beside the reports, as they are: of a node only whose operator has declared features
+    public.
 
     Attributes
     ----------
     labels_per_user : int
         Number of targets.
     label_bound : float
-        They are clipped to ``[-label_bound, label_bound]``.
+        Targets, less their predictions, are clipped to ``[-label_bound, label_bound]``.
+    theta : ndarray, shape (num_features,), optional
+        Coefficients of a linear prediction of the targets.
     """
 
     stem: ClassVar[str] = "labels"
@@ -175,6 +178,7 @@ class Labels(Question):
 
     labels_per_user: int
     label_bound: float
+    theta: PerFeature | None = None
 
     def width(self, num_features: int) -> int:
         """Return ``labels_per_user``."""

@@ -210,6 +210,12 @@ PLAIN = [
         {"levels": 5.0},
     ),
     (Labels(2, 1.5), "labels", {}, {"labels_per_user": 2.0, "label_bound": 1.5}),
+    (
+        Labels(2, 1.5, A),
+        "labels",
+        {"theta": A},
+        {"labels_per_user": 2.0, "label_bound": 1.5},
+    ),
     (NormalisedUpdate(), "normalised_update", {}, {}),
     (ClippedUpdate(radius=1.5), "clipped_update", {}, {"radius": 1.5}),
 ]

@@ -1,0 +1,132 @@
+"""Sparse least squares of noisy labels on public features."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import Lasso
+
+from ldp_flower.iht import iht
+from ldp_flower.values.projections import keep_largest
+
+from ..numerics.denoising import keep_above
+from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NoisyLabels:
+    """Rows of public features with estimates of their labels.
+
+    Attributes
+    ----------
+    features : ndarray of float64, shape (rows, dim)
+        The features as nodes sent them.
+    labels : ndarray of float64, shape (rows,)
+        Unbiased estimates of the labels.
+    variance : ndarray of float64, shape (rows,)
+        Variance of their noise.
+    """
+
+    features: Floats
+    labels: Floats
+    variance: Floats
+
+    def plus(self, other: "NoisyLabels") -> "NoisyLabels":
+        """Return both together."""
+        return NoisyLabels(
+            np.concatenate([self.features, other.features]),
+            np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.variance, other.variance]),
+        )
+
+    def fit(self, sparsity: int, solver: str, residual: float) -> "LabelFit":
+        """Return weighted least squares on the coefficients that clear the noise.
+
+        Parameters
+        ----------
+        sparsity : int
+            Number of coefficients that may differ from zero.
+        solver : {"iht", "lasso"}
+            What selects them.
+        residual : float
+            Root mean square of what the coefficients leave of labels without noise. A row counts
+            by the inverse of its variance, noise and residual together.
+        """
+        units = typical_sizes(self.features)
+        x = self.features / units
+        of_rows = row_weights(x)
+        weights = of_rows / np.sqrt(self.variance + residual**2)
+        x, y = weights[:, None] * x, weights * self.labels
+        clears = math.sqrt(2 * math.log(max(x.shape[1], 2)))
+        if solver == "iht":
+            coef = iht(x, y, sparsity)
+        else:
+            size = clears / math.sqrt(max(len(y), 1))
+            penalty = size * float(np.std(y)) * math.sqrt(float(np.mean(x**2)))
+            model = Lasso(alpha=penalty, fit_intercept=False, precompute=False).fit(x, y)
+            coef = _least_squares(x, y, keep_largest(model.coef_, sparsity))
+        coef = _least_squares(x, y, keep_above(coef, clears * _errors(x, y, coef)))
+        return LabelFit(
+            coef / units,
+            _errors(x, y, coef) / units,
+            self._residual(coef / units, of_rows),
+            of_unusual_rows(of_rows),
+        )
+
+    def _residual(self, coef: Floats, weights: Floats) -> float:
+        """Return the root mean square to expect of new labels' residuals, rather too large.
+
+        The reports' noise is taken off. Rows are weighted by the inverse square of its variance,
+        about the precision of a squared report, and by their own weights. One standard error is
+        added, and the coefficients' own error ``s (1 + 2 log(d / s))`` over the rows' precision:
+        residuals of the rows that they were fitted to are smaller than others.
+        """
+        if not len(self.labels):
+            return 0.0
+        shares = (weights / self.variance) ** 2
+        shares /= shares.sum()
+        squares = (self.labels - self.features @ coef) ** 2 - self.variance
+        mean = float(shares @ squares)
+        std_error = float(np.sqrt(np.sum((shares * (squares - mean)) ** 2)))
+        s = np.count_nonzero(coef)
+        own = s * (1 + 2 * math.log(len(coef) / max(s, 1))) / np.sum(1 / self.variance)
+        return math.sqrt(max(mean, 0.0) + std_error + float(own))
+
+
+@dataclass(frozen=True)
+class LabelFit:
+    """A fit to noisy labels.
+
+    Attributes
+    ----------
+    coef, std_error : ndarray of float64, shape (dim,)
+        The coefficients and their standard errors.
+    residual : float
+        Root mean square of what they are expected to leave of other labels.
+    notes : list of str
+        About rows that hardly count.
+    """
+
+    coef: Floats
+    std_error: Floats
+    residual: float
+    notes: list[str]
+
+
+def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:
+    """Return the least squares coefficients on the support of ``selected``."""
+    coef, support = np.zeros(len(selected)), np.flatnonzero(selected)
+    coef[support] = np.linalg.lstsq(x[:, support], y, rcond=None)[0]
+    return coef
+
+
+def _errors(x: Floats, y: Floats, coef: Floats) -> Floats:
+    """Return the standard errors of least squares on the support of ``coef``."""
+    errors, support = np.zeros(len(coef)), np.flatnonzero(coef)
+    square = np.sum((y - x @ coef) ** 2) / max(len(y) - len(support), 1)
+    covariance = np.linalg.pinv(x[:, support].T @ x[:, support])
+    errors[support] = np.sqrt(square * np.diag(covariance))
+    return errors
