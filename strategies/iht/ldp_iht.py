@@ -261,7 +261,12 @@ class LdpIht(FeatureStrategy[LinearResult]):
                 residual_bound=bound,
                 link=self.link,
             )
-            gradient = yield Ask(cohort, question, randomizer)
+            try:
+                gradient = yield Ask(cohort, question, randomizer)
+            except TooFewReports:
+                if cohort is cohorts[0]:
+                    raise
+                break
             noise = math.sqrt(randomizer.variance / gradient.count)
             theta, variance = theta.copy(), (1 - step_size * self._curvature) ** 2 * variance
             theta[wanted] -= step_size * gradient.mean

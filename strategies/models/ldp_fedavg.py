@@ -239,17 +239,19 @@ class LdpFedAvg(FedAvgArguments):
         walk = Walk(theta, planned, LONGEST_STEP / reporting.radius, fitted)
         signal = Signal(len(theta), len(schedule.steps))
         cohorts = self.cohorts(schedule.sizes)
-        direction = np.zeros_like(theta)
+        direction, ended = np.zeros_like(theta), False
         for number in range(1, len(schedule.steps) + 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
-            answer = yield Ask(
-                cohort,
-                question,
-                reporting.randomizer,
-                content=self._message(
-                    number, with_parameters(initial, walk.position, trained.names)
-                ),
-            )
+            message = self._message(number, with_parameters(initial, walk.position, trained.names))
+            try:
+                answer = yield Ask(cohort, question, reporting.randomizer, content=message)
+            except TooFewReports:
+                if number == 1:
+                    raise
+                if self.sparsity:
+                    estimate = keep_largest(walk.estimate, self.sparsity)
+                    self._model = with_parameters(initial, estimate, trained.names)
+                break
             update = answer.mean
             deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
             chance = signal.add(update, deviation)

@@ -31,7 +31,8 @@ from ldp_flower.validation import check_integer, check_number, is_integer, make_
 
 from .card import Card
 from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes, with_features
-from .exchange import Answers, Ask, Exchange, means_of, privacy_spent
+from .exchange import Answers, Ask, Exchange, means_of, privacy_spent, with_known_noise
+from .facts import Step
 from .identity import printed, prints_of, recognise
 from .population import Cohort, Population
 from .result import Result
@@ -63,7 +64,31 @@ _OTHER_SCHEMA = (
     "but the census."
 )
 _OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
+_SHORT = (
+    "{} of {} steps got fewer than {} reports, as nodes or budgets were missing: standard errors "
+    "are those of the reports there are."
+)
+_ENDED = "The run ended early: the estimate is that of the steps before. {} {}"
+_LOST = "No store was given, so their reports are lost: start(store=...) keeps them."
+_KEPT = (
+    "Their reports are kept in {}: start again with it when the nodes are back, and only those "
+    "who have not answered are asked."
+)
+_PLANNED = 4  # times the reports with which a step goes on that it is planned for: twice the error
+_REPLACED = (
+    "{}.start cannot replace it. Override aggregate_train, which gets every round's replies, or "
+    "pass evaluate_fn to start."
+)
+_CALLED = (
+    "call {}.start itself, and of no strategy that wraps it. Flower's wrappers for differential "
+    "privacy go: clients have randomised their reports already."
+)
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether it is a class of this library, and none that an app made of one."""
+    return kind.__module__.startswith(__name__.split(".", 1)[0] + ".")
 
 
 class TooFewReports(RuntimeError):
@@ -82,7 +107,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
     epsilon : float
         Privacy parameter of all that one user reports.
     min_reports : int (default: 20)
-        Fewest reports with which a step goes on.
+        Fewest users that a step is planned for. Where answers are missing a step goes on with a
+        quarter as many, at twice the standard error.
 
     Notes
     -----
@@ -117,6 +143,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._seeded: bool
         self._rehearsing: int  # nodes
         self._others: int  # nodes with other features
+        self._ended: str  # why the run ended early; empty if it did not
+        self._kept_in: str | Path | None  # the run's store
 
     def __repr__(self) -> str:
         """Return the arguments that are plain values other than the defaults."""
@@ -233,17 +261,20 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Hand what came back to the protocol."""
-        self._exchange.receive(server_round, [(r.metadata.src_node_id, r) for r in replies])
         ask = self._current_ask()
+        self._exchange.receive(server_round, [(r.metadata.src_node_id, r) for r in replies])
         answer, step = self._exchange.answer(server_round, ask, self._population)
         self._facts.steps.append(step)
         self._facts.num_reports += step.reports
         self._asked.append(ask)
         logger.info("\t└──> %s", step)
-        needed = self.min_reports if ask.min_reports is None else ask.min_reports
+        needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
         if step.reports < needed:
-            raise TooFewReports(f"{step}. At least {needed} reports are needed.")
-        self._advance(answer)
+            self._advance(TooFewReports(f"{step}. At least {needed} reports are needed."))
+        elif step.reports < self.min_reports and isinstance(answer, Estimate):
+            self._advance(with_known_noise(answer, ask.randomizer))
+        else:
+            self._advance(answer)
         public = self._aggregated(self._exchange.public_metrics(server_round))
         told = {f"public.{name}": value for name, value in public.items()}
         return self._estimate(), MetricRecord({**step.counts(), **told})
@@ -326,7 +357,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         TimeoutError
             If the nodes do not come or none of them answers the census in time.
         TooFewReports
-            If a step gets too few answers; what was collected is in the store.
+            If users are too few to begin, or a step gets too few answers and there is no estimate
+            yet; what was collected is in the store.
         ValueError
             If the store cannot be used or belongs to another run, there is a seed and a node
             that is not simulated, or an argument is out of range.
@@ -346,6 +378,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             )
         self._take(initial_arrays, num_rounds, train_config)
         self.summary()
+        self._kept_in = store
         self._of_start["max_users_per_node"] = max_users_per_node
         with RunStore(store).open() as kept:
             if store is not None:
@@ -359,7 +392,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
                     messages = self.configure_train(number, ArrayRecord(), ConfigRecord(), grid)
                     self._exchange.collect(grid, number, messages, timeout)
                 _, metrics = self.aggregate_train(number, [])
-                kept.put(f"step {number} complete", True)
+                if not self._ended:  # else the step is asked again if the run is started again
+                    kept.put(f"step {number} complete", True)
                 if metrics is not None:
                     self._facts.train_metrics_clientapp[number] = metrics
                 self._evaluate(number, evaluate_fn)
@@ -430,7 +464,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
         keys = {node: facts.keys for node, facts in nodes.items()}
         self._population = Population(keys, kept.get("salt"))
-        self._asked, self._found = [], None
+        self._asked, self._found, self._ended = [], None, ""
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
@@ -443,16 +477,46 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
 
     def _current_ask(self) -> Ask:
         if self._ask is None:
-            raise RuntimeError("No protocol is running; call start.")
+            own, kind = type(self), next(each for each in type(self).__mro__ if _is_ours(each))
+            called = own.start is kind.start
+            why = _CALLED.format(kind.__name__) if called else _REPLACED.format(own.__name__)
+            raise RuntimeError(f"{kind.__name__} runs its own rounds: {why}")
         return self._ask
 
-    def _advance(self, answer: Estimate | Answers | None) -> None:
+    def _advance(self, answer: Estimate | Answers | TooFewReports | None) -> None:
+        """Hand the protocol an answer, or that too few came, and take its next question.
+
+        A protocol to which too few came returns what it has, or asks on without them, or leaves
+        the exception to whoever started the run.
+        """
+        failed = isinstance(answer, TooFewReports)
         try:
-            ask = self._running.send(answer)
+            ask = self._running.throw(answer) if failed else self._running.send(answer)
             coin = public_coin(self._population.salt, len(self._facts.steps))
             self._ask = replace(ask, randomizer=ask.randomizer.for_cohort(ask.cohort.size, coin))
         except StopIteration as end:
             self._ask, self._found = None, end.value
+            self._ended = str(answer) if failed else ""
+        except TooFewReports as error:
+            raise TooFewReports(f"{error} {self._spent()}".rstrip()) from None
+
+    def _answered(self) -> Iterator[tuple[Ask, Step]]:
+        """Return the questions so far, each with what became of it."""
+        return zip(self._asked, self._facts.steps[1:], strict=True)
+
+    def _users(self, count: str) -> int:
+        """Return a sum over steps of a count of users, those of one cohort counted once."""
+        found: dict[Cohort, int] = {}
+        for ask, step in self._answered():
+            found[ask.cohort] = max(found.get(ask.cohort, 0), step.counts()[count])
+        return sum(found.values())
+
+    def _spent(self) -> str:
+        """Say how many users have spent budget so far, and where their reports are."""
+        if not (users := self._users("reports")):
+            return ""
+        kept = _LOST if self._kept_in is None else _KEPT.format(self._kept_in)
+        return f"{users:,} users have spent budget. {kept}"
 
     def _finished(self, result: R, seeded: bool) -> R:
         """Add what is known of the run to what the protocol has found."""
@@ -460,6 +524,14 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             setattr(result, fact, getattr(self._facts, fact))
         if rejected := sum(step.rejected for step in result.steps):
             result.notes = [*result.notes, _REJECTED.format(rejected)]
+        result.no_budget = self._users("no_budget")
+        needed = [step for ask, step in self._answered() if ask.min_reports is None]
+        if short := sum(step.reports < self.min_reports for step in needed):
+            told = _SHORT.format(short, len(result.steps) - 1, self.min_reports)
+            result.notes = [*result.notes, told]
+        if self._ended:
+            result.ended_early = True
+            result.notes = [*result.notes, _ENDED.format(self._ended, self._spent())]
         if self._others:
             features = _OTHERS.format(self._others, self._num_features)
             result.notes = [*result.notes, features]

@@ -200,7 +200,12 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             if beyond:
                 told = [baseline]  # clipping made the first difference too small
             radius = clip_radius(self.epsilon, cohort, _NOISE, _LEAST_RADIUS) * scale
-            difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
+            try:
+                difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
+            except TooFewReports:
+                if cohort is others[0]:
+                    raise
+                break
             told.append(difference)
             means, covariance = _solved(told)
             if _is_clear(means, covariance):

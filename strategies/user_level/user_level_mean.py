@@ -238,7 +238,10 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             centre = shrink(mean, variance)
             if radius >= self.bound:
                 centre, radius = np.zeros(self.dim), self.bound
-            waves.append((yield from self._wave(cohort, centre, radius)))
+            try:
+                waves.append((yield from self._wave(cohort, centre, radius)))
+            except TooFewReports:
+                break  # with the first wave there is a mean
         mean, _, std_error = self._combined(waves, spread)
         return LinearResult(coef=mean, std_error=std_error, notes=notes)
 
