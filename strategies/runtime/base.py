@@ -386,13 +386,15 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
                 recognise(kept, type(self), {**prints_of(self), **prints})
             self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
             self._evaluate(0, evaluate_fn)
+            last = kept.last_step()  # of a run that is started again: all before it are over
             while self._found is None:
                 number = len(self._facts.steps)
-                if not kept.get(f"step {number} complete"):
+                if number >= last and not kept.get(f"step {number} complete"):
                     messages = self.configure_train(number, ArrayRecord(), ConfigRecord(), grid)
                     self._exchange.collect(grid, number, messages, timeout)
                 _, metrics = self.aggregate_train(number, [])
-                if not self._ended:  # else the step is asked again if the run is started again
+                # What nobody answered, or ended the run, is asked again if it is started again.
+                if self._facts.steps[number].reports and not self._ended:
                     kept.put(f"step {number} complete", True)
                 if metrics is not None:
                     self._facts.train_metrics_clientapp[number] = metrics
