@@ -96,7 +96,7 @@ def test_nobody_answering_is_a_clear_exception_within_the_timeout():
     with pytest.raises(TimeoutError, match=r"census within 0.2 s.*3 silent"):
         iht().start(Grid(users, 3, lambda *_: None), timeout=0.2, num_nodes=3)
     mute = Grid(users, 3, lambda node, message, reply: reply if is_census(message) else None)
-    with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent.*20 reports"):
+    with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent.*5 reports"):
         iht().start(mute, timeout=0.2, num_nodes=3)
 
 
@@ -274,6 +274,13 @@ class Mean(LdpStrategy):
         return LinearResult(coef=answer.mean, std_error=answer.std_error)
 
 
+class Third(Mean):
+    """Asks a third of the users."""
+
+    def cohorts(self, sizes):
+        return super().cohorts([size // 3 for size in sizes])
+
+
 def test_a_node_that_lies_about_everything_moves_a_mean_by_its_users_share():
     users, _ = make_users(4000)
     num_nodes = 20
@@ -398,7 +405,9 @@ def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
     users, _ = make_users(60)
     grid = Grid(users, 2, seed=1, policy=PrivacyPolicy(1.0))
     with pytest.raises(
-        TooFewReports, match=r"0 of 30 answered.*error 102: No addressed user can afford"
+        TooFewReports,
+        match=r"0 of 30 answered, 30 had no budget left; .*error 102: No addressed user can afford"
+        r".*30 users have spent budget\. No store was given",
     ):
         Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
 
@@ -541,6 +550,27 @@ def test_whoever_joins_later_is_asked_by_a_later_run():
         "error 102: No addressed user can afford this query: "
         "the cost is above what the privacy budget leaves.": 5
     }
+
+
+def test_users_without_budget_are_counted_wherever_a_run_is_told_of(caplog):
+    """Those of whole nodes, which say so, and those who are left out of a node's answer."""
+    users, _ = make_users(600)
+    grid = Grid(users, 3, seed=1, policy=PrivacyPolicy(4.0))
+    Third(epsilon=4.0).start(grid, timeout=1, num_nodes=3, seed=1)
+    with caplog.at_level("INFO", "flwr"):
+        second = Mean(epsilon=4.0).start(grid, timeout=1, num_nodes=3, seed=2)
+    assert (second.num_reports, second.no_budget) == (400, 200)
+    assert second.steps[1].no_budget == 200 and not second.steps[1].errors
+    assert "400 reports of 600 users in 2 steps; 200 had no budget left" in repr(second)
+    assert "400 of 600 answered, 200 had no budget left; nodes: 0 errors" in caplog.text
+    page = second.to_html()
+    assert "of 600 users. 200 had no budget left." in page and "no budget" in page
+    third = Mean(epsilon=4.0)
+    with pytest.raises(TooFewReports, match=r"0 of 600 answered, 600 had no budget left; .*102"):
+        third.start(grid, timeout=1, num_nodes=3, seed=3)
+    # A node that is lost says nothing of budgets.
+    mute = Grid(users, 3, lambda n, m, reply: reply if is_census(m) or n > 1 else None, seed=1)
+    assert Mean(epsilon=4.0).start(mute, timeout=0.1, num_nodes=3, seed=2).no_budget == 0
 
 
 def test_a_node_cannot_claim_the_keys_of_another():
