@@ -1,6 +1,5 @@
 """In which cell of a table users fall: one report each, and nobody without an answer in the way."""
 
-import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -243,10 +242,3 @@ def _normal(
         rows = slice(-1)
     weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
     return weighted @ design[rows], weighted @ (told.mean - offset)[rows]
-
-
-def users_for(variance: float, std_error: float) -> int:
-    """Return how many reports of this variance give a standard error, rounded up a little."""
-    needed = variance / std_error**2
-    digits = 10 ** float(max(0, math.floor(math.log10(max(needed, 1.0))) - 1))
-    return int(math.ceil(needed / digits) * digits)

@@ -167,7 +167,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the errors of the quantiles in rank, their root mean square."""
-        if refusal := self._refusal(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         step = who_tell_the_step(self, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
@@ -196,8 +196,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             return self._too_few(num_users)
         return (
             f"With {num_users} users {len(self.levels)} quantiles cannot be told from the "
-            f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "
-            "and less extreme levels."
+            f"bounds at epsilon {self.epsilon:g}. Fewer and less extreme levels take fewer."
         )
 
     def _sizes(self, users: int) -> list[int]:

@@ -289,8 +289,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
             raise TooFewReports(
                 f"{self.num_users:,} users are too few for {self._sparsity} of {self.dim} "
                 f"features with link='logistic' at epsilon {self.epsilon:g}: a class says less "
-                f"than a number, and the result would be noise. At least {needed:,} users are "
-                "needed. PrivateClassification(schema, epsilon=...) takes fewer."
+                "than a number, and the result would be noise. "
+                "PrivateClassification(schema, epsilon=...) takes fewer."
             )
 
     @property

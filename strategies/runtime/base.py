@@ -6,7 +6,9 @@ whose reports do not add up, the single reports). All else that Flower
 needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
+import copy
 import logging
+import re
 import secrets
 import textwrap
 import time
@@ -34,7 +36,7 @@ from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes, with_features
 from .exchange import Answers, Ask, Exchange, means_of, privacy_spent, with_known_noise
 from .facts import Step
 from .identity import printed, prints_of, recognise
-from .population import Cohort, Population
+from .population import Cohort, Population, SizeOnlyPopulation, fewest_users
 from .result import Result
 from .run_store import RunStore
 
@@ -74,6 +76,7 @@ _KEPT = (
     "Their reports are kept in {}: start again with it when the nodes are back, and only those "
     "who have not answered are asked."
 )
+_NUMBER = re.compile(r"[\d,]+ (users|nodes) are needed")  # in a refusal that has it already
 _PLANNED = 4  # times the reports with which a step goes on that it is planned for: twice the error
 _REPLACED = (
     "{}.start cannot replace it. Override aggregate_train, which gets every round's replies, or "
@@ -228,19 +231,61 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         TooFewReports
             If there are.
         """
-        if refusal := self._too_few(self.num_users):
-            raise TooFewReports(refusal)
+        if why := LdpStrategy._too_few(self, self.num_users) or self._refusal(self.num_users):
+            raise TooFewReports(why)
+
+    def refusal(self, num_users: int) -> str:
+        """Return why a run of so many users does not start, and how many would do.
+
+        It is empty if the run starts. Found by starting it, without asking anybody.
+
+        Parameters
+        ----------
+        num_users : int
+            How many users there are.
+        """
+        return self._with_enough(self._tried, num_users)
+
+    def _with_enough(self, refused: Callable[[int], str], num_users: int) -> str:
+        """Return why so many users are refused, with the number that is not, unless it has one."""
+        why = refused(num_users)
+        if not why or _NUMBER.search(why):
+            return why
+        needed = fewest_users(refused, num_users)
+        return why if needed is None else f"{why} {self._needed(needed)}"
+
+    def _needed(self, num_users: int) -> str:
+        """Say that so many users are needed."""
+        return f"At least {num_users:,} users are needed."
+
+    def _tried(self, num_users: int) -> str:
+        """Return why a run of so many users would not ask its first question."""
+        tried = copy.copy(self)
+        tried._population = SizeOnlyPopulation(num_users)
+        told, logger.disabled = logger.disabled, True
+        try:
+            tried.check_census()
+            next(tried.protocol(), None)
+        except TooFewReports as refused:
+            return str(refused)
+        finally:
+            logger.disabled = told
+        return ""
+
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked, from public numbers; nothing if they are."""
+        return self._too_few(num_users)
 
     def _too_few(self, num_users: int) -> str:
         """Say that so many users are not enough for a step; nothing if they are."""
         if num_users >= self.min_reports:
             return ""
-        return f"A step needs at least {self.min_reports} users, got {num_users}."
+        return f"{num_users} users are too few for a step of {self.min_reports}."
 
     def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
         """Say that so many users do not give cohorts of these sizes."""
         return (
-            f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
+            f"{type(self).__name__} plans cohorts of {self.min_reports} users or more; "
             f"{num_users} users would give cohorts of {list(sizes)}."
         )
 
@@ -470,9 +515,12 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
-        self.check_census()
-        self._running = self.protocol()
-        self._advance(None)
+        try:
+            self.check_census()
+            self._running = self.protocol()
+            self._advance(None)
+        except TooFewReports as refused:
+            raise TooFewReports(self.refusal(self.num_users) or str(refused)) from None
 
     def _parameters(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
