@@ -135,7 +135,10 @@ def test_a_share_that_would_ask_nodes_twice_is_refused(arguments, largest):
 
 def test_rounds_of_fewer_nodes_than_wanted_are_refused_before_anybody_is_asked():
     grid = Watching(app())
-    with pytest.raises(TooFewReports, match=r"Rounds of 24 nodes are below 25.* Take num_rounds=4\. At least 125 users"):
+    with pytest.raises(
+        TooFewReports,
+        match=r"Rounds of 24 nodes are below 25.* Take num_rounds=4\. At least 125 users",
+    ):
         start(grid, num_rounds=5, min_train_nodes=25)
     assert grid.asked == []
     assert start(grid, num_rounds=5, min_train_nodes=24).num_reports == NODES

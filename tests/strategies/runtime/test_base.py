@@ -587,7 +587,9 @@ def test_a_node_cannot_claim_the_keys_of_another():
 
 def test_nodes_without_users_are_not_enough():
     nobody = Users(np.zeros((0, DIM)), np.zeros(0), np.zeros(1, np.int64))
-    with pytest.raises(TooFewReports, match=r"0 users are too few .* At least \d+ users are needed"):
+    with pytest.raises(
+        TooFewReports, match=r"0 users are too few .* At least \d+ users are needed"
+    ):
         iht().start(Grid(nobody, 2), timeout=1, num_nodes=2)
 
 
