@@ -18,6 +18,8 @@ from .terms import Terms
 
 Floats = NDArray[np.float64]
 
+_LEAST_EPSILON = 1e-6  # of any randomizer
+
 
 def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
     """Return the ledger that the node's operator has created.
@@ -62,8 +64,10 @@ class Node:
     run_id: int
 
     def census(self) -> dict[str, int]:
-        """Return how many users the node holds, and what their keys are."""
-        keys = self.keys
+        """Return how many users the node holds, how many can pay nothing, and their keys."""
+        keys, policy = self.keys, self.terms.policy
+        least = Cost(max(policy.min_epsilon, _LEAST_EPSILON))
+        able = self.ledger.affordable(self.accounts, least, policy)
         return {
             "group": keys.group,
             "first": keys.first,
@@ -71,6 +75,7 @@ class Node:
             "seeded": int(self.terms.seed is not None),
             "rehearsing": int(self.terms.rehearsal),
             "simulated": int(self.terms.simulated),
+            "exhausted": int(keys.count - np.count_nonzero(able)),
         }
 
     def shown(self, values: Floats) -> Floats:

@@ -247,8 +247,9 @@ class Exchange:
                 nodes[node] = facts
         reasons = Counter(error for _, error in replies.values() if error is not None)
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
-        step = Step(0, "census", "", 0, len(roster), len(nodes), errors, rejected, silent, reasons)
-        return nodes, step
+        asked = len(roster), len(nodes), errors, rejected, silent
+        spent = sum(facts.exhausted for facts in nodes.values())
+        return nodes, Step(0, "census", "", 0, *asked, reasons, spent)
 
     def other_schemas(self) -> dict[int, str]:
         """Return what differs in the schemas of nodes that have another one."""

@@ -31,7 +31,8 @@ class Step:
     reasons : Counter of str
         The texts of the error replies.
     no_budget : int (default: 0)
-        Users who had no budget left: those asked on nodes that answered who did not report.
+        Users who had no budget left: those asked on nodes that answered who did not report; of
+        the census, those whom no run can ask any more.
     """
 
     number: int
@@ -55,7 +56,8 @@ class Step:
         reasons = "".join(
             f"; {times} x {text.rstrip('.')}" for text, times in self.reasons.most_common(3)
         )
-        spent = f", {self.no_budget:,} had no budget left" if self.no_budget else ""
+        who = f", {self.no_budget:,} users" if self.number == 0 else f", {self.no_budget:,}"
+        spent = f"{who} had no budget left" if self.no_budget else ""
         return (
             f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered"
             f"{spent}; nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent"

@@ -85,7 +85,7 @@ def _steps(result: "Result") -> "DataFrame":
     from pandas import DataFrame
 
     columns = ["asked", "reports", "errors", "rejected", "silent"]
-    if result.no_budget:
+    if any(step.no_budget for step in result.steps):
         columns.insert(2, "no_budget")
     reasons = ["; ".join(step.reasons) for step in result.steps]
     return DataFrame(

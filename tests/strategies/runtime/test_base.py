@@ -563,6 +563,8 @@ def test_users_without_budget_are_counted_wherever_a_run_is_told_of(caplog):
     assert second.steps[1].no_budget == 200 and not second.steps[1].errors
     assert "400 reports of 600 users in 2 steps; 200 had no budget left" in repr(second)
     assert "400 of 600 answered, 200 had no budget left; nodes: 0 errors" in caplog.text
+    assert "Step 0 (census): 3 of 3 answered, 200 users had no budget left" in caplog.text
+    assert second.steps[0].no_budget == 200
     page = second.to_html()
     assert "of 600 users. 200 had no budget left." in page and "no budget" in page
     third = Mean(epsilon=4.0)
