@@ -527,7 +527,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
 
     def _current_ask(self) -> Ask:
         if self._ask is None:
-            own, kind = type(self), next(each for each in type(self).__mro__ if _is_ours(each))
+            own = type(self)
+            kind = next(k for k in own.__mro__ if issubclass(k, LdpStrategy) and _is_ours(k))
             called = own.start is kind.start
             why = _CALLED.format(kind.__name__) if called else _REPLACED.format(own.__name__)
             raise RuntimeError(f"{kind.__name__} runs its own rounds: {why}")
@@ -539,14 +540,18 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         A protocol to which too few came returns what it has, or asks on without them, or leaves
         the exception to whoever started the run.
         """
-        failed = isinstance(answer, TooFewReports)
+        running, why = self._running, ""
         try:
-            ask = self._running.throw(answer) if failed else self._running.send(answer)
+            if isinstance(answer, TooFewReports):
+                why = str(answer)
+                ask = running.throw(answer)
+            else:
+                ask = running.send(answer)
             coin = public_coin(self._population.salt, len(self._facts.steps))
             self._ask = replace(ask, randomizer=ask.randomizer.for_cohort(ask.cohort.size, coin))
         except StopIteration as end:
             self._ask, self._found = None, end.value
-            self._ended = str(answer) if failed else ""
+            self._ended = why
         except TooFewReports as error:
             raise TooFewReports(f"{error} {self._spent()}".rstrip()) from None
 
