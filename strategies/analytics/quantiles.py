@@ -150,7 +150,12 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 self._column.standardised(thresholds),
                 np.array(self.levels)[which],
             )
-            users += yield from found.ask(cohort, question, thresholds, which)
+            try:
+                users += yield from found.ask(cohort, question, thresholds, which)
+            except TooFewReports:
+                if not beliefs:
+                    raise
+                break
             if len(scales) > 1:  # one quantile alone may lie where a wrong scale is dense by chance
                 likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
                 scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]

@@ -164,12 +164,41 @@ def test_errors_are_as_stated_where_nodes_are_lost():
     assert (low < squares).all() and (squares < high).all()
 
 
+@pytest.mark.parametrize("name", ["PrivateRegression", "PrivateClassification"])
+def test_a_step_that_nobody_answers_gives_its_question_to_the_next_cohort(name):
+    strategy = ANALYTICS_AND_TABLES[name]
+
+    class Away(DyingGrid):
+        """All nodes are away for one step of the fit."""
+
+        def _handle(self, message):
+            away = message.metadata.group_id == "10"
+            return None if away else super()._handle(message)
+
+    users = users_of(strategy)
+    result, whole = (started(strategy, kind(users)) for kind in (Away, DyingGrid))
+    assert [step.number for step in result.steps if not step.reports] == [10]
+    assert not result.ended_early and len(result.steps) == len(whole.steps)
+    assert result.num_reports == USERS - result.steps[10].asked
+
+
+def test_one_wave_of_two_tells_shares_with_its_own_error():
+    strategy = Counts(NUMBER, "kind", epsilon=0.5)
+    users = users_of(strategy)
+    whole = started(strategy, DyingGrid(users))
+    assert len(whole.steps) == 3
+    first = started(strategy, DyingGrid(users, set(range(1, NODES + 1)), 2))
+    assert first.ended_early and (first.std_error > whole.std_error).all()
+    assert (np.abs(first.shares - [0.46, 0.54]) < 4 * first.population_std_error).all()
+
+
 SPENT = re.compile(r"([\d,]+) users have spent budget\. Their reports are kept in .*run\.db")
 # Those that have an estimate before their last step; the others begin with it or are started again.
 ESTIMATES = {
     *("LdpIht", "SparseRegression", "SparseMean", "UserLevelMean", "MultiRoundRegression"),
     *("TwoRoundRegression", "DpIht", "KnowledgeTransfer", "PeelingDpIht", "PrivateFrankWolfe"),
-    *("TwoStageRegression", "PrivateEvaluation", "PeelingTransfer"),
+    *("TwoStageRegression", "PrivateEvaluation", "PeelingTransfer", "Quantiles", "Counts"),
+    *("TwoWay", "Means", "Describe"),
 }
 NAMES = [name for name in PROTOCOLS if name != "LdpFedAvg"]
 
