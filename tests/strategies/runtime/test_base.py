@@ -328,7 +328,7 @@ def test_a_node_that_answers_twice_counts_once():
 
 def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path):
     users, _ = make_users()
-    whole = iht().start(Grid(users, 6, seed=1), timeout=1, num_nodes=6, seed=1)
+    whole = iht().start(Grid(users, 6, seed=1), timeout=60, num_nodes=6, seed=1)
 
     class Crash(Exception):
         pass
@@ -355,10 +355,10 @@ def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path
     grid = OneByOne(users, 6, crashing, seed=1, policy=policy)
     store = tmp_path / "run.db"
     with pytest.raises(Crash):
-        iht().start(grid, timeout=1, num_nodes=6, seed=1, store=store)
+        iht().start(grid, timeout=60, num_nodes=6, seed=1, store=store)
     grid.behave = lambda node, message, reply: reply
     before = len(grid.asked)
-    resumed = iht().start(grid, timeout=1, num_nodes=6, store=store)
+    resumed = iht().start(grid, timeout=60, num_nodes=6, store=store)
     np.testing.assert_allclose(resumed.coef, whole.coef, atol=1e-12)
     # The second start asks nobody who has answered: neither the census nor step 1, and of
     # step 2 only the nodes from the crash on.
