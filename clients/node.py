@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 _EXHAUSTED: Final = (
     "No addressed user can afford this query: the cost is above what the privacy budget leaves."
 )
+_LEAST_EPSILON = 1e-6  # of any randomizer
 
 
 def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
@@ -67,8 +68,10 @@ class Node:
     run_id: int
 
     def census(self) -> dict[str, int]:
-        """Return how many users the node holds, and what their keys are."""
-        keys = self.keys
+        """Return how many users the node holds, how many can pay nothing, and their keys."""
+        keys, policy = self.keys, self.terms.policy
+        least = Cost(max(policy.min_epsilon, _LEAST_EPSILON))
+        able = self.ledger.affordable(self.accounts, least, policy)
         return {
             "group": keys.group,
             "first": keys.first,
@@ -76,6 +79,7 @@ class Node:
             "seeded": int(self.terms.seed is not None),
             "rehearsing": int(self.terms.rehearsal),
             "simulated": int(self.terms.simulated),
+            "exhausted": int(keys.count - np.count_nonzero(able)),
         }
 
     def shown(self, values: Floats) -> Floats:

@@ -1,6 +1,5 @@
 """In which cell of a table users fall: one report each, and nobody without an answer in the way."""
 
-import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.schema import Categories, Numeric, Schema
 
+from ..runtime.base import TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 
@@ -185,13 +185,14 @@ class CellShares:
             found = clipped(fit.solved()[0])
             instead = (found + 1e-9) / (found + 1e-9).sum()
             oracle, other = others[0], oracle
-            if _noise(oracle, found + (1 - found.sum()) * instead) < _noise(other, found):
-                told = yield Ask(cohorts[1], replace(question, instead=instead), oracle)
-                fit = fit.with_second(oracle, told, instead)
-            else:
-                told = yield Ask(cohorts[1], question, other)
-                fit = fit + _Fit.of_first(other, told)
-            users += told.count
+            second = _noise(oracle, found + (1 - found.sum()) * instead) < _noise(other, found)
+            asked = replace(question, instead=instead) if second else question
+            try:
+                told = yield Ask(cohorts[1], asked, oracle if second else other)
+            except TooFewReports:  # the first wave tells the shares, less well
+                return Shares(*fit.solved(), users)
+            more = _Fit.of_second(oracle, told, instead) if second else _Fit.of_first(other, told)
+            fit, users = fit + more, users + told.count
         cells, covariance = fit.solved()
         return Shares(cells, covariance, users)
 
@@ -210,11 +211,10 @@ class _Fit:
         design = np.vstack([np.eye(cells), -np.ones(cells)])
         return cls(*_normal(oracle, told, design, np.eye(cells + 1)[-1]))
 
-    def with_second(self, oracle: FrequencyOracle, told: Estimate, instead: Floats) -> "_Fit":
-        """Return them with those of a wave in which others have answered instead."""
-        design = np.eye(len(instead)) - instead[:, None]
-        information, score = _normal(oracle, told, design, instead)
-        return self + _Fit(information, score)
+    @classmethod
+    def of_second(cls, oracle: FrequencyOracle, told: Estimate, instead: Floats) -> "_Fit":
+        """Return those of a wave in which others have answered instead."""
+        return cls(*_normal(oracle, told, np.eye(len(instead)) - instead[:, None], instead))
 
     def __add__(self, other: "_Fit") -> "_Fit":
         return _Fit(self.information + other.information, self.score + other.score)
@@ -243,10 +243,3 @@ def _normal(
         rows = slice(-1)
     weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
     return weighted @ design[rows], weighted @ (told.mean - offset)[rows]
-
-
-def users_for(variance: float, std_error: float) -> int:
-    """Return how many reports of this variance give a standard error, rounded up a little."""
-    needed = variance / std_error**2
-    digits = 10 ** float(max(0, math.floor(math.log10(max(needed, 1.0))) - 1))
-    return int(math.ceil(needed / digits) * digits)

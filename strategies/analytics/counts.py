@@ -17,7 +17,7 @@ from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
-from .cells import MOST_CELLS, CellShares, Shares, cell_question, users_for
+from .cells import MOST_CELLS, CellShares, Shares, cell_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,7 +202,7 @@ class Counts(LdpStrategy[CountsResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the standard error of a share, the square root of the mean of their squares."""
-        if refusal := self._refusal(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         number = len(self._categories)
         waves = self._shares(number).waves(setting.num_users, self.min_reports)
@@ -280,10 +280,9 @@ def too_few(
     """Say that users are too few for a standard error that is of use; nothing if they are not."""
     if refusal := strategy._too_few(num_users):
         return refusal
-    if (needed := users_for(variance, useful)) <= num_users:
+    if (error := (variance / num_users) ** 0.5) <= useful:
         return ""
     return (
-        f"{type(strategy).__name__} needs about {needed:,} users at epsilon "
-        f"{strategy.epsilon:g}: with {num_users:,} the standard error of {what} "
-        f"would be {(variance / num_users) ** 0.5:.2g}. Nobody has been asked."
+        f"With {num_users:,} users at epsilon {strategy.epsilon:g} the standard error of {what} "
+        f"would be {error:.2g}. Nobody has been asked."
     )

@@ -36,7 +36,6 @@ _HIDDEN = (
 # From here on noise is not what limits, and users are split as here: with less noise in what tells
 # means, these would lose more users than they have too many.
 _SETTLED = 4.5
-_MOST_USERS = 1 << 40  # of which it is said that they would do
 
 
 @dataclass(frozen=True)
@@ -192,8 +191,8 @@ class Describe(LdpStrategy[DescribeResult]):
         if self._fits(num_users) or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
-            f"Describe needs about {self._enough(num_users):,} users for {len(self._tasks)} tasks "
-            f"at epsilon {self.epsilon:g}, got {num_users:,}. Nobody has been asked."
+            f"{num_users:,} users are too few for {len(self._tasks)} tasks at epsilon "
+            f"{self.epsilon:g}. Nobody has been asked."
         )
 
     @classmethod
@@ -205,7 +204,7 @@ class Describe(LdpStrategy[DescribeResult]):
     def expect(self, setting: Setting) -> Expectation:
         """Return the largest standard error of a mean, or of a share where all have categories."""
         users = setting.num_users
-        if refusal := self._refusal(users):
+        if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
         means, others = [], []
         for task, size in zip(self._tasks, self._sizes(users), strict=True):
@@ -246,17 +245,6 @@ class Describe(LdpStrategy[DescribeResult]):
             return False
         tasks = zip(self._tasks, sizes, strict=True)
         return not any(task.protocol._refusal(size) for task, size in tasks)
-
-    def _enough(self, num_users: int) -> int:
-        """Return about how many users would do, more than these."""
-        few, many = num_users, 2 * num_users
-        while not self._fits(many) and many < _MOST_USERS:
-            few, many = many, 2 * many
-        while many - few > 0.05 * many:
-            middle = (few + many) // 2
-            few, many = (few, middle) if self._fits(middle) else (middle, many)
-        digits = int(f"1{'0' * max(0, len(str(many)) - 2)}")
-        return -(-many // digits) * digits
 
     def _result(self, found: dict[str, list[Any]]) -> DescribeResult:
         numbers = [name for name, told in found.items() if len(told) > 1]

@@ -160,13 +160,13 @@ class Distribution(LdpStrategy[DistributionResult]):
             return self._too_few(num_users)
         return (
             f"With {num_users} users little of a distribution can be told at epsilon "
-            f"{self.epsilon:g}: about {needed} users are needed."
+            f"{self.epsilon:g}."
         )
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the largest error of the distribution function."""
         users = setting.num_users
-        if refusal := self._refusal(users):
+        if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
         step = who_tell_the_step(self, users)
         one = expected_function(self.epsilon, users, setting.rows_per_user)

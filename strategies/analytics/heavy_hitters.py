@@ -263,7 +263,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
                 "not known."
             )
         users = setting.num_users
-        if refusal := self._too_few(users):
+        if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
         mechanism = self.randomizer(users)
         chances = chances_to_find(

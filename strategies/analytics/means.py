@@ -253,7 +253,7 @@ class Means(LdpStrategy[MeansResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the standard error of a mean, in widths of its column's bounds."""
-        if refusal := self._refusal(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         return self._expected(setting.num_users, setting.num_users)
 

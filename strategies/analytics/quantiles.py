@@ -150,7 +150,12 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 self._column.standardised(thresholds),
                 np.array(self.levels)[which],
             )
-            users += yield from found.ask(cohort, question, thresholds, which)
+            try:
+                users += yield from found.ask(cohort, question, thresholds, which)
+            except TooFewReports:
+                if not beliefs:
+                    raise
+                break
             if len(scales) > 1:  # one quantile alone may lie where a wrong scale is dense by chance
                 likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
                 scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]
@@ -167,7 +172,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the errors of the quantiles in rank, their root mean square."""
-        if refusal := self._refusal(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         step = who_tell_the_step(self, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
@@ -196,8 +201,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             return self._too_few(num_users)
         return (
             f"With {num_users} users {len(self.levels)} quantiles cannot be told from the "
-            f"bounds at epsilon {self.epsilon:g}: about {needed} users are needed, or fewer "
-            "and less extreme levels."
+            f"bounds at epsilon {self.epsilon:g}. Fewer and less extreme levels take fewer."
         )
 
     def _sizes(self, users: int) -> list[int]:

@@ -253,7 +253,7 @@ class TwoWay(LdpStrategy[TwoWayResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the standard error of a cell's share, the root of the mean of their squares."""
-        if refusal := self._refusal(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         waves = self._shares.waves(setting.num_users, self.min_reports)
         return expected_share(waves, self._shares.num_cells, setting, "a cell's share")

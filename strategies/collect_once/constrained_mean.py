@@ -113,7 +113,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
         """Return the distance to a mean of half the bound's length in eight features."""
         if self.method == "paper" or self.projected_dim is not None:
             raise NoPlan("Only means that are not projected, by method 'auto', have a plan.")
-        if refusal := self._too_few(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         mechanism = self.randomizer(self.dim)
         noise = math.sqrt(mechanism.variance / setting.num_users)

@@ -10,24 +10,10 @@ from ldp_flower.randomizers import Estimate, Randomizer
 
 from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Answers, Ask
-from ..runtime.population import Population
+from ..runtime.population import SizeOnlyPopulation
 from ..runtime.result import Result
 
 R = TypeVar("R", bound=Result)
-
-
-class Headcount(Population):
-    """So many people of whom nothing else is known: cohorts have sizes and no members."""
-
-    def __init__(self, num_users: int) -> None:
-        super().__init__({}, 0)
-        self._size = num_users
-
-    def __len__(self) -> int:
-        return self._size
-
-    def _cut_before(self, rank: int) -> int:
-        return rank
 
 
 @dataclass(frozen=True)
@@ -70,11 +56,11 @@ def dry_run(
     WouldRefuse
         If the protocol refuses so many users, in its own words.
     """
+    check_enough(strategy, num_users)
     imagined = copy.copy(strategy)
-    imagined._population = Headcount(num_users)
+    imagined._population = SizeOnlyPopulation(num_users)
     asks: list[Ask] = []
     try:
-        imagined.check_census()
         running = imagined.protocol()
         reply: Estimate | Answers | None = None
         while True:
@@ -94,14 +80,5 @@ def check_enough(strategy: LdpStrategy[Any], num_users: int) -> None:
     WouldRefuse
         In its own words.
     """
-
-    class Begun(Exception):
-        """The first question was asked."""
-
-    def first(ask: Ask) -> Estimate:
-        raise Begun
-
-    try:
-        dry_run(strategy, num_users, first)
-    except Begun:
-        return
+    if why := strategy.refusal(num_users):
+        raise WouldRefuse(why)

@@ -15,7 +15,7 @@ from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..numerics.denoising import keep_above, with_least_risk
-from ..runtime.base import LdpStrategy
+from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
@@ -91,7 +91,12 @@ class GradientRounds:
             num_probers = max(round(share * size), least)
             (answerers,) = self.strategy.cohorts([size - num_probers])
             randomizer = self.mechanism(self.dim, bound)
-            same_theta.append((yield Ask(answerers, Gradient(theta), randomizer)))
+            try:
+                same_theta.append((yield Ask(answerers, Gradient(theta), randomizer)))
+            except TooFewReports:
+                if not theta.any():
+                    raise
+                break
             gradient = _pooled(same_theta)
             noise = math.sqrt(randomizer.variance / gradient.count)
             descent = self._without_noise(gradient.mean, noise)

@@ -272,7 +272,12 @@ class LabelLdpIht(SparseStrategy):
             bound = self._bound_over_scale() * scale
         coef, known = np.zeros(self.dim), None
         for cohort in self.cohorts(self._sizes(self.num_unasked)):
-            asked = yield from self._collect(cohort, bound, coef, residual, scale)
+            try:
+                asked = yield from self._collect(cohort, bound, coef, residual, scale)
+            except TooFewReports:
+                if known is None:
+                    raise
+                break  # the rounds before it are enough for an estimate
             known = asked if known is None else known.plus(asked)
             fit = known.fit(self.sparsity, self.solver, residual)
             coef, residual, scale = fit.coef, fit.residual, None

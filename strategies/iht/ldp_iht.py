@@ -261,7 +261,12 @@ class LdpIht(FeatureStrategy[LinearResult]):
                 residual_bound=bound,
                 link=self.link,
             )
-            gradient = yield Ask(cohort, question, randomizer)
+            try:
+                gradient = yield Ask(cohort, question, randomizer)
+            except TooFewReports:
+                if cohort is cohorts[0]:
+                    raise
+                break
             noise = math.sqrt(randomizer.variance / gradient.count)
             theta, variance = theta.copy(), (1 - step_size * self._curvature) ** 2 * variance
             theta[wanted] -= step_size * gradient.mean
@@ -284,8 +289,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
             raise TooFewReports(
                 f"{self.num_users:,} users are too few for {self._sparsity} of {self.dim} "
                 f"features with link='logistic' at epsilon {self.epsilon:g}: a class says less "
-                f"than a number, and the result would be noise. At least {needed:,} users are "
-                "needed. PrivateClassification(schema, epsilon=...) takes fewer."
+                "than a number, and the result would be noise. "
+                "PrivateClassification(schema, epsilon=...) takes fewer."
             )
 
     @property

@@ -8,7 +8,7 @@ from flwr.app import MetricRecord, RecordDict
 
 from ldp_flower.validation import check_integer, check_number
 
-from ..runtime.base import LdpStrategy, TooFewReports
+from ..runtime.base import LdpStrategy
 from .model_result import FedAvgResult
 
 _METRICS = (
@@ -125,14 +125,15 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
         cohorts = -(-num_rounds // self.answers_per_user)
         return cohorts * max(1, math.floor(self.fraction_train * num_users + 1e-9))
 
-    def _check_cohorts(self, sizes: Sequence[int]) -> None:
-        """Raise TooFewReports if a cohort is smaller than FedAvg's argument allows."""
-        if min(sizes) < (self.min_train_nodes or 0):
-            raise TooFewReports(
-                f"Rounds of {min(sizes)} nodes are below min_train_nodes = "
-                f"{self.min_train_nodes}: fewer rounds (num_rounds), a larger fraction_train or "
-                "more nodes are needed."
-            )
+    def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
+        """Say that so many nodes do not give rounds of these sizes, and which rounds they give."""
+        fewest = max(self.min_reports, self.min_train_nodes or 0)
+        rounds = num_users // fewest * self.answers_per_user
+        instead = f" Take num_rounds={rounds}." if rounds and self.fraction_train is None else ""
+        return (
+            f"Rounds of {min(sizes)} nodes are below {fewest}, the larger one of min_reports and "
+            f"min_train_nodes: {num_users} users would give cohorts of {list(sizes)}.{instead}"
+        )
 
     def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
         if self.train_metrics_aggr_fn is None or not public:

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Self
 
 import numpy as np
@@ -20,10 +21,11 @@ from ..numerics.walk import Walk
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.population import fewest_users
 from .expected import expected
 from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
-from .schedule import LONGEST_STEP, WARN_ABOVE, Reporting, Schedule, at_least, users_for
+from .schedule import LONGEST_STEP, WARN_ABOVE, Reporting, Schedule
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
 from .trained import Trained, check_trainable
@@ -230,26 +232,29 @@ class LdpFedAvg(FedAvgArguments):
         theta = trained.start
         reporting = self._reporting(len(theta))
         question = replace(reporting.question, trained=trained.among)
+        if why := self._unfit(reporting, self.num_users, self._num_rounds):
+            raise TooFewReports(why)
         schedule = self._schedule(reporting, self.num_users, self._num_rounds)
         notes = self._judged(schedule, reporting)
-        self._check_cohorts(schedule.sizes)
         moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
         fitted = self.path_length is None and self.learning_rate is None and moved is None
         planned = [1.0] * len(schedule.steps) if moved else schedule.steps
         walk = Walk(theta, planned, LONGEST_STEP / reporting.radius, fitted)
         signal = Signal(len(theta), len(schedule.steps))
         cohorts = self.cohorts(schedule.sizes)
-        direction = np.zeros_like(theta)
+        direction, ended = np.zeros_like(theta), False
         for number in range(1, len(schedule.steps) + 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
-            answer = yield Ask(
-                cohort,
-                question,
-                reporting.randomizer,
-                content=self._message(
-                    number, with_parameters(initial, walk.position, trained.names)
-                ),
-            )
+            message = self._message(number, with_parameters(initial, walk.position, trained.names))
+            try:
+                answer = yield Ask(cohort, question, reporting.randomizer, content=message)
+            except TooFewReports:
+                if number == 1:
+                    raise
+                if self.sparsity:
+                    estimate = keep_largest(walk.estimate, self.sparsity)
+                    self._model = with_parameters(initial, estimate, trained.names)
+                break
             update = answer.mean
             deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
             chance = signal.add(update, deviation)
@@ -310,22 +315,41 @@ class LdpFedAvg(FedAvgArguments):
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
         reporting = self._reporting(setting.num_features)
-        if refusal := self._too_few(setting.num_users):
-            raise WouldRefuse(f"{refusal} {at_least(reporting, self.answers_per_user)}.")
-        schedule = self._schedule(reporting, setting.num_users, self._rounds(0))
-        if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:
+        rounds = self._rounds(0)
+        refused = partial(self._unfit, reporting, num_rounds=rounds)
+        if why := self._with_enough(refused, setting.num_users):
             raise WouldRefuse(why)
-        return expected(schedule, reporting)
+        return expected(self._schedule(reporting, setting.num_users, rounds), reporting)
+
+    def _unfit(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:
+        """Return why so many users are not asked in so many rounds; nothing if they are."""
+        if why := self._too_few(num_users):
+            return why
+        schedule = self._schedule(reporting, num_users, num_rounds)
+        if (why := schedule.refusal(reporting)) and not self.force:
+            return why
+        fewest = max(self.min_reports, self.min_train_nodes or 0)
+        return self._too_small(schedule.sizes, num_users) if min(schedule.sizes) < fewest else ""
+
+    def _needed(self, num_users: int) -> str:
+        """Say that so many users are needed, also where not all are asked."""
+        asked = self._num_asked(num_users, self._num_rounds or self._rounds(0))
+        if asked == num_users:
+            return super()._needed(num_users)
+        return f"{num_users:,} nodes are needed: fraction_train asks {asked:,} of them."
 
     def _judged(self, schedule: Schedule, reporting: Reporting) -> list[str]:
-        """Log the rule of thumb, warn or refuse; return notes for the result."""
-        if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:
-            raise TooFewReports(why)
+        """Log the rule of thumb, and warn; return notes for the result."""
         text = schedule.told(reporting)
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:
             return []
-        wanted = users_for(WARN_ABOVE, reporting, self.answers_per_user)
+        wanted = fewest_users(
+            lambda users: (
+                self._schedule(reporting, users, self._num_rounds).noise_to_signal > WARN_ABOVE
+            ),
+            self.num_users,
+        )
         note = f"{text}: above {WARN_ABOVE}, expect a poor model; {wanted} users would be enough."
         logger.warning("%s", note)
         return [note]

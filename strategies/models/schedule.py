@@ -111,30 +111,14 @@ class Schedule:
             f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
         )
 
-    def refusal(self, reporting: Reporting, answers_per_user: int) -> str:
+    def refusal(self, reporting: Reporting) -> str:
         """Return why a run would be useless; empty if it would not."""
         if self.noise_to_signal <= REFUSE_ABOVE:
             return ""
         return (
-            f"{self.told(reporting)}: the noise would drown the model (q > {REFUSE_ABOVE:g}). "
-            f"{at_least(reporting, answers_per_user)}; force=True tries anyway."
+            f"{self.told(reporting)}: the noise would drown the model (q > {REFUSE_ABOVE:g}). A "
+            "larger epsilon or fewer parameters would do as well; force=True tries anyway."
         )
-
-
-def at_least(reporting: Reporting, answers_per_user: int) -> str:
-    """Say how many users a run is not refused with, and how many give a good model."""
-    fewest, enough = (
-        users_for(limit, reporting, answers_per_user) for limit in (REFUSE_ABOVE, WARN_ABOVE)
-    )
-    return (
-        f"At least {fewest:,} users are needed, and some {enough:,} for a good model; or a larger "
-        "epsilon, or fewer parameters"
-    )
-
-
-def users_for(noise_to_signal: float, reporting: Reporting, answers_per_user: int) -> int:
-    """Return with how many users the noise to signal q is no larger."""
-    return math.ceil(reporting.dim * reporting.noise / noise_to_signal**2 / answers_per_user)
 
 
 def default_rounds(num_users: int, answers_per_user: int, net: bool) -> int:

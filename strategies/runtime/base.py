@@ -6,7 +6,9 @@ whose reports do not add up, the single reports). All else that Flower
 needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
+import copy
 import logging
+import re
 import secrets
 import textwrap
 import time
@@ -31,9 +33,10 @@ from ldp_flower.validation import check_integer, check_number, is_integer, make_
 
 from .card import Card
 from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes, with_features
-from .exchange import Answers, Ask, Exchange, means_of, privacy_spent
+from .exchange import Answers, Ask, Exchange, means_of, privacy_spent, with_known_noise
+from .facts import Step
 from .identity import printed, prints_of, recognise
-from .population import Cohort, Population
+from .population import Cohort, Population, SizeOnlyPopulation, fewest_users
 from .result import Result
 from .run_store import RunStore
 
@@ -63,7 +66,32 @@ _OTHER_SCHEMA = (
     "but the census."
 )
 _OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
+_SHORT = (
+    "{} of {} steps got fewer than {} reports, as nodes or budgets were missing: standard errors "
+    "are those of the reports there are."
+)
+_ENDED = "The run ended early: the estimate is that of the steps before. {} {}"
+_LOST = "No store was given, so their reports are lost: start(store=...) keeps them."
+_KEPT = (
+    "Their reports are kept in {}: start again with it when the nodes are back, and only those "
+    "who have not answered are asked."
+)
+_NUMBER = re.compile(r"[\d,]+ (users|nodes) are needed")  # in a refusal that has it already
+_PLANNED = 4  # times the reports with which a step goes on that it is planned for: twice the error
+_REPLACED = (
+    "{}.start cannot replace it. Override aggregate_train, which gets every round's replies, or "
+    "pass evaluate_fn to start."
+)
+_CALLED = (
+    "call {}.start itself, and of no strategy that wraps it. Flower's wrappers for differential "
+    "privacy go: clients have randomised their reports already."
+)
 _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any data."
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether it is a class of this library, and none that an app made of one."""
+    return kind.__module__.startswith(__name__.split(".", 1)[0] + ".")
 
 
 class TooFewReports(RuntimeError):
@@ -82,7 +110,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
     epsilon : float
         Privacy parameter of all that one user reports.
     min_reports : int (default: 20)
-        Fewest reports with which a step goes on.
+        Fewest users that a step is planned for. Where answers are missing a step goes on with a
+        quarter as many, at twice the standard error.
 
     Notes
     -----
@@ -117,6 +146,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._seeded: bool
         self._rehearsing: int  # nodes
         self._others: int  # nodes with other features
+        self._ended: str  # why the run ended early; empty if it did not
+        self._kept_in: str | Path | None  # the run's store
 
     def __repr__(self) -> str:
         """Return the arguments that are plain values other than the defaults."""
@@ -200,19 +231,61 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         TooFewReports
             If there are.
         """
-        if refusal := self._too_few(self.num_users):
-            raise TooFewReports(refusal)
+        if why := LdpStrategy._too_few(self, self.num_users) or self._refusal(self.num_users):
+            raise TooFewReports(why)
+
+    def refusal(self, num_users: int) -> str:
+        """Return why a run of so many users does not start, and how many would do.
+
+        It is empty if the run starts. Found by starting it, without asking anybody.
+
+        Parameters
+        ----------
+        num_users : int
+            How many users there are.
+        """
+        return self._with_enough(self._tried, num_users)
+
+    def _with_enough(self, refused: Callable[[int], str], num_users: int) -> str:
+        """Return why so many users are refused, with the number that is not, unless it has one."""
+        why = refused(num_users)
+        if not why or _NUMBER.search(why):
+            return why
+        needed = fewest_users(refused, num_users)
+        return why if needed is None else f"{why} {self._needed(needed)}"
+
+    def _needed(self, num_users: int) -> str:
+        """Say that so many users are needed."""
+        return f"At least {num_users:,} users are needed."
+
+    def _tried(self, num_users: int) -> str:
+        """Return why a run of so many users would not ask its first question."""
+        tried = copy.copy(self)
+        tried._population = SizeOnlyPopulation(num_users)
+        told, logger.disabled = logger.disabled, True
+        try:
+            tried.check_census()
+            next(tried.protocol(), None)
+        except TooFewReports as refused:
+            return str(refused)
+        finally:
+            logger.disabled = told
+        return ""
+
+    def _refusal(self, num_users: int) -> str:
+        """Say why so many users are not asked, from public numbers; nothing if they are."""
+        return self._too_few(num_users)
 
     def _too_few(self, num_users: int) -> str:
         """Say that so many users are not enough for a step; nothing if they are."""
         if num_users >= self.min_reports:
             return ""
-        return f"A step needs at least {self.min_reports} users, got {num_users}."
+        return f"{num_users} users are too few for a step of {self.min_reports}."
 
     def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
         """Say that so many users do not give cohorts of these sizes."""
         return (
-            f"{type(self).__name__} needs cohorts of at least {self.min_reports} users; "
+            f"{type(self).__name__} plans cohorts of {self.min_reports} users or more; "
             f"{num_users} users would give cohorts of {list(sizes)}."
         )
 
@@ -233,17 +306,20 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Hand what came back to the protocol."""
-        self._exchange.receive(server_round, [(r.metadata.src_node_id, r) for r in replies])
         ask = self._current_ask()
+        self._exchange.receive(server_round, [(r.metadata.src_node_id, r) for r in replies])
         answer, step = self._exchange.answer(server_round, ask, self._population)
         self._facts.steps.append(step)
         self._facts.num_reports += step.reports
         self._asked.append(ask)
         logger.info("\t└──> %s", step)
-        needed = self.min_reports if ask.min_reports is None else ask.min_reports
+        needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
         if step.reports < needed:
-            raise TooFewReports(f"{step}. At least {needed} reports are needed.")
-        self._advance(answer)
+            self._advance(TooFewReports(f"{step}. At least {needed} reports are needed."))
+        elif step.reports < self.min_reports and isinstance(answer, Estimate):
+            self._advance(with_known_noise(answer, ask.randomizer))
+        else:
+            self._advance(answer)
         public = self._aggregated(self._exchange.public_metrics(server_round))
         told = {f"public.{name}": value for name, value in public.items()}
         return self._estimate(), MetricRecord({**step.counts(), **told})
@@ -326,7 +402,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         TimeoutError
             If the nodes do not come or none of them answers the census in time.
         TooFewReports
-            If a step gets too few answers; what was collected is in the store.
+            If users are too few to begin, or a step gets too few answers and there is no estimate
+            yet; what was collected is in the store.
         ValueError
             If the store cannot be used or belongs to another run, there is a seed and a node
             that is not simulated, or an argument is out of range.
@@ -346,6 +423,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             )
         self._take(initial_arrays, num_rounds, train_config)
         self.summary()
+        self._kept_in = store
         self._of_start["max_users_per_node"] = max_users_per_node
         with RunStore(store).open() as kept:
             if store is not None:
@@ -353,13 +431,16 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
                 recognise(kept, type(self), {**prints_of(self), **prints})
             self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
             self._evaluate(0, evaluate_fn)
+            last = kept.last_step()  # of a run that is started again: all before it are over
             while self._found is None:
                 number = len(self._facts.steps)
-                if not kept.get(f"step {number} complete"):
+                if number >= last and not kept.get(f"step {number} complete"):
                     messages = self.configure_train(number, ArrayRecord(), ConfigRecord(), grid)
                     self._exchange.collect(grid, number, messages, timeout)
                 _, metrics = self.aggregate_train(number, [])
-                kept.put(f"step {number} complete", True)
+                # What nobody answered, or ended the run, is asked again if it is started again.
+                if self._facts.steps[number].reports and not self._ended:
+                    kept.put(f"step {number} complete", True)
                 if metrics is not None:
                     self._facts.train_metrics_clientapp[number] = metrics
                 self._evaluate(number, evaluate_fn)
@@ -430,29 +511,67 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
         keys = {node: facts.keys for node, facts in nodes.items()}
         self._population = Population(keys, kept.get("salt"))
-        self._asked, self._found = [], None
+        self._asked, self._found, self._ended = [], None, ""
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
         logger.info("\t└──> %s", step)
-        self.check_census()
-        self._running = self.protocol()
-        self._advance(None)
+        try:
+            self.check_census()
+            self._running = self.protocol()
+            self._advance(None)
+        except TooFewReports as refused:
+            raise TooFewReports(self.refusal(self.num_users) or str(refused)) from None
 
     def _parameters(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _current_ask(self) -> Ask:
         if self._ask is None:
-            raise RuntimeError("No protocol is running; call start.")
+            own = type(self)
+            kind = next(k for k in own.__mro__ if issubclass(k, LdpStrategy) and _is_ours(k))
+            called = own.start is kind.start
+            why = _CALLED.format(kind.__name__) if called else _REPLACED.format(own.__name__)
+            raise RuntimeError(f"{kind.__name__} runs its own rounds: {why}")
         return self._ask
 
-    def _advance(self, answer: Estimate | Answers | None) -> None:
+    def _advance(self, answer: Estimate | Answers | TooFewReports | None) -> None:
+        """Hand the protocol an answer, or that too few came, and take its next question.
+
+        A protocol to which too few came returns what it has, or asks on without them, or leaves
+        the exception to whoever started the run.
+        """
+        running, why = self._running, ""
         try:
-            ask = self._running.send(answer)
+            if isinstance(answer, TooFewReports):
+                why = str(answer)
+                ask = running.throw(answer)
+            else:
+                ask = running.send(answer)
             coin = public_coin(self._population.salt, len(self._facts.steps))
             self._ask = replace(ask, randomizer=ask.randomizer.for_cohort(ask.cohort.size, coin))
         except StopIteration as end:
             self._ask, self._found = None, end.value
+            self._ended = why
+        except TooFewReports as error:
+            raise TooFewReports(f"{error} {self._spent()}".rstrip()) from None
+
+    def _answered(self) -> Iterator[tuple[Ask, Step]]:
+        """Return the questions so far, each with what became of it."""
+        return zip(self._asked, self._facts.steps[1:], strict=True)
+
+    def _users(self, count: str) -> int:
+        """Return a sum over steps of a count of users, those of one cohort counted once."""
+        found: dict[Cohort, int] = {}
+        for ask, step in self._answered():
+            found[ask.cohort] = max(found.get(ask.cohort, 0), step.counts()[count])
+        return sum(found.values())
+
+    def _spent(self) -> str:
+        """Say how many users have spent budget so far, and where their reports are."""
+        if not (users := self._users("reports")):
+            return ""
+        kept = _LOST if self._kept_in is None else _KEPT.format(self._kept_in)
+        return f"{users:,} users have spent budget. {kept}"
 
     def _finished(self, result: R, seeded: bool) -> R:
         """Add what is known of the run to what the protocol has found."""
@@ -460,6 +579,14 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             setattr(result, fact, getattr(self._facts, fact))
         if rejected := sum(step.rejected for step in result.steps):
             result.notes = [*result.notes, _REJECTED.format(rejected)]
+        result.no_budget = self._users("no_budget")
+        needed = [step for ask, step in self._answered() if ask.min_reports is None]
+        if short := sum(step.reports < self.min_reports for step in needed):
+            told = _SHORT.format(short, len(result.steps) - 1, self.min_reports)
+            result.notes = [*result.notes, told]
+        if self._ended:
+            result.ended_early = True
+            result.notes = [*result.notes, _ENDED.format(self._ended, self._spent())]
         if self._others:
             features = _OTHERS.format(self._others, self._num_features)
             result.notes = [*result.notes, features]

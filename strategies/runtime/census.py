@@ -81,6 +81,8 @@ class Facts:
         Whether it is simulated.
     features : int or None
         How many features its users' rows have, where it tells.
+    exhausted : int
+        How many of its users have no budget left for any report, where it tells.
     """
 
     keys: NodeKeys
@@ -88,12 +90,14 @@ class Facts:
     rehearsing: bool
     simulated: bool
     features: int | None = None
+    exhausted: int = 0
 
 
 def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census as the store keeps it."""
     facts = content.metric_records["census"]
-    numbers = [*(facts[name] for name in _NUMBERS), facts.get("features", _UNKNOWN)]
+    others = facts.get("features", _UNKNOWN), facts.get("exhausted", 0)
+    numbers = [*(facts[name] for name in _NUMBERS), *others]
     return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
 
 
@@ -101,17 +105,18 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     """Return what a node says, or None if it cannot be true or it claims too many users."""
     try:
         group, first, users, *flags = (int(number) for number in content.split())
-        # A store of before nodes told their features has none.
-        features = flags.pop() if len(flags) > len(_NUMBERS) - 3 else _UNKNOWN
-        seeded, rehearsing, simulated = map(bool, flags)
+        # A store of before nodes told these numbers has none.
+        features, exhausted = [*flags[3:], *(_UNKNOWN, 0)[len(flags) - 3 :]]
+        seeded, rehearsing, simulated = map(bool, flags[:3])
     except ValueError:
         return None
     # In a simulation keys have group 0, anywhere else the node's own id.
     possible = group in (0, node % (1 << 64)) and 0 <= first < 1 << 62
-    if not possible or not 0 <= users <= max_users:
+    if not possible or not 0 <= exhausted <= users <= max_users:
         return None
     known = features if features >= 0 else None
-    return Facts(NodeKeys(group, first, users), seeded, rehearsing, simulated, known)
+    keys = NodeKeys(group, first, users)
+    return Facts(keys, seeded, rehearsing, simulated, known, exhausted)
 
 
 def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:

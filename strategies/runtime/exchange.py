@@ -5,7 +5,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flwr.app import Message, MetricRecord, RecordDict
@@ -28,6 +28,7 @@ from .schemas import OTHER_SCHEMA, objection
 logger = logging.getLogger("flwr")
 
 _LONGEST_REASON = 200  # characters of an error that are kept
+_NO_BUDGET = "error 102: No addressed user"  # how a node says so of all whom it was asked about
 _PAUSES = 5  # times as long as asking for replies takes, while some come
 
 
@@ -49,8 +50,8 @@ class Ask:
         Shape of each user's public data, which the question has sent beside the reports:
         then the answer is :class:`Answers`, whatever the randomizer.
     min_reports : int, optional
-        Fewest reports with which the run goes on; by default the strategy's. Fewer will do
-        for a question whose answer helps but is not needed.
+        Fewest reports with which the run goes on; by default a quarter of the strategy's. Fewer
+        will do for a question whose answer helps but is not needed.
     """
 
     cohort: Cohort
@@ -123,6 +124,12 @@ def means_of(metrics: Iterable[MetricRecord]) -> MetricRecord:
             if isinstance(value, int | float) and math.isfinite(value):
                 sent.setdefault(name, []).append(float(value))
     return MetricRecord({name: sum(values) / len(values) for name, values in sent.items()})
+
+
+def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
+    """Return the mean of few reports, whose spread shows less of the noise than is known of it."""
+    known = math.sqrt(randomizer.variance / max(answer.count, 1))
+    return replace(answer, std_error=np.maximum(answer.std_error, known))
 
 
 class Exchange:
@@ -240,8 +247,9 @@ class Exchange:
                 nodes[node] = facts
         reasons = Counter(error for _, error in replies.values() if error is not None)
         errors, silent = sum(reasons.values()), len(roster) - len(replies)
-        step = Step(0, "census", "", 0, len(roster), len(nodes), errors, rejected, silent, reasons)
-        return nodes, step
+        asked = len(roster), len(nodes), errors, rejected, silent
+        spent = sum(facts.exhausted for facts in nodes.values())
+        return nodes, Step(0, "census", "", 0, *asked, reasons, spent)
 
     def other_schemas(self) -> dict[int, str]:
         """Return what differs in the schemas of nodes that have another one."""
@@ -282,7 +290,7 @@ class Exchange:
         """
         randomizer = ask.randomizer
         parts: list[Summary | Answers] = []
-        errors = rejected = silent = 0
+        errors = rejected = silent = no_budget = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)
         for node, slots in population.addressed(ask.cohort).items():
@@ -290,6 +298,7 @@ class Exchange:
             if error is not None:
                 errors += 1
                 reasons[error] += 1
+                no_budget += len(slots) if error.startswith(_NO_BUDGET) else 0
             elif content is None:
                 silent += 1
             else:
@@ -299,6 +308,7 @@ class Exchange:
                     rejected += 1
                 else:
                     parts.append(part)
+                    no_budget += len(slots) - part.count
         answer = _together(ask, parts)
         return answer, Step(
             number,
@@ -311,6 +321,7 @@ class Exchange:
             rejected,
             silent,
             reasons,
+            no_budget,
         )
 
 

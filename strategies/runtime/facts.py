@@ -30,6 +30,9 @@ class Step:
         Nodes that did not answer in time.
     reasons : Counter of str
         The texts of the error replies.
+    no_budget : int (default: 0)
+        Users who had no budget left: those asked on nodes that answered who did not report; of
+        the census, those whom no run can ask any more.
     """
 
     number: int
@@ -42,19 +45,23 @@ class Step:
     rejected: int
     silent: int
     reasons: Counter[str]
+    no_budget: int = 0
 
     def counts(self) -> dict[str, int]:
         """Return the counts by name."""
-        names = ("asked", "reports", "errors", "rejected", "silent")
+        names = ("asked", "reports", "no_budget", "errors", "rejected", "silent")
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
         reasons = "".join(
             f"; {times} x {text.rstrip('.')}" for text, times in self.reasons.most_common(3)
         )
+        who = f", {self.no_budget:,} users" if self.number == 0 else f", {self.no_budget:,}"
+        spent = f"{who} had no budget left" if self.no_budget else ""
         return (
-            f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered; "
-            f"nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent{reasons}"
+            f"Step {self.number} ({self.statistic}): {self.reports} of {self.asked} answered"
+            f"{spent}; nodes: {self.errors} errors, {self.rejected} rejected, {self.silent} silent"
+            f"{reasons}"
         )
 
 

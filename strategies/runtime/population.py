@@ -1,11 +1,13 @@
 """Who takes part: the users behind the nodes, and their division into cohorts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys, Slots
+
+_MOST_USERS = 1 << 40  # of which a refusal says that they would do
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,36 @@ class Population:
         names = list(self.nodes)
         parts = np.split(slot, edges[1:])
         return {names[node[edge]]: part for edge, part in zip(edges, parts, strict=False)}
+
+
+class SizeOnlyPopulation(Population):
+    """So many users of whom nothing else is known: cohorts have sizes and no members."""
+
+    def __init__(self, num_users: int) -> None:
+        super().__init__({}, 0)
+        self._size = num_users
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _cut_before(self, rank: int) -> int:
+        return rank
+
+
+def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None:
+    """Return a number of users that is not refused though one less is, above one that is refused.
+
+    Nothing if none is found.
+    """
+    few, many = num_users, 2 * max(num_users, 1)
+    while refused(many):
+        few, many = many, 2 * many
+        if many > _MOST_USERS:
+            return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (middle, many) if refused(middle) else (few, middle)
+    return many
 
 
 class Part(Population):

@@ -52,6 +52,10 @@ class Result(flower.Result):
         Users in the census.
     num_reports : int
         Reports that were used.
+    no_budget : int
+        Users who were asked and had no budget left.
+    ended_early : bool
+        Whether the run ended before its last step, for lack of answers; the notes say why.
     steps : list of Step
         Who was asked and who answered.
     notes : list of str
@@ -67,6 +71,8 @@ class Result(flower.Result):
     privacy: PrivacySpent | None = None
     num_users: int = 0
     num_reports: int = 0
+    no_budget: int = 0
+    ended_early: bool = False
     steps: list[Step] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -152,12 +158,14 @@ class Result(flower.Result):
         return []
 
     def __repr__(self) -> str:
+        spent = f"; {self.no_budget:,} had no budget left" if self.no_budget else ""
         lines = [
             *self._findings(),
             f"{self.privacy}" + (" (seeded simulation)" if self.privacy.seeded else "")
             if self.privacy
             else "nothing spent",
-            f"{self.num_reports} reports of {self.num_users} users in {len(self.steps)} steps",
+            f"{self.num_reports} reports of {self.num_users} users in {len(self.steps)} steps"
+            + spent,
         ]
         return "\n".join(lines + self.notes)
 

@@ -72,10 +72,11 @@ def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
 
 
 def _answered(result: "Result") -> Markup:
+    spent = f" {result.no_budget:,} had no budget left." if result.no_budget else ""
     text = (
-        f"{result.num_reports:,} reports were used, of {result.num_users:,} users. Step 0 is the "
-        "census, which asks nodes how many users they hold; the columns from errors on count "
-        "nodes. Bytes are those of one report."
+        f"{result.num_reports:,} reports were used, of {result.num_users:,} users.{spent} Step 0 "
+        "is the census, which asks nodes how many users they hold; the columns from errors on "
+        "count nodes. Bytes are those of one report."
     )
     return element("p", text)
 
@@ -83,7 +84,9 @@ def _answered(result: "Result") -> Markup:
 def _steps(result: "Result") -> "DataFrame":
     from pandas import DataFrame
 
-    columns = ("asked", "reports", "errors", "rejected", "silent")
+    columns = ["asked", "reports", "errors", "rejected", "silent"]
+    if any(step.no_budget for step in result.steps):
+        columns.insert(2, "no_budget")
     reasons = ["; ".join(step.reasons) for step in result.steps]
     return DataFrame(
         {
@@ -91,7 +94,7 @@ def _steps(result: "Result") -> "DataFrame":
             "question": [step.statistic for step in result.steps],
             "mechanism": [step.mechanism for step in result.steps],
             "bytes": [step.report_bytes for step in result.steps],
-            **{name: [getattr(step, name) for step in result.steps] for name in columns},
+            **{c.replace("_", " "): [getattr(step, c) for step in result.steps] for c in columns},
             **({"reasons": reasons} if any(reasons) else {}),
         }
     )

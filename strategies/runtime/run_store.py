@@ -69,6 +69,12 @@ class RunStore:
         )
         return {int(node): (content, error) for node, content, error in rows}
 
+    def last_step(self) -> int:
+        """Return the last step that has a report; -1 without any."""
+        last = "SELECT MAX(step) FROM reply WHERE content IS NOT NULL"
+        (step,) = self._connection.execute(last).fetchone()
+        return -1 if step is None else int(step)
+
     def add_replies(self, step: int, replies: Iterable[Reply]) -> None:
         """Store reports or errors as they arrive; the first report of a node counts."""
         with self._connection:

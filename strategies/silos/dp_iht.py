@@ -13,7 +13,7 @@ from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..runtime.base import Protocol
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
@@ -144,7 +144,12 @@ class DpIht(SiloRegression):
                 residual_bound=self._residual_bound,
                 link=self.link,
             )
-            gradient = yield Ask(everyone, question, self.randomizer())
+            try:
+                gradient = yield Ask(everyone, question, self.randomizer())
+            except TooFewReports:
+                if not number:
+                    raise
+                break
             moved = ahead - step_size * (gradient.mean + self.ridge * ahead)
             wide = self.sparsity * (_WIDER if number + 1 < _AT_FIRST * self.num_steps else 1)
             moved = project_on_ball(keep_largest(moved, wide), self.radius)

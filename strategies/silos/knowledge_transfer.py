@@ -18,7 +18,7 @@ from ldp_flower.values.synthetic import synthetic_features
 
 from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.features import SparseStrategy
@@ -157,7 +157,12 @@ class KnowledgeTransfer(SparseStrategy):
         for left in range(self.num_waves, 0, -1):
             (cohort,) = self.cohorts([self._population.remaining // left])
             mechanism = self.randomizer(bound)
-            answer: Estimate = yield Ask(cohort, self._teacher(student), mechanism)
+            try:
+                answer: Estimate = yield Ask(cohort, self._teacher(student), mechanism)
+            except TooFewReports:
+                if not precision:
+                    raise
+                break
             known = student if features is None else features @ student
             gained = 1 / float(np.mean(answer.std_error**2))
             pooled = (precision * pooled + gained * (known + answer.mean)) / (precision + gained)

@@ -12,7 +12,7 @@ from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..runtime.base import Protocol
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
@@ -112,7 +112,12 @@ class PeelingDpIht(ShrinkingClip):
                 residual_bound=bound,
                 link=self.link,
             )
-            moved = yield Ask(cohort, question, self.randomizer(bound))
+            try:
+                moved = yield Ask(cohort, question, self.randomizer(bound))
+            except TooFewReports:
+                if not noise:
+                    raise
+                break
             theta = project_on_ball(
                 keep_largest(-step_size * moved.mean, self.sparsity), self.radius
             )

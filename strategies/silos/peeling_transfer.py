@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.values.projections import keep_largest
 
-from ..runtime.base import Protocol
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from .peeling_dp_iht import PeelingDpIht
 from .transfer_result import TransferResult
@@ -72,9 +72,14 @@ class PeelingTransfer(PeelingDpIht):
         found: list[Floats] = []
         noises: list[float] = []
         for silo in self.cohorts([1] * self.num_users):
-            teacher, noise = yield from self.descend(silo)
+            try:
+                teacher, noise = yield from self.descend(silo)
+            except TooFewReports:
+                continue  # the student has the other silos' teachers
             found.append(teacher)
             noises.append(noise)
+        if not found:
+            raise TooFewReports("No silo has answered.")
         teachers = np.array(found)
         # A teacher's noise is inversely proportional to its silo's number of records.
         weights = 1 / np.array(noises)[:, None]

@@ -11,7 +11,7 @@ from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.projections import keep_largest
 
-from ..runtime.base import Protocol
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
@@ -106,7 +106,12 @@ class PrivateFrankWolfe(ClippedSilos):
                 residual_bound=self._first_bound,
                 link=self.link,
             )
-            uphill = yield Ask(everyone, question, randomizer)
+            try:
+                uphill = yield Ask(everyone, question, randomizer)
+            except TooFewReports:
+                if not number:
+                    raise
+                break
             theta = theta + 2 / (number + 3) * (-self.l1_radius * uphill.mean - theta)
         theta = keep_largest(theta, self.sparsity)
         return LinearResult(coef=theta, std_error=np.where(theta != 0, np.nan, 0.0))

@@ -13,7 +13,7 @@ from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertice
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..runtime.base import Protocol
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
@@ -122,7 +122,12 @@ class TwoStageRegression(ShrinkingClip):
         step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)
         for bound in self.residual_bounds():
             randomizer = self.randomizer(len(chosen), bound)
-            gradient = yield Ask(everyone, self._gradient(theta, bound, chosen), randomizer)
+            try:
+                gradient = yield Ask(everyone, self._gradient(theta, bound, chosen), randomizer)
+            except TooFewReports:
+                if not theta.any():
+                    raise
+                break
             theta[chosen] -= step_size * gradient.mean
             theta = project_on_ball(theta, self.radius)
             noise = step_size * float(gradient.std_error[0])

@@ -15,7 +15,7 @@ from ldp_flower.validation import check_integer
 
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..numerics.water_filling import water_fill
-from ..runtime.base import Protocol
+from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
@@ -128,7 +128,12 @@ class SparseWaves(FeatureStrategy[SparseResult]):
             evidence.vote = yield from ask_vote(cohort, oracle, self._selection, self._rows)
         belief = posterior(evidence)
         for information, cohort in self._waves():
-            scale = yield from self._wave(cohort, information, belief, evidence, scale)
+            try:
+                scale = yield from self._wave(cohort, information, belief, evidence, scale)
+            except TooFewReports:
+                if not evidence.precision.any():
+                    raise
+                break
             belief = posterior(evidence)
         coef, std_error = self._coefficients(belief, scale)
         notes = self._notes(belief, scale)

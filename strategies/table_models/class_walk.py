@@ -11,7 +11,7 @@ from ldp_flower.guarantee.questions import ClassStep
 from ldp_flower.randomizers import Estimate, ball_codebook
 
 from ..numerics.walk import Walk
-from ..runtime.base import LdpStrategy
+from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..tables.standardisation import Standardisation
 
@@ -64,10 +64,18 @@ def class_walk(
     # In units in which a row of features has about length 1.
     walk = Walk(np.zeros(dim), [planned] * steps, LONGEST, fitted=True)
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
+    unanswered = False
     for cohort in strategy.cohorts(sizes):
         theta = walk.position / math.sqrt(dim)
         question = ClassStep(theta, ridge, float(place), num_classes, weighted)
-        answer = yield standardisation.applied(Ask(cohort, question, mechanism))
+        try:
+            answer = yield standardisation.applied(Ask(cohort, question, mechanism))
+        except TooFewReports:
+            if unanswered:  # twice in a row: nodes are lost, and the run can be started again
+                raise
+            unanswered = True
+            continue  # the next cohort gets the question
+        unanswered = False
         walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
     return np.asarray(walk.estimate / math.sqrt(dim))
 

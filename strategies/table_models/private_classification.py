@@ -143,7 +143,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the AUC that noise is expected to cost."""
-        if refusal := self._too_few(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         classes = len(self._places)
         return expected_classification(self, setting, self.schema, self.rows_per_user, classes)

@@ -145,14 +145,14 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the R2 that noise is expected to cost."""
-        if refusal := self._too_few(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         method = self._chosen(setting.num_users)[0]
         return expected_regression(self, setting, self.schema, self.rows_per_user, method)
 
     def _too_few(self, num_users: int) -> str:
         given = num_users, self.epsilon, self.min_reports
-        return too_few(*given) or (self.method == "two legs" and too_few_for_two_legs(*given)) or ""
+        return (self.method == "two legs" and too_few_for_two_legs(*given)) or too_few(*given)
 
     def protocol(self) -> Protocol:
         """Walk, then have judges tell level, length and score."""

@@ -12,7 +12,7 @@ from ldp_flower.guarantee.questions import Question, RidgeStep
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 
-from ..runtime.base import LdpStrategy
+from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 
 Floats = NDArray[np.float64]
@@ -109,9 +109,17 @@ def ridge_walk(
     lengths: list[float] = []
     noise: list[float] = []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
+    unanswered = False
     for cohort in strategy.cohorts(sizes):
         question = RidgeStep(theta, ridge, RESIDUAL_BOUND, centre, scale, rows_per_user)
-        answer = yield Ask(cohort, view(question), mechanism)
+        try:
+            answer = yield Ask(cohort, view(question), mechanism)
+        except TooFewReports:
+            if unanswered:  # twice in a row: nodes are lost, and the run can be started again
+                raise
+            unanswered = True
+            continue  # the next cohort gets the question
+        unanswered = False
         sigma = math.sqrt(mechanism.variance / answer.count)
         if directions and _turns_back(answer.mean, directions[-1], sigma):
             length *= SHORTER

@@ -127,7 +127,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the standard error of R2 that is expected."""
-        if refusal := self._too_few(setting.num_users):
+        if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
         sizes = self._sizes(setting.num_users)
         told, randomizers = self._foretold(sizes, setting)
@@ -200,7 +200,12 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             if beyond:
                 told = [baseline]  # clipping made the first difference too small
             radius = clip_radius(self.epsilon, cohort, _NOISE, _LEAST_RADIUS) * scale
-            difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
+            try:
+                difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
+            except TooFewReports:
+                if cohort is others[0]:
+                    raise
+                break
             told.append(difference)
             means, covariance = _solved(told)
             if _is_clear(means, covariance):
@@ -220,8 +225,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         return (
             f"{num_users:,} users are too few at epsilon {self.epsilon:g}: how far targets are "
             "from the centre would not clear the privacy noise, not even if they were spread "
-            "evenly within their bounds, and nothing could be said about R2. At least "
-            f"{math.ceil(askers / _MOST_SHARE):,} users are needed, or a larger epsilon."
+            "evenly within their bounds, and nothing could be said about R2. A larger epsilon "
+            "would do as well."
         )
 
     def _sizes(self, num_users: int) -> list[int]:

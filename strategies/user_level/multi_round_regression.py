@@ -14,6 +14,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_integer
 from ldp_flower.values.projections import project_on_ball
 
+from ..runtime.base import TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.coordinate_mean import CoordinateMean
@@ -111,9 +112,13 @@ class MultiRoundRegression(SelectedRegression):
             weights = blend * x_weights + (1 - blend) * average_weights
             error = float(np.linalg.norm(weights[:, None] * errors))
             share = self._population.remaining // (steps + 1 - step)
-            gradient = yield from self._gradient(
-                share, selected, scale, point, min(error, 1.0), notes
-            )
+            asks = self._gradient(share, selected, scale, point, min(error, 1.0), notes)
+            try:
+                gradient = yield from asks
+            except TooFewReports:
+                if step == 1:
+                    raise
+                break
             errors[step] = gradient.std_error
             x = project_on_ball(x - eta * gradient.mean, 1.0)
             x_weights = x_weights - eta * weights

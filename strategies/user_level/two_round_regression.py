@@ -12,6 +12,7 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 
 from ..numerics.attenuation import ridge_moments
 from ..numerics.denoising import shrink
+from ..runtime.base import TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.coordinate_mean import CoordinateMean
@@ -117,7 +118,12 @@ class TwoRoundRegression(SelectedRegression):
             mechanism = self.randomizer(size, self._quantile(size) * math.sqrt(length))
             theta = np.zeros(self.dim)
             theta[selected] = centre
-            answer = yield Ask(cohort, self._question(selected, theta), mechanism)
+            try:
+                answer = yield Ask(cohort, self._question(selected, theta), mechanism)
+            except TooFewReports:
+                if not precision:
+                    raise
+                break
             unit = math.sqrt(residual) / factor
             weight = answer.count / (unit**2 * (mechanism.variance + noise / rows))
             total += weight * (centre + unit * answer.mean)

@@ -262,7 +262,10 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             centre, radius, slope = shrink(mean, variance), self._clip * typical, self._slope
             if radius >= self.bound:
                 centre, radius, slope = np.zeros(self.dim), self.bound, 1.0
-            waves.append((yield from self._wave(cohort, centre, radius, slope)))
+            try:
+                waves.append((yield from self._wave(cohort, centre, radius, slope)))
+            except TooFewReports:
+                break  # with the first wave there is a mean
         mean, _, std_error = self._combined(waves, spread)
         if self._differs(waves[0], mean, spread):
             notes.append(_UNLIKE)

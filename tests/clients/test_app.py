@@ -374,6 +374,7 @@ def test_census_tells_public_facts_only():
         "seeded": 1,
         "rehearsing": 0,
         "simulated": 1,
+        "exhausted": 0,
         "features": 3,
     }
 

@@ -476,6 +476,7 @@ def test_the_census_tells_public_facts_only():
         "seeded": 1,
         "rehearsing": 0,
         "simulated": 1,
+        "exhausted": 0,
     }
     assert trained["times"] == 0
 

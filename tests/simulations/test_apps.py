@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.cli.app import app as flwr_app
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import ldp_flower
 from ldp_flower import InProcessGrid, Schema
 from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.strategies import TooFewReports
 from ldp_flower.supernode.checks import examine
 from ldp_flower.supernode.settings import Settings
 
@@ -111,12 +112,12 @@ def modules(built, monkeypatch):
     _forget()
 
 
-def run(built, modules, name, nodes, tmp_path, **settings):
+def run(built, modules, name, nodes, tmp_path, kind=InProcessGrid, **settings):
     """Run an app on so many nodes in this process, and return its result."""
     config = project_of(built / name)["tool"]["flwr"]["app"]["config"]
     config |= {"seed": 0, "num-nodes": nodes, "output-dir": str(tmp_path)}
     config |= {key.replace("_", "-"): value for key, value in settings.items()}
-    grid = InProcessGrid(modules(name, "client_app").app, nodes, config)
+    grid = kind(modules(name, "client_app").app, nodes, config)
     state = RecordDict()
     context = Context(run_id=1, node_id=0, node_config={}, state=state, run_config=config)
     modules(name, "server_app").app(grid, context)
@@ -141,6 +142,42 @@ def test_own_table(built, modules, tmp_path, capsys):
     assert len(load_users(node)) == 600
     schema = modules("own-table", "task").SCHEMA
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))).digests() == schema.digests()
+
+
+class Failing(InProcessGrid):
+    """A grid whose nodes are lost at the third question."""
+
+    def _handle(self, message):
+        if message.metadata.group_id in ("", "1", "2"):
+            return super()._handle(message)
+        return Message(Error(5, "Node Unavailable"), reply_to=message)
+
+
+def test_an_app_whose_nodes_are_lost_is_run_again_and_asks_nobody_twice(built, modules, tmp_path):
+    """A deployment's; what is kept goes once the result is written, so that the next asks anew."""
+    given = built, modules, "own-table", 2, tmp_path
+    settings = {"seed": -1, "num_users": 600, "epsilon": 8.0}
+    with pytest.raises(TooFewReports, match=r"users have spent budget\. .* kept in .*run\.db"):
+        run(*given, kind=Failing, **settings)
+    assert (tmp_path / "run.db").exists() and not (tmp_path / "result.json").exists()
+    asked = []
+
+    class Counting(InProcessGrid):
+        def _handle(self, message):
+            asked.append(message.metadata.group_id)
+            return super()._handle(message)
+
+    found = run(*given, kind=Counting, **settings)
+    assert found["num_reports"] == 600 and not {"", "1", "2"} & set(asked)
+    assert not (tmp_path / "run.db").exists()
+    run(*given, kind=Counting, **settings)
+    assert "1" in asked
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_every_app_keeps_what_users_have_answered(name):
+    (server,) = (ROOT / "simulations" / name).glob("*/server_app.py")
+    assert "store=" in server.read_text("utf-8")
 
 
 def test_heavy_hitters(built, modules, tmp_path, capsys):

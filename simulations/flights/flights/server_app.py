@@ -20,6 +20,8 @@ def main(grid: Grid, context: Context) -> None:
     seed, name = int(run["seed"]), str(run["protocol"])
     output = Path(str(run["output-dir"])).absolute()
     output.mkdir(parents=True, exist_ok=True)
+    # What users have answered is kept: if the server stops or nodes are lost, run the app again.
+    store = None if run["evaluate"] else output / "run.db"
     started = time.perf_counter()
     result = (
         PROTOCOLS[name]
@@ -28,6 +30,7 @@ def main(grid: Grid, context: Context) -> None:
             grid,
             num_nodes=int(run["num-nodes"]) or None,
             seed=seed if run["evaluate"] else None,  # a deployment takes none
+            store=store,
         )
     )
     seconds = time.perf_counter() - started
@@ -52,4 +55,6 @@ def main(grid: Grid, context: Context) -> None:
             output=output,
         )
     (output / "result.json").write_text(json.dumps(document, indent=2))
+    if store and not result.ended_early:
+        store.unlink()  # the next run asks anew
     print(f"Results in {output}", flush=True)

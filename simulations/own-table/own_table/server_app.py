@@ -21,8 +21,12 @@ def main(grid: Grid, context: Context) -> None:
     output.mkdir(parents=True, exist_ok=True)
     strategy = PrivateRegression(SCHEMA, epsilon=float(run["epsilon"]))
     nodes = int(run["num-nodes"]) or None
-    result = strategy.start(grid, num_nodes=nodes, seed=seed_of(run))
+    # What users have answered is kept: if the server stops or nodes are lost, run the app again.
+    store = output / "run.db" if seed_of(run) is None else None
+    result = strategy.start(grid, num_nodes=nodes, seed=seed_of(run), store=store)
     result.to_html(output / "regression.html")
     (output / "result.json").write_text(json.dumps(result.to_dict(), indent=2))
+    if store and not result.ended_early:
+        store.unlink()  # the next run asks anew
     print(f"{result}\n{result.table().to_string(index=False)}")
     print(f"Results in {output}", flush=True)

@@ -19,14 +19,21 @@ def main(grid: Grid, context: Context) -> None:
     output.mkdir(parents=True, exist_ok=True)
     epsilon, nodes = float(run["epsilon"]), int(run["num-nodes"]) or None
     seed = int(run["seed"]) if run["evaluate"] else None  # a deployment takes none
-    table = describe(epsilon).start(grid, num_nodes=nodes, seed=seed)
-    late = delays(epsilon).start(grid, num_nodes=nodes, seed=seed)
-    flown = destinations(epsilon).start(grid, num_nodes=nodes, seed=seed)
-    told = {"describe": table, "delays": late, "destinations": flown}
+    asked = {"describe": describe, "delays": delays, "destinations": destinations}
+    # What users have answered is kept: if the server stops or nodes are lost, run the app again.
+    stores = {name: None if run["evaluate"] else output / f"{name}.db" for name in asked}
+    told = {
+        name: question(epsilon).start(grid, num_nodes=nodes, seed=seed, store=stores[name])
+        for name, question in asked.items()
+    }
+    table, late, flown = told.values()
     for name, result in told.items():
         result.to_html(output / f"{name}.html")
     document = {name: result.to_dict() for name, result in told.items()}
     (output / "result.json").write_text(json.dumps(document, indent=2))
+    for name, store in stores.items():
+        if store and not told[name].ended_early:
+            store.unlink()  # the next run asks anew
     print(table.table().to_string(index=False, na_rep="", float_format="{:.4g}".format))
     print(f"{late}\n{flown}")
     if run["evaluate"]:

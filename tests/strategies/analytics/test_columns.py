@@ -180,9 +180,9 @@ def test_what_cannot_be_asked_is_refused():
 
 def test_too_few_users_are_told_how_many_would_do():
     few = users_of(INCOME[:60])
-    with pytest.raises(TooFewReports, match=r"about \d+ users are needed"):
+    with pytest.raises(TooFewReports, match=r"At least [\d,]+ users are needed"):
         simulate(Quantiles(schema(), "income", [0.01], epsilon=0.5), few, seed=1)
-    with pytest.raises(TooFewReports, match=r"about 417 users are needed"):
+    with pytest.raises(TooFewReports, match=r"At least 417 users are needed"):
         simulate(Distribution(schema(), "income", epsilon=0.5), few, seed=1)
 
 

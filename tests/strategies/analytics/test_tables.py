@@ -350,11 +350,11 @@ def test_too_few_users_are_refused_with_the_number_that_would_do(strategy, caplo
     """With that number it runs."""
     caplog.set_level(logging.INFO, "flwr")
     with pytest.raises(
-        TooFewReports, match=r"needs about .* users .* Nobody has been asked"
+        TooFewReports, match=r"Nobody has been asked\. At least [\d,]+ users are needed"
     ) as few:
         simulate(strategy, SCHEMA.users(described(100)), seed=0)
     assert not any("asking" in record.getMessage() for record in caplog.records)
-    needed = int(re.search(r"about ([\d,]+) users", str(few.value))[1].replace(",", ""))
+    needed = int(re.search(r"At least ([\d,]+) users", str(few.value))[1].replace(",", ""))
     assert 100 < needed < 30_000
     assert simulate(strategy, SCHEMA.users(described(needed)), seed=0).num_reports <= needed
 

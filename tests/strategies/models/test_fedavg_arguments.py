@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from ldp_flower import InProcessGrid
 from ldp_flower.clients import LdpUpdateMod
@@ -135,7 +135,10 @@ def test_a_share_that_would_ask_nodes_twice_is_refused(arguments, largest):
 
 def test_rounds_of_fewer_nodes_than_wanted_are_refused_before_anybody_is_asked():
     grid = Watching(app())
-    with pytest.raises(TooFewReports, match="Rounds of 24 nodes are below min_train_nodes = 25"):
+    with pytest.raises(
+        TooFewReports,
+        match=r"Rounds of 24 nodes are below 25.* Take num_rounds=4\. At least 125 users",
+    ):
         start(grid, num_rounds=5, min_train_nodes=25)
     assert grid.asked == []
     assert start(grid, num_rounds=5, min_train_nodes=24).num_reports == NODES
@@ -194,3 +197,79 @@ def test_a_config_for_evaluation_is_refused_before_anybody_is_asked():
         grid, ArrayRecord([np.zeros(3)]), num_rounds=1, evaluate_config=ConfigRecord()
     )
     assert empty.num_users == NODES
+
+
+class Dying(Watching):
+    """Loses nodes from a round on."""
+
+    def __init__(self, lost, step):
+        super().__init__(app())
+        self.lost, self.step = lost, step
+
+    def _handle(self, message):
+        number = message.metadata.group_id
+        dead = message.metadata.dst_node_id <= self.lost
+        return None if number and int(number) >= self.step and dead else super()._handle(message)
+
+
+@pytest.mark.parametrize("sparsity", [None, 1])
+def test_a_model_so_far_is_returned_where_all_nodes_are_lost(sparsity, tmp_path):
+    strategy, model = LdpFedAvg(epsilon=8.0, sparsity=sparsity), ArrayRecord([np.zeros(3)])
+    given = {"num_rounds": 4, "timeout": 0.0, "num_nodes": NODES, "seed": 1}
+    store = tmp_path / "run.db"
+    found = strategy.start(Dying(NODES, 3), model, store=store, **given)
+    assert found.ended_early and found.num_reports == 60
+    trained = found.arrays.to_numpy_ndarrays()[0]
+    assert np.count_nonzero(trained) == (sparsity or 3)
+    assert "60 users have spent budget. Their reports are kept in" in " ".join(found.notes)
+    again = strategy.start(Watching(app()), model, store=store, **given)
+    assert not again.ended_early and again.num_reports == NODES
+    with pytest.raises(TooFewReports, match=r"Step 1 .*: 0 of 30 answered; .* 30 silent"):
+        strategy.start(Dying(NODES, 1), model, **given)
+
+
+def test_a_round_goes_on_without_two_thirds_of_its_nodes():
+    model = ArrayRecord([np.zeros(3)])
+    given = {"num_rounds": 4, "timeout": 0.0, "num_nodes": NODES, "seed": 1}
+    result = LdpFedAvg(epsilon=8.0).start(Dying(80, 2), model, **given)
+    assert not result.ended_early and min(step.reports for step in result.steps[1:]) < 20
+    assert result.arrays.to_numpy_ndarrays()[0].all()
+
+
+class Overridden(LdpFedAvg):
+    """Runs rounds of its own, as an app made of FedAvg may."""
+
+    def start(self, grid, initial_arrays, **arguments):
+        return FedAvg.start(self, grid, initial_arrays, **arguments)
+
+
+def test_a_strategy_that_overrides_start_is_told_what_to_override():
+    with pytest.raises(
+        RuntimeError,
+        match=r"LdpFedAvg runs its own rounds: Overridden\.start cannot replace it\. "
+        r"Override aggregate_train, .* or pass evaluate_fn",
+    ):
+        Overridden(epsilon=8.0).start(Watching(app()), ArrayRecord([np.zeros(3)]))
+
+
+def test_flowers_wrappers_for_differential_privacy_are_told_to_go():
+    wrapped = DifferentialPrivacyServerSideFixedClipping(LdpFedAvg(epsilon=8.0), 1.0, 1.0, 10)
+    with pytest.raises(
+        RuntimeError, match=r"LdpFedAvg runs its own rounds: call LdpFedAvg\.start itself.*wrap"
+    ):
+        wrapped.start(Watching(app()), ArrayRecord([np.zeros(3)]))
+
+
+class Saving(LdpFedAvg):
+    """Keeps every round's model, as the words of the refusal say."""
+
+    def aggregate_train(self, server_round, replies):
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        self.saved = [*getattr(self, "saved", []), arrays.to_numpy_ndarrays()[0]]
+        return arrays, metrics
+
+
+def test_aggregate_train_may_be_overridden():
+    strategy = Saving(epsilon=8.0)
+    strategy.start(Watching(app()), ArrayRecord([np.zeros(3)]), num_rounds=4, num_nodes=NODES)
+    assert len(strategy.saved) == 4

@@ -96,7 +96,7 @@ def test_nobody_answering_is_a_clear_exception_within_the_timeout():
     with pytest.raises(TimeoutError, match=r"census within 0.2 s.*3 silent"):
         iht().start(Grid(users, 3, lambda *_: None), timeout=0.2, num_nodes=3)
     mute = Grid(users, 3, lambda node, message, reply: reply if is_census(message) else None)
-    with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent.*20 reports"):
+    with pytest.raises(TooFewReports, match=r"Step 1 \(gradient\): 0 of .* 3 silent.*5 reports"):
         iht().start(mute, timeout=0.2, num_nodes=3)
 
 
@@ -204,7 +204,7 @@ def test_a_roster_of_unknown_size_is_waited_for_until_it_is_still():
 def test_too_few_users_are_refused_before_anybody_is_asked():
     users, _ = make_users(25)
     grid = Grid(users, 1)
-    with pytest.raises(TooFewReports, match="needs cohorts of at least 20 users; 25 users"):
+    with pytest.raises(TooFewReports, match="plans cohorts of 20 users or more; 25 users"):
         iht().start(grid, num_nodes=1)
     assert {kind for kind, _, _ in grid.asked} == {"query.census"}
 
@@ -274,6 +274,13 @@ class Mean(LdpStrategy):
         return LinearResult(coef=answer.mean, std_error=answer.std_error)
 
 
+class Third(Mean):
+    """Asks a third of the users."""
+
+    def cohorts(self, sizes):
+        return super().cohorts([size // 3 for size in sizes])
+
+
 def test_a_node_that_lies_about_everything_moves_a_mean_by_its_users_share():
     users, _ = make_users(4000)
     num_nodes = 20
@@ -321,7 +328,7 @@ def test_a_node_that_answers_twice_counts_once():
 
 def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path):
     users, _ = make_users()
-    whole = iht().start(Grid(users, 6, seed=1), timeout=1, num_nodes=6, seed=1)
+    whole = iht().start(Grid(users, 6, seed=1), timeout=60, num_nodes=6, seed=1)
 
     class Crash(Exception):
         pass
@@ -348,10 +355,10 @@ def test_a_stopped_server_goes_on_where_it_was_and_nobody_answers_twice(tmp_path
     grid = OneByOne(users, 6, crashing, seed=1, policy=policy)
     store = tmp_path / "run.db"
     with pytest.raises(Crash):
-        iht().start(grid, timeout=1, num_nodes=6, seed=1, store=store)
+        iht().start(grid, timeout=60, num_nodes=6, seed=1, store=store)
     grid.behave = lambda node, message, reply: reply
     before = len(grid.asked)
-    resumed = iht().start(grid, timeout=1, num_nodes=6, store=store)
+    resumed = iht().start(grid, timeout=60, num_nodes=6, store=store)
     np.testing.assert_allclose(resumed.coef, whole.coef, atol=1e-12)
     # The second start asks nobody who has answered: neither the census nor step 1, and of
     # step 2 only the nodes from the crash on.
@@ -398,7 +405,9 @@ def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
     users, _ = make_users(60)
     grid = Grid(users, 2, seed=1, policy=PrivacyPolicy(1.0))
     with pytest.raises(
-        TooFewReports, match=r"0 of 30 answered.*error 102: No addressed user can afford"
+        TooFewReports,
+        match=r"0 of 30 answered, 30 had no budget left; .*error 102: No addressed user can afford"
+        r".*30 users have spent budget\. No store was given",
     ):
         Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
 
@@ -543,6 +552,29 @@ def test_whoever_joins_later_is_asked_by_a_later_run():
     }
 
 
+def test_users_without_budget_are_counted_wherever_a_run_is_told_of(caplog):
+    """Those of whole nodes, which say so, and those who are left out of a node's answer."""
+    users, _ = make_users(600)
+    grid = Grid(users, 3, seed=1, policy=PrivacyPolicy(4.0))
+    Third(epsilon=4.0).start(grid, timeout=1, num_nodes=3, seed=1)
+    with caplog.at_level("INFO", "flwr"):
+        second = Mean(epsilon=4.0).start(grid, timeout=1, num_nodes=3, seed=2)
+    assert (second.num_reports, second.no_budget) == (400, 200)
+    assert second.steps[1].no_budget == 200 and not second.steps[1].errors
+    assert "400 reports of 600 users in 2 steps; 200 had no budget left" in repr(second)
+    assert "400 of 600 answered, 200 had no budget left; nodes: 0 errors" in caplog.text
+    assert "Step 0 (census): 3 of 3 answered, 200 users had no budget left" in caplog.text
+    assert second.steps[0].no_budget == 200
+    page = second.to_html()
+    assert "of 600 users. 200 had no budget left." in page and "no budget" in page
+    third = Mean(epsilon=4.0)
+    with pytest.raises(TooFewReports, match=r"0 of 600 answered, 600 had no budget left; .*102"):
+        third.start(grid, timeout=1, num_nodes=3, seed=3)
+    # A node that is lost says nothing of budgets.
+    mute = Grid(users, 3, lambda n, m, reply: reply if is_census(m) or n > 1 else None, seed=1)
+    assert Mean(epsilon=4.0).start(mute, timeout=0.1, num_nodes=3, seed=2).no_budget == 0
+
+
 def test_a_node_cannot_claim_the_keys_of_another():
     everyone, _ = make_users(1000)
 
@@ -557,7 +589,9 @@ def test_a_node_cannot_claim_the_keys_of_another():
 
 def test_nodes_without_users_are_not_enough():
     nobody = Users(np.zeros((0, DIM)), np.zeros(0), np.zeros(1, np.int64))
-    with pytest.raises(TooFewReports, match="at least 20 users, got 0"):
+    with pytest.raises(
+        TooFewReports, match=r"0 users are too few .* At least \d+ users are needed"
+    ):
         iht().start(Grid(nobody, 2), timeout=1, num_nodes=2)
 
 

@@ -62,7 +62,12 @@ def test_a_node_with_others_is_left_out_and_stops_nobody():
 
 @pytest.mark.parametrize(
     ("content", "features"),
-    [(b"0 0 7 1 0 1 5", 5), (b"0 0 7 1 0 1 -1", None), (b"0 0 7 1 0 1", None)],
+    [
+        (b"0 0 7 1 0 1 5 6", 5),
+        (b"0 0 7 1 0 1 5", 5),
+        (b"0 0 7 1 0 1 -1", None),
+        (b"0 0 7 1 0 1", None),
+    ],
 )
 def test_a_census_that_was_kept_before_nodes_told_features_is_read(content, features):
     facts = census_facts(content, 1, 100)
@@ -70,7 +75,9 @@ def test_a_census_that_was_kept_before_nodes_told_features_is_read(content, feat
     assert (facts.seeded, facts.rehearsing, facts.simulated) == (True, False, True)
 
 
-@pytest.mark.parametrize("content", [b"0 0 7 1 0", b"0 0 7 1 0 1 5 6", b"0 0 7 1 0 1 x", b""])
+@pytest.mark.parametrize(
+    "content", [b"0 0 7 1 0", b"0 0 7 1 0 1 5 8", "0 0 7 1 0 1 5 6 9", b"0 0 7 1 0 1 x", b""]
+)
 def test_a_census_that_is_none_is_rejected(content):
     assert census_facts(content, 1, 100) is None
 
