@@ -101,7 +101,7 @@ def _simulated(
         squared += size * slope**4 / own**2 / 2
         error = 1 / math.sqrt(precision)
         coef = keep_above(keep_largest(weighted / precision, sparsity), clears * error)
-        s = np.count_nonzero(coef)
+        s = int(np.count_nonzero(coef))
         rest = truth - coef
         measured = max(1 - float(truth @ truth), 0.0) + float(rest @ rest)
         measured += rng.standard_normal() / math.sqrt(squared)

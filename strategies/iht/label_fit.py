@@ -91,7 +91,7 @@ class NoisyLabels:
         squares = (self.labels - self.features @ coef) ** 2 - self.variance
         mean = float(shares @ squares)
         std_error = float(np.sqrt(np.sum((shares * (squares - mean)) ** 2)))
-        s = np.count_nonzero(coef)
+        s = int(np.count_nonzero(coef))
         own = s * (1 + 2 * math.log(len(coef) / max(s, 1))) / np.sum(1 / self.variance)
         return math.sqrt(max(mean, 0.0) + std_error + float(own))
 

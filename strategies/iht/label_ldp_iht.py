@@ -270,7 +270,8 @@ class LabelLdpIht(SparseStrategy):
         if bound is None:
             scale = yield from self._estimate_scale(notes)
             bound = self._bound_over_scale() * scale
-        coef, known = np.zeros(self.dim), None
+        coef = np.zeros(self.dim)
+        known: NoisyLabels | None = None
         for cohort in self.cohorts(self._sizes(self.num_unasked)):
             try:
                 asked = yield from self._collect(cohort, bound, coef, residual, scale)

@@ -283,7 +283,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         """Whether the first cohort, which is not shortened, contradicts the final mean."""
         variance = first.noise + spread**2 / self.dim / first.count
         square = float(np.sum((first.mean - mean) ** 2)) / variance
-        return square > chdtri(self.dim, _FALSE_NOTE)
+        return square > float(chdtri(self.dim, _FALSE_NOTE))
 
     def _combined(self, waves: list[_Wave], spread: float) -> tuple[Floats, float, Floats]:
         """Average by precision; return also the known variance and the standard errors."""
