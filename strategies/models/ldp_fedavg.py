@@ -282,9 +282,16 @@ class LdpFedAvg(FedAvgArguments):
             ],
         )
 
+    def _config(self, number: int) -> ConfigRecord:
+        return ConfigRecord({**self._train_config, "server-round": number})
+
+    def _census_content(self) -> RecordDict:
+        """Return the config of round 0, which mods before ldp-flower's may read."""
+        return RecordDict({self.configrecord_key: self._config(0)})
+
     def _message(self, number: int, model: ArrayRecord) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
-        config = ConfigRecord({**self._train_config, "server-round": number})
+        config = self._config(number)
         return RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
 
     def _schedule(self, reporting: Reporting, num_users: int, num_rounds: int) -> Schedule:

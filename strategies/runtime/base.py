@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
@@ -154,6 +154,10 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
     def _rides_on(self) -> str | None:
         """Type of an app's own messages that the questions ride on, if they do."""
         return None
+
+    def _census_content(self) -> RecordDict:
+        """Return the records of an app's own that the census rides on, if it rides on any."""
+        return RecordDict()
 
     @property
     def _num_features(self) -> int | None:
@@ -405,7 +409,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             kept, self._rides_on, None if schema is None else schema.digests()
         )
         if not kept.get("step 0 complete"):
-            messages = self._exchange.census_messages(kept.get("roster"))
+            messages = self._exchange.census_messages(kept.get("roster"), self._census_content())
             self._exchange.collect(grid, 0, messages, timeout)
         nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
         if others := self._exchange.other_schemas():

@@ -183,6 +183,22 @@ def test_an_app_without_the_mod_is_sent_no_model():
     assert len(seen) == 60 and not any(message.content.array_records for message in seen)
 
 
+def test_a_mod_before_that_reads_the_config_as_flowers_example_does_changes_nothing():
+    seen = []
+
+    def logs(message, context, call_next):
+        seen.append((message.content["config"]["server-round"], message.content["config"]["lr"]))
+        return call_next(message, context)
+
+    result, _ = run(LdpFedAvg(epsilon=4.0), mods=[logs, LdpUpdateMod(seed=1)])
+    alone, _ = run(LdpFedAvg(epsilon=4.0))
+    assert seen[:600] == [(0, 5.0)] * 600  # the census; then every node in its round
+    assert sorted(seen[600:]) == [(round_, 5.0) for round_ in range(1, 21) for _ in range(30)]
+    assert result.arrays.to_numpy_ndarrays()[0].tolist() == (
+        alone.arrays.to_numpy_ndarrays()[0].tolist()
+    )
+
+
 def test_a_train_function_of_another_name_and_records_of_other_names():
     app = ClientApp()
 
