@@ -23,13 +23,25 @@ from ..runtime.exchange import Ask
 from .expected import expected
 from .fedavg_arguments import FedAvgArguments
 from .model_result import FedAvgResult
-from .schedule import LONGEST_STEP, WARN_ABOVE, Reporting, Schedule, at_least, users_for
+from .schedule import (
+    LONGEST_STEP,
+    REFUSE_ABOVE,
+    WARN_ABOVE,
+    Reporting,
+    Schedule,
+    fewest_users,
+    users_for,
+)
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
 from .trained import Trained, check_trainable
 
 logger = logging.getLogger("flwr")
 
+_ONE_A_NODE = (
+    "Each node is one user here. Few silos: RecordDpSgdMod (protects records) or LdpUserUpdateMod "
+    "(patients)."
+)
 _NO_SIGNAL = "No signal seen: the mean updates cannot be told from the noise of their randomizer."
 _WHAT_TO_DO = (
     "A node where training fails, or leaves the model as it is, reports an update of 0 and says "
@@ -232,7 +244,6 @@ class LdpFedAvg(FedAvgArguments):
         question = replace(reporting.question, trained=trained.among)
         schedule = self._schedule(reporting, self.num_users, self._num_rounds)
         notes = self._judged(schedule, reporting)
-        self._check_cohorts(schedule.sizes)
         moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
         fitted = self.path_length is None and self.learning_rate is None and moved is None
         planned = [1.0] * len(schedule.steps) if moved else schedule.steps
@@ -317,17 +328,57 @@ class LdpFedAvg(FedAvgArguments):
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
         reporting = self._reporting(setting.num_features)
-        if refusal := self._too_few(setting.num_users):
-            raise WouldRefuse(f"{refusal} {at_least(reporting, self.answers_per_user)}.")
-        schedule = self._schedule(reporting, setting.num_users, self._rounds(0))
-        if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:
-            raise WouldRefuse(why)
-        return expected(schedule, reporting)
+        if refusal := self._refusal(reporting, setting.num_users, self._rounds(0)):
+            raise WouldRefuse(refusal)
+        return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)
+
+    def check_census(self) -> None:
+        """Refuse a run that would be of no use, with all reasons at once.
+
+        Raises
+        ------
+        TooFewReports
+            If it would.
+        """
+        reporting = self._reporting(len(self._trained.start))
+        if refusal := self._refusal(reporting, self.num_users, self._num_rounds):
+            single = self.num_users == len(self._population.nodes)
+            raise TooFewReports(f"{refusal} {_ONE_A_NODE}" if single else refusal)
+
+    def _refusal(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:
+        """Say why so many users are not enough, and how many are; nothing if they are."""
+        reasons = self._reasons(reporting, num_users, num_rounds)
+        if not reasons:
+            return ""
+
+        def enough(users: int, rounds: int = num_rounds) -> bool:
+            return not self._reasons(reporting, users, rounds)
+
+        fewer = next((r for r in range(num_rounds - 1, 0, -1) if enough(num_users, r)), None)
+        way = "" if fewer is None else f" Or take num_rounds={fewer}."
+        return (
+            f"At least {fewest_users(enough, num_users):,} users are needed for {reporting.dim:,} "
+            f"parameters, got {num_users:,}: {'; '.join(reasons)}.{way}"
+        )
+
+    def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> list[str]:
+        """Say all that makes a run of so many users useless."""
+        schedule = self._schedule(reporting, max(num_users, 1), num_rounds)
+        reasons = []
+        asked, needed = min(schedule.sizes), max(self.min_reports, self.min_train_nodes or 0)
+        if min(asked, num_users) < needed:
+            reasons.append(f"a round would ask {min(asked, num_users)} of them, and needs {needed}")
+        if schedule.noise_to_signal > REFUSE_ABOVE and not self.force:
+            good = users_for(WARN_ABOVE, reporting, self.answers_per_user)
+            reasons.append(
+                f"{schedule.told(reporting)}: the noise would drown the model (q > "
+                f"{REFUSE_ABOVE:g}), some {good:,} users give a good one; so do a larger epsilon "
+                "or fewer parameters (force=True tries anyway)"
+            )
+        return reasons
 
     def _judged(self, schedule: Schedule, reporting: Reporting) -> list[str]:
-        """Log the rule of thumb, warn or refuse; return notes for the result."""
-        if (why := schedule.refusal(reporting, self.answers_per_user)) and not self.force:
-            raise TooFewReports(why)
+        """Log the rule of thumb, and warn; return notes for the result."""
         text = schedule.told(reporting)
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:

@@ -1,6 +1,7 @@
 """What a run of LdpFedAvg costs in noise, and how it divides users and path, before it starts."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,25 +112,16 @@ class Schedule:
             f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
         )
 
-    def refusal(self, reporting: Reporting, answers_per_user: int) -> str:
-        """Return why a run would be useless; empty if it would not."""
-        if self.noise_to_signal <= REFUSE_ABOVE:
-            return ""
-        return (
-            f"{self.told(reporting)}: the noise would drown the model (q > {REFUSE_ABOVE:g}). "
-            f"{at_least(reporting, answers_per_user)}; force=True tries anyway."
-        )
 
-
-def at_least(reporting: Reporting, answers_per_user: int) -> str:
-    """Say how many users a run is not refused with, and how many give a good model."""
-    fewest, enough = (
-        users_for(limit, reporting, answers_per_user) for limit in (REFUSE_ABOVE, WARN_ABOVE)
-    )
-    return (
-        f"At least {fewest:,} users are needed, and some {enough:,} for a good model; or a larger "
-        "epsilon, or fewer parameters"
-    )
+def fewest_users(enough: Callable[[int], bool], too_few: int) -> int:
+    """Return a number of users that is enough while one less is not."""
+    low, high = too_few, 2 * too_few + 1
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def users_for(noise_to_signal: float, reporting: Reporting, answers_per_user: int) -> int:

@@ -211,7 +211,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         """Say that so many users are not enough for a step; nothing if they are."""
         if num_users >= self.min_reports:
             return ""
-        return f"A step needs at least {self.min_reports} users, got {num_users}."
+        return f"At least {self.min_reports} users are needed, got {num_users}."
 
     def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
         """Say that so many users do not give cohorts of these sizes."""

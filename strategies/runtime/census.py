@@ -25,8 +25,8 @@ _ADVICE = {
     "make it LdpClientApp(load_users), or attach(app, load_users) to it.",
     "error 2:.*PrivacyPolicy, got Message": "LdpUpdateMod stands without brackets: "
     "ClientApp(mods=[LdpUpdateMod()]).",
-    "error 2:": "This came from a mod before LdpUpdateMod, or from a train function without it: put "
-    "LdpUpdateMod() first in ClientApp(mods=[...]).",
+    "error 2:": "This came from a mod before LdpUpdateMod, or from a train function without it: "
+    "put LdpUpdateMod() first in ClientApp(mods=[...]).",
     "error 6:": "A mod before ldp-flower's fails at what is no model: make LdpUpdateMod() the "
     "first of the mods, and leave out Flower's own that clip or add noise.",
 }

@@ -181,7 +181,7 @@ def test_an_expectation_has_a_range_around_its_value():
     ("given", "code", "said"),
     [
         ("Known --users 10000 --features 4 --epsilon 2", 0, "distance in units 0.2"),
-        ("Known --users 50 --features 4", 0, "refused before anybody is asked"),
+        ("Known --users 50 --features 4", 0, "Refused: Expected 100 users at least."),
         ("Unknown --users 50", 0, "Nobody knows."),
         ("Knwon --users 50", 2, "There is no 'Knwon'. Did you mean Known"),
         ("regresion --users 50", 2, "Did you mean regression"),
