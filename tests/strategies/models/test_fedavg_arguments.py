@@ -94,8 +94,8 @@ def test_all_that_can_mean_nothing_is_refused_at_once_with_what_a_run_needs():
         "Remove weighted_by_key='n': weights are data of the nodes and do not leave them; all "
         "updates count the same. Remove fraction_evaluate=0.5, min_evaluate_nodes=2: nodes are "
         "never evaluated, which would cost them privacy. Take evaluate_fn of start, on the "
-        "server's own rows. A run needs at least 20 users as well: `ldp-flower check APP` says before it "
-        "what it lacks."
+        "server's own rows. A run needs at least 20 users as well: `ldp-flower check APP` "
+        "says before it what it lacks."
     )
 
 
