@@ -11,7 +11,7 @@ from ..supernode import flower
 from ..supernode.checks import Findings, examine
 from ..supernode.guard.limits import Limits
 from ..supernode.launch import LaunchError, supervise
-from ..supernode.node_arguments import ArgumentsError, node_config_of, read
+from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
 from ..supernode.settings import Settings, Table, Training
 from .console import USAGE, console, errors, fail
 
@@ -70,6 +70,7 @@ def supernode(
     try:
         flower.check()
         config = node_config_of(arguments)
+        check_port(arguments)
     except (flower.UntestedFlower, ArgumentsError) as error:
         fail(str(error), USAGE)
     findings = examine(config, settings)
