@@ -95,7 +95,7 @@ def test_a_system_without_a_sandbox_is_refused_unless_the_operator_says_so(tmp_p
         node.node_config, Settings(None, None, "", Training([str(node.data)], "none"))
     )
     assert findings.problems == []
-    assert "without a sandbox: whoever submits a run" in findings.doubts[0]
+    assert "without a sandbox: whoever submits a run" in findings.doubts[-1]
 
 
 def test_arguments_that_mean_nothing_are_refused(tmp_path):
