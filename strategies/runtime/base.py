@@ -67,7 +67,19 @@ _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any dat
 
 
 class TooFewReports(RuntimeError):
-    """A step got, or would get, too few answers to go on."""
+    """A step got, or would get, too few answers to go on.
+
+    Parameters
+    ----------
+    text : str
+        What happened.
+    needed : int, optional
+        The fewest users with which a run starts that was refused, where it is known.
+    """
+
+    def __init__(self, text: str, needed: int | None = None) -> None:
+        super().__init__(text)
+        self.needed = needed
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -205,7 +217,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             If there are.
         """
         if refusal := self._too_few(self.num_users):
-            raise TooFewReports(refusal)
+            raise TooFewReports(refusal, self.min_reports)
 
     def _too_few(self, num_users: int) -> str:
         """Say that so many users are not enough for a step; nothing if they are."""
