@@ -380,9 +380,9 @@ class LdpFedAvg(FedAvgArguments):
         if schedule.noise_to_signal > REFUSE_ABOVE and not self.force:
             good = users_for(WARN_ABOVE, reporting, self.answers_per_user)
             reasons.append(
-                f"{schedule.told(reporting)}: the noise would drown the model (q > "
-                f"{REFUSE_ABOVE:g}), some {good:,} users give a good one; so do a larger epsilon "
-                "or fewer parameters (force=True tries anyway)"
+                f"the noise would drown the model (q > {REFUSE_ABOVE:g}): "
+                f"{schedule.told(reporting)}, some {good:,} users give a good one; so do a larger "
+                "epsilon or fewer parameters (force=True tries anyway)"
             )
         return reasons
 

@@ -1,0 +1,90 @@
+"""What a run of a Flower app would be refused for, found before Flower's engine starts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from flwr.app import Context, Message, RecordDict
+
+from ..audit.app.errors import CannotAuditError
+from ..audit.app.loading import Stranger, quiet
+from ..guarantee.messages import CENSUS, MessageError
+from ..guarantee.training import taken_apart
+from ..simulation.grid import InProcessGrid
+from .console import USAGE, console, fail
+from .run import Scalar, declared_config, override
+
+_NODES = 4  # those of `ldp-flower run`
+_MOST_NODES = 10_000  # that are tried in the place of too few: their census takes seconds
+
+
+class _FirstQuestion(BaseException):
+    """Ends a run whose census was answered, before any data are asked about."""
+
+
+class _CensusOnly(InProcessGrid):
+    """Nodes in this process that answer the census, and end the run at the next message."""
+
+    def _handle(self, message: Message) -> Message | None:
+        kind = message.metadata.message_type
+        try:
+            asked = kind == f"query.{CENSUS}" or taken_apart(message.content)[0] is None
+        except MessageError:  # no message of this library's that rides on an app's
+            asked = False
+        if not asked:
+            raise _FirstQuestion(kind)
+        return super()._handle(message)
+
+
+def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> None:
+    """Run an app's ServerApp up to its first question, and tell what it is refused for.
+
+    Ends the command with exit code 2 if the app cannot be imported or its run is refused.
+    """
+    try:
+        declared = declared_config(folder)
+        told = {key: override(declared, key, value) for key, value in settings.items()}
+        app = Stranger(folder, told)
+    except (ValueError, CannotAuditError) as error:
+        fail(str(error), USAGE)
+    asked = declared.get("num-nodes")
+    nodes = nodes or (asked if isinstance(asked, int) and asked > 0 else app.num_nodes or _NODES)
+    refusal = _refusal(app, nodes)
+    if refusal is None:
+        console.print(f"A run with {nodes} nodes starts. Nobody has been asked but for the census.")
+        return
+    needed = getattr(refusal, "needed", None)
+    then = ""
+    if needed is not None and nodes < needed <= _MOST_NODES:
+        app.restore()
+        other = _refusal(app, needed)
+        then = f"With {needed} nodes (num-supernodes) it starts."
+        if other is not None:
+            then = f"With {needed} nodes: {_sentence(other)}"
+    fail("\n".join(filter(None, [f"With {nodes} nodes: {_sentence(refusal)}", then])), USAGE)
+
+
+def _refusal(app: Stranger, nodes: int) -> BaseException | None:
+    """Return what ends a run before its first question to so many nodes, if anything does."""
+    run_config: dict[str, Scalar] = {**app.run_config}
+    if "num-nodes" in run_config:
+        run_config["num-nodes"] = nodes
+    grid = _CensusOnly(app.client, nodes, run_config)
+    context = Context(
+        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run_config
+    )
+    try:
+        with quiet():
+            app.server(grid, context)
+    except _FirstQuestion:
+        return None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the app's own code raises
+        return error
+    return RuntimeError("The ServerApp ended without asking any node.")
+
+
+def _sentence(error: BaseException) -> str:
+    """Return an error, with its type where its text alone is no sentence."""
+    text = str(error)
+    return text if text.endswith(".") else f"{type(error).__name__}: {text}"
