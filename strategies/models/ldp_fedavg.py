@@ -39,8 +39,8 @@ from .trained import Trained, check_trainable
 logger = logging.getLogger("flwr")
 
 _ONE_A_NODE = (
-    "Each node is one user here. Few silos: RecordDpSgdMod (protects records) or LdpUserUpdateMod "
-    "(patients)."
+    "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod (protects records) or "
+    "LdpUserUpdateMod (patients)."
 )
 # The runs that learned and were missed: docs/model-updates.md, "No signal".
 _NO_SIGNAL = (
@@ -333,8 +333,8 @@ class LdpFedAvg(FedAvgArguments):
         if setting.num_features is None:
             raise ValueError("Expected num_features, the model's parameters, got None.")
         reporting = self._reporting(setting.num_features)
-        if refusal := self._refusal(reporting, setting.num_users, self._rounds(0)):
-            raise WouldRefuse(refusal[0])
+        if refusal := self._refused(reporting, setting.num_users, self._rounds(0)):
+            raise WouldRefuse(refusal)
         return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)
 
     def check_census(self) -> None:
@@ -346,29 +346,24 @@ class LdpFedAvg(FedAvgArguments):
             If it would.
         """
         reporting = self._reporting(len(self._trained.start))
-        if refusal := self._refusal(reporting, self.num_users, self._num_rounds):
-            text, needed = refusal
-            single = self.num_users == len(self._population.nodes)
-            raise TooFewReports(f"{text} {_ONE_A_NODE}" if single else text, needed)
+        if refusal := self._refused(reporting, self.num_users, self._num_rounds):
+            raise TooFewReports(refusal)
 
-    def _refusal(
-        self, reporting: Reporting, num_users: int, num_rounds: int
-    ) -> tuple[str, int] | None:
+    def _refused(self, reporting: Reporting, num_users: int, num_rounds: int) -> str:
         """Say why so many users are not enough, and how many are; nothing if they are."""
         reasons = self._reasons(reporting, num_users, num_rounds)
         if not reasons:
-            return None
+            return ""
 
         def enough(users: int, rounds: int = num_rounds) -> bool:
             return not self._reasons(reporting, users, rounds)
 
         fewer = next((r for r in range(num_rounds - 1, 0, -1) if enough(num_users, r)), None)
         way = "" if fewer is None else f" Or take num_rounds={fewer}."
-        needed = fewest_users(enough, num_users)
         return (
-            f"At least {needed:,} users are needed for {reporting.dim:,} parameters, got "
-            f"{num_users:,}: {'; '.join(reasons)}.{way}"
-        ), needed
+            f"At least {fewest_users(enough, num_users):,} users are needed for {reporting.dim:,} "
+            f"parameters, got {num_users:,}: {'; '.join(reasons)}.{way} {_ONE_A_NODE}"
+        )
 
     def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> list[str]:
         """Say all that makes a run of so many users useless."""

@@ -7,6 +7,7 @@ needs is here and, for what can go wrong on the way, in :mod:`.exchange`.
 """
 
 import logging
+import re
 import secrets
 import textwrap
 import time
@@ -67,19 +68,13 @@ _REHEARSED = "{} of the nodes rehearsed: their reports say nothing about any dat
 
 
 class TooFewReports(RuntimeError):
-    """A step got, or would get, too few answers to go on.
+    """A step got, or would get, too few answers to go on."""
 
-    Parameters
-    ----------
-    text : str
-        What happened.
-    needed : int, optional
-        The fewest users with which a run starts that was refused, where it is known.
-    """
-
-    def __init__(self, text: str, needed: int | None = None) -> None:
-        super().__init__(text)
-        self.needed = needed
+    @property
+    def needed(self) -> int | None:
+        """With how many users, by its own text, a run that was refused starts."""
+        found = re.search(r"([\d,]+) (?:users|nodes) are needed", str(self))
+        return None if found is None else int(found[1].replace(",", ""))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -217,7 +212,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             If there are.
         """
         if refusal := self._too_few(self.num_users):
-            raise TooFewReports(refusal, self.min_reports)
+            raise TooFewReports(refusal)
 
     def _too_few(self, num_users: int) -> str:
         """Say that so many users are not enough for a step; nothing if they are."""

@@ -150,8 +150,8 @@ def test_a_share_that_would_ask_nodes_twice_is_refused(arguments, largest):
 
 
 FEW_SILOS = (
-    "Each node is one user here. Few silos: RecordDpSgdMod (protects records) or LdpUserUpdateMod "
-    "(patients)."
+    "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod (protects records) or "
+    "LdpUserUpdateMod (patients)."
 )
 
 
