@@ -266,6 +266,9 @@ def test_the_rule_of_thumb_is_told_before_anybody_is_asked(caplog):
     with caplog.at_level(logging.INFO, "flwr"):
         result, _ = run(LdpFedAvg(epsilon=4.0), 300, num_rounds=3)
     assert "q = sqrt(d c / n)" in caplog.text and "poor" not in caplog.text
+    assert "steps to come: 20-100" in caplog.text
+    steps = [text for text in caplog.messages if text.startswith("[STEP ")]
+    assert [text.split("]")[0] for text in steps] == [f"[STEP {i} of 3" for i in (1, 2, 3)]
     assert result.to_dict()["noise_to_signal"] == pytest.approx(
         math.sqrt(DIM * Reporting.of(4.0, DIM, None, None).noise / 300)
     )
