@@ -7,10 +7,10 @@ from flwr.app import Context, Message, RecordDict
 
 from ..audit.app.errors import CannotAuditError
 from ..audit.app.loading import Stranger, quiet
-from ..guarantee.messages import CENSUS, MessageError
-from ..guarantee.training import taken_apart
+from ..guarantee.messages import CENSUS, QUERY, MessageError
+from ..guarantee.training import RIDER, taken_apart
 from ..simulation.grid import InProcessGrid
-from .console import USAGE, console, fail
+from .console import USAGE, console, errors, fail
 from .run import Scalar, declared_config, override
 
 _NODES = 4  # those of `ldp-flower run`
@@ -18,7 +18,7 @@ _MOST_NODES = 10_000  # that are tried in the place of too few: their census tak
 
 
 class _FirstQuestion(BaseException):
-    """Ends a run whose census was answered, before any data are asked about."""
+    """Ends a run before any data are asked about, by the type of the message that would."""
 
 
 class _CensusOnly(InProcessGrid):
@@ -31,7 +31,7 @@ class _CensusOnly(InProcessGrid):
         except MessageError:  # no message of this library's that rides on an app's
             asked = False
         if not asked:
-            raise _FirstQuestion(kind)
+            raise _FirstQuestion(kind, RIDER in message.content or kind == f"query.{QUERY}")
         return super()._handle(message)
 
 
@@ -52,6 +52,12 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
     if refusal is None:
         console.print(f"A run with {nodes} nodes starts. Nobody has been asked but for the census.")
         return
+    if isinstance(refusal, _FirstQuestion):
+        errors.print(
+            f"Warning: a run with {nodes} nodes starts with a message ({refusal.args[0]}) that no "
+            "strategy of ldp-flower sends: nothing but mods of the ClientApp protects its replies."
+        )
+        return
     needed = getattr(refusal, "needed", None)
     then = ""
     if needed is not None and nodes < needed <= _MOST_NODES:
@@ -64,7 +70,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
 
 
 def _refusal(app: Stranger, nodes: int) -> BaseException | None:
-    """Return what ends a run before its first question to so many nodes, if anything does."""
+    """Return what ends a run before this library's first question to so many nodes, if any."""
     run_config: dict[str, Scalar] = {**app.run_config}
     if "num-nodes" in run_config:
         run_config["num-nodes"] = nodes
@@ -75,8 +81,8 @@ def _refusal(app: Stranger, nodes: int) -> BaseException | None:
     try:
         with quiet():
             app.server(grid, context)
-    except _FirstQuestion:
-        return None
+    except _FirstQuestion as question:
+        return None if question.args[1] else question
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the app's own code raises

@@ -105,6 +105,18 @@ def test_too_few_nodes_are_refused_with_the_number_that_is_tried(check, options,
         ({"mods": "needs_more, LdpUpdateMod()"}, "came from a mod before LdpUpdateMod"),
         ({"mods": ""}, "put LdpUpdateMod() first in ClientApp(mods=[...])"),
         ({"mods": "LdpUpdateMod"}, "LdpUpdateMod stands without brackets"),
+        (
+            {"mods": "__import__('flwr.client.typing')"},
+            "needs the module 'flwr.client.typing'. flwr 1.",
+        ),
+        (
+            {"mods": "__import__('flwr.client.typing')"},
+            " has no flwr.client.typing: the app was written for an older Flower.",
+        ),
+        (
+            {"mods": "__import__('no_such_package')"},
+            "Install it beside ldp-flower: this command installs nothing.",
+        ),
         ({"mods": "Unknown()"}, "cannot be imported: NameError: name 'Unknown' is not defined"),
     ],
     ids=str,
@@ -112,6 +124,19 @@ def test_too_few_nodes_are_refused_with_the_number_that_is_tried(check, options,
 def test_what_a_run_is_refused_for_is_told_before_it(check, parts, told):
     code, found = check("--nodes", 60, **parts)
     assert code == 2 and told in found
+
+
+def test_a_server_of_flowers_own_is_not_said_to_be_private(check, tmp_path, monkeypatch):
+    """Of Flower's strategies nothing is known, the mods may protect what they ask for."""
+    monkeypatch.setattr(
+        sys.modules[__name__],
+        "SERVER",
+        SERVER.replace(
+            "ldp_flower.strategies import LdpFedAvg", "flwr.serverapp.strategy import *"
+        ).replace("LdpFedAvg(epsilon=2.0ARGUMENTS)", "FedAvg(fraction_evaluate=0.0)"),
+    )
+    code, found = check()
+    assert code == 0 and "starts with a message (train) that no strategy of ldp-flower" in found
 
 
 def test_what_is_no_app_and_options_without_effect_are_refused(check, tmp_path):
