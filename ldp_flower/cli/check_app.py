@@ -1,5 +1,6 @@
 """What a run of a Flower app would be refused for, found before Flower's engine starts."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,15 @@ class _FirstQuestion(BaseException):
 
 
 class _CensusOnly(InProcessGrid):
-    """Nodes in this process that answer the census, and end the run at the next message."""
+    """Nodes in this process that answer the census, and end the run at the next message.
+
+    Attributes
+    ----------
+    users : int
+        How many users they have told of.
+    """
+
+    users = 0
 
     def _handle(self, message: Message) -> Message | None:
         kind = message.metadata.message_type
@@ -32,7 +41,10 @@ class _CensusOnly(InProcessGrid):
             asked = False
         if not asked:
             raise _FirstQuestion(kind, RIDER in message.content or kind == f"query.{QUERY}")
-        return super()._handle(message)
+        reply = super()._handle(message)
+        if reply is not None and reply.has_content() and "census" in reply.content:
+            self.users += int(reply.content.metric_records["census"]["users"])  # type: ignore[arg-type]
+        return reply
 
 
 def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> None:
@@ -48,7 +60,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
         fail(str(error), USAGE)
     asked = declared.get("num-nodes")
     nodes = nodes or (asked if isinstance(asked, int) and asked > 0 else app.num_nodes or _NODES)
-    refusal = _refusal(app, nodes)
+    refusal, users = _refusal(app, nodes)
     if refusal is None:
         console.print(f"A run with {nodes} nodes starts. Nobody has been asked but for the census.")
         return
@@ -58,19 +70,21 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
             "strategy of ldp-flower sends: nothing but mods of the ClientApp protects its replies."
         )
         return
-    needed = getattr(refusal, "needed", None)
+    needed = getattr(refusal, "needed", None)  # users, of whom these nodes have some each
+    needed = needed and math.ceil(needed * nodes / max(users, 1))
     then = ""
     if needed is not None and nodes < needed <= _MOST_NODES:
         app.restore()
-        other = _refusal(app, needed)
+        other, _ = _refusal(app, needed)
         then = f"With {needed} nodes (num-supernodes) it starts."
         if other is not None:
             then = f"With {needed} nodes: {_sentence(other)}"
-    fail("\n".join(filter(None, [f"With {nodes} nodes: {_sentence(refusal)}", then])), USAGE)
+    first = f"With {nodes} nodes: " if needed is not None else ""
+    fail("\n".join(filter(None, [f"{first}{_sentence(refusal)}", then])), USAGE)
 
 
-def _refusal(app: Stranger, nodes: int) -> BaseException | None:
-    """Return what ends a run before this library's first question to so many nodes, if any."""
+def _refusal(app: Stranger, nodes: int) -> tuple[BaseException | None, int]:
+    """Return what ends a run before this library's first question, if any, and how many users."""
     run_config: dict[str, Scalar] = {**app.run_config}
     if "num-nodes" in run_config:
         run_config["num-nodes"] = nodes
@@ -82,12 +96,12 @@ def _refusal(app: Stranger, nodes: int) -> BaseException | None:
         with quiet():
             app.server(grid, context)
     except _FirstQuestion as question:
-        return None if question.args[1] else question
+        return None if question.args[1] else question, grid.users
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the app's own code raises
-        return error
-    return RuntimeError("The ServerApp ended without asking any node.")
+        return error, grid.users
+    return RuntimeError("The ServerApp ended without asking any node."), grid.users
 
 
 def _sentence(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from flwr.serverapp.strategy import FedAvg
 from ldp_flower.guarantee.parameters import with_parameters
 from ldp_flower.guarantee.training import RIDER
 from ldp_flower.planning import Expectation, Setting, WouldRefuse
+from ldp_flower.presentation.words import counted
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
@@ -362,8 +363,9 @@ class LdpFedAvg(FedAvgArguments):
         fewer = next((r for r in range(num_rounds - 1, 0, -1) if enough(num_users, r)), None)
         way = "" if fewer is None else f" Or take num_rounds={fewer}."
         return (
-            f"At least {fewest_users(enough, num_users):,} users are needed for {reporting.dim:,} "
-            f"parameters, got {num_users:,}: {'; '.join(reasons)}.{way} {_ONE_A_NODE}"
+            f"At least {fewest_users(enough, num_users):,} users are needed for "
+            f"{counted(reporting.dim, 'parameter')}, got {num_users:,}: {'; '.join(reasons)}."
+            f"{way} {_ONE_A_NODE}"
         )
 
     def _reasons(self, reporting: Reporting, num_users: int, num_rounds: int) -> list[str]:

@@ -38,7 +38,7 @@ def advice(errors: Iterable[str]) -> str:
     for pattern, told in _ADVICE.items():
         if any(re.match(pattern, text, re.DOTALL) for text in texts):
             return f". {told}"
-    return ""
+    return "."
 
 
 def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
