@@ -249,7 +249,7 @@ class LdpFedAvg(FedAvgArguments):
         reporting = self._reporting(len(theta))
         question = replace(reporting.question, trained=trained.among)
         schedule = self._schedule(reporting, self.num_users, self._num_rounds)
-        self._num_steps = len(schedule.steps)
+        self._planned_steps = len(schedule.steps)
         notes = self._judged(schedule, reporting)
         moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
         fitted = self.path_length is None and self.learning_rate is None and moved is None

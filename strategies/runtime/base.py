@@ -115,7 +115,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         check_integer("min_reports", self.min_reports, 1)
         self._ask: Ask | None = None
         self._found: R | None = None
-        self._num_steps: int | None = None  # of the run under way, where the protocol knows
+        self._planned_steps: int | None = None  # of the run under way, where the protocol knows
         self._asked: list[Ask] = []
         self._of_start: dict[str, object] = {}  # what decides a run besides the parameters
         self._exchange: Exchange
@@ -236,7 +236,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         """Return the messages of the protocol's current question."""
         ask = self._current_ask()
         messages = self._exchange.messages(server_round, ask, self._population)
-        of = "" if self._num_steps is None else f" of {self._num_steps}"
+        of = "" if self._planned_steps is None else f" of {self._planned_steps}"
         logger.info(
             "[STEP %d%s] %s: asking %d users",
             *(server_round, of, ask.question.name, ask.cohort.size),

@@ -572,7 +572,7 @@ def test_a_node_cannot_claim_the_keys_of_another():
 
 def test_nodes_without_users_are_not_enough():
     nobody = Users(np.zeros((0, DIM)), np.zeros(0), np.zeros(1, np.int64))
-    with pytest.raises(TooFewReports, match="at least 20 users, got 0"):
+    with pytest.raises(TooFewReports, match="At least 20 users are needed, got 0"):
         iht().start(Grid(nobody, 2), timeout=1, num_nodes=2)
 
 
