@@ -112,10 +112,11 @@ class LdpUpdateMod:
     Given to the ClientApp, the mod refuses all messages but those that train:
     evaluation would send metrics that are not private. Given to a train function
     alone (``@app.train(mods=[LdpUpdateMod()])``) it protects that function's replies
-    only. It should be the first of the mods: those before it get to see a report where
-    they expect a model. With Flower's own that clip or add noise behind it, in an app of
-    the legacy form, or with a train function that does not take (message, context), it
-    refuses everything, the census included: whoever paid would report nothing.
+    only. It should be the first of the mods: those before it see the census (with the app's
+    config, whose ``server-round`` is 0) and a report where they expect a model. With Flower's
+    own that clip or add noise behind it, in an app of the legacy form, or with a train
+    function that does not take (message, context), it refuses everything, the census
+    included: whoever paid would report nothing.
 
     Guarantee
     ---------

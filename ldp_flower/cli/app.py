@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import typer
 from rich.text import Text
 
 from .. import __version__
+from ..presentation.words import what_lacks
 from ..randomizers import RandomizedResponse
 from ..validation import check_positive
 from .audit import NamesProtocols, audit
@@ -165,8 +167,10 @@ def _reasons(screen: Screen, details: str) -> list[str]:
     told = [str(reason) for reason in screen.reasons]
     if details and not any(details in each for each in told):
         told.append(details)
-    if any(reason.what.startswith("ModuleNotFoundError") for reason in screen.reasons):
-        told[0] += "\nInstall it beside ldp-flower: this command installs nothing."
+    for reason in screen.reasons:
+        if lacking := re.match(r"ModuleNotFoundError: No module named '([^']+)'", reason.what):
+            told[0] += f"\n{what_lacks(lacking[1])}"
+            break
     return told
 
 

@@ -1,12 +1,16 @@
 """The command ``ldp-flower audit``."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from click.core import ParameterSource
 from rich import box
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer.core import TyperCommand
 
@@ -96,7 +100,10 @@ def audit(
     nodes: Annotated[
         int | None,
         typer.Option(
-            min=2, help="Number of nodes.", show_default="the app's, or 10", rich_help_panel=_APP
+            min=2,
+            help="Number of nodes.",
+            show_default="the app's, or what it starts with",
+            rich_help_panel=_APP,
         ),
     ] = None,
     config: Annotated[
@@ -188,8 +195,8 @@ def _audit_app(
             told[key] = override(declared, key, value)
         of_node = {key: scalar(value) for key, value in map(pair, node_config)}
         options = Options(sample, loader, told, of_node, nodes, claim, delta, unit, seconds)
-        with console.status(f"Attacking {app.name}"):
-            found = audit_app(app, options)
+        with _progress() as tell:
+            found = audit_app(app, options, tell)
     except (CannotAuditError, ValueError) as error:
         fail(in_options(str(error), _OPTIONS), USAGE)
     except Exception as error:  # of an app's objects that are like nothing known
@@ -202,6 +209,25 @@ def _audit_app(
     console.print(verdict(found), style="bold red" if found.found else "green")
     if found.found:
         raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show what is done and for how long: on a terminal in one line, elsewhere a line each."""
+    # Of its own, since an attack takes the app's output, and sys.stdout with it, away.
+    screen = Console(file=sys.stdout, highlight=False, soft_wrap=not console.is_terminal)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=screen, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("Importing the app", total=None)
+
+        def tell(step: str) -> None:
+            progress.update(task, description=step)
+            if not console.is_terminal:
+                screen.print(step)
+
+        yield tell
 
 
 def _audit_protocol(

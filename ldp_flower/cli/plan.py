@@ -118,8 +118,14 @@ def _show(plan: Plan) -> None:
     table.add_column("epsilon", justify="right")
     for users in crowds:
         table.add_column(counted(int(users), "user"), justify="right")
-    for epsilon in sorted({point["epsilon"] for point in plan.curve}):
-        errors = [point["error"] for point in plan.curve if point["epsilon"] == epsilon]
-        told = ["refused" if math.isnan(error) else number(error) for error in errors]
-        table.add_row(f"{epsilon:g}", *told)
+    errors = {(point["epsilon"], point["users"]): point["error"] for point in plan.curve}
+    for epsilon in sorted({epsilon for epsilon, _ in errors}):
+        # Other numbers of users are computed at few epsilons.
+        table.add_row(f"{epsilon:g}", *(_cell(errors.get((epsilon, users))) for users in crowds))
     console.print(table, width=_WIDTH)
+
+
+def _cell(error: float | None) -> str:
+    if error is None:
+        return ""
+    return "refused" if math.isnan(error) else number(error)

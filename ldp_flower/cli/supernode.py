@@ -11,8 +11,10 @@ from ..supernode import flower
 from ..supernode.checks import Findings, examine
 from ..supernode.guard.limits import Limits
 from ..supernode.launch import LaunchError, supervise
-from ..supernode.node_arguments import ArgumentsError, node_config_of, read
+from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
 from ..supernode.settings import Settings, Table, Training
+from .check_app import check_app
+from .compare import pair
 from .console import USAGE, console, errors, fail
 
 App = Annotated[
@@ -78,6 +80,7 @@ def supernode(
     try:
         flower.check()
         config = node_config_of(arguments)
+        check_port(arguments)
     except (flower.UntestedFlower, ArgumentsError) as error:
         fail(str(error), USAGE)
     findings = examine(config, settings)
@@ -92,7 +95,13 @@ def supernode(
 
 
 def check(
-    node_config: Annotated[str, typer.Argument(help="As for flower-supernode's --node-config.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE_CONFIG|APP",
+            help="As for flower-supernode's --node-config, or the directory of a Flower app.",
+        ),
+    ],
     app: App = None,
     table: TableFile = None,
     schema: SchemaFile = None,
@@ -103,20 +112,43 @@ def check(
     sandbox: SandboxKind = "bubblewrap",
     train_seconds: Seconds = Limits.seconds,
     train_memory: Memory = Limits.memory,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of simulated SuperNodes of APP.",
+            show_default="the app's num-nodes or num-supernodes, or 4",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting of APP."),
+    ] = None,
 ) -> None:
-    """Look for what is wrong with a node before any query: exit code 0, or 2 if there is anything.
+    """Look for what is wrong before any query: exit code 0, or 2 if there is anything.
 
-    Without an app or a table it is a plain SuperNode's configuration that is looked at.
+    NODE_CONFIG: a node's configuration, its data and its app. Without --app or --table it is a
+    plain SuperNode's configuration that is looked at.
+
+    APP: a Flower app, whose ServerApp runs in this process up to its first question. All that
+    such a run would be refused for is told, with the number of nodes that it starts with.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
     given = (app, table, schema, user_column, ids, unquoted, training)
     anything = any(each not in (None, False) for each in given)
+    if Path(what).expanduser().is_dir():
+        if anything:
+            fail("Expected no options of a node with the directory of an app.", USAGE)
+        check_app(Path(what).expanduser().resolve(), nodes, dict(map(pair, config or [])))
+        return
+    if nodes is not None or config:
+        fail("Expected --nodes and --config with the directory of an app.", USAGE)
     settings = _settings(*given) if anything else None
     try:
-        config = read(node_config)
+        node = read(what)
     except ArgumentsError as error:
         fail(str(error), USAGE)
-    findings = examine(config, settings)
+    findings = examine(node, settings)
     _tell(findings)
     if findings.problems or findings.doubts:
         raise typer.Exit(USAGE)

@@ -28,9 +28,13 @@ def with_query(content: RecordDict, query: Query) -> RecordDict:
     return RecordDict({**content, RIDER: rider})
 
 
-def census() -> RecordDict:
-    """Return the question how many users a node holds."""
-    return RecordDict({RIDER: ConfigRecord({"version": FORMAT_VERSION, "ask": CENSUS})})
+def census(own: RecordDict | None = None) -> RecordDict:
+    """Return the question how many users a node holds, together with an app's own records.
+
+    Nobody's answer depends on those: mods before ldp-flower's may look for them.
+    """
+    rider = ConfigRecord({"version": FORMAT_VERSION, "ask": CENSUS})
+    return RecordDict({**(own or {}), RIDER: rider})
 
 
 def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:

@@ -103,7 +103,7 @@ class Plan:
 
     def _answer(self) -> str:
         if self.expected is None:
-            return f"Such a run would be refused before anybody is asked. {self.refusal}"
+            return f"Refused: {self.refusal}"
         low, value, high = map(
             words.number, (self.expected.low, self.expected.value, self.expected.high)
         )

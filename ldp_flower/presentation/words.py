@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import numpy as np
 
@@ -72,3 +73,11 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
         f"Each {unit} is protected with {spent}: whoever wavers between two possibilities for "
         f"everything that one {who}'s {data} may be, and sees all that was reported, {told}."
     )
+
+
+def what_lacks(module: str) -> str:
+    """Return what is wrong where a module is not found that an app imports."""
+    if module.split(".")[0] != "flwr":
+        return "Install it beside ldp-flower: this command installs nothing."
+    flower = ".".join(version("flwr").split(".")[:2])
+    return f"flwr {flower} has no {module}: the app was written for an older Flower."

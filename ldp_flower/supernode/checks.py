@@ -19,6 +19,9 @@ from .guard.sandbox import SandboxError
 from .pinned import AppError
 from .settings import Settings, Table, Training
 
+# Above it an attacker who guesses between two versions of the data is wrong with a probability of
+# 1 / (1 + exp(epsilon)): once in 22,000 times.
+_WEAK_EPSILON: Final = 10.0
 _TEXTS: Final = frozenset({"ledger-path", "user-id", "public-metrics"})
 
 
@@ -84,6 +87,12 @@ def _policy(config: Mapping[str, object], findings: Findings) -> PrivacyPolicy |
             f"Policy: epsilon {policy.max_epsilon:g} and delta {policy.max_delta:g} for each "
             f"{policy.unit}, for life."
         )
+        if policy.max_epsilon > _WEAK_EPSILON:
+            findings.doubts.append(
+                f"max-epsilon {policy.max_epsilon:g} protects hardly anybody: whoever guesses "
+                f"between two versions of a {policy.unit}'s data may be wrong less than once in "
+                "20,000 times. Usual values are 0.5 to 8."
+            )
     return policy
 
 
@@ -165,13 +174,17 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         findings.problems.append(str(error))
         return
     if not isinstance(app, LdpClientApp):
-        findings.facts.append(f"App: {settings.name}, which was not asked anything.")
+        findings.facts.append(
+            f"App: {settings.name} is imported; its data are first read with a query."
+        )
         return
     with _Heard() as heard:
         users, reason = _asked(app, config)
     findings.doubts += heard.of_files
     if users is None:
-        findings.problems.append(f"{settings.name} does not answer: {heard.last or reason}")
+        findings.problems.append(
+            f"{settings.name} does not answer: {heard.told[-1] if heard.told else reason}"
+        )
     elif not users:
         findings.doubts.append(
             f"{settings.name} has no users, so nobody would answer: it has no rows, and no --ids "
@@ -182,6 +195,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
     else:
         what = "Table" if settings.app is None else "App"
         findings.facts.append(f"{what}: {settings.name}, with {users} users.")
+        findings.doubts += heard.told  # entries that are not what the schema declares
 
 
 def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:
@@ -222,11 +236,11 @@ def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, st
 
 
 class _Heard(logging.Handler):
-    """Keeps what the client logs for its operator last, instead of its being printed."""
+    """Keeps what the client logs for its operator, instead of its being printed."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.last = ""
+        self.told: list[str] = []
         self.of_files: list[str] = []  # what is odd in a table that can be read
         self._logger = logging.getLogger("ldp_flower")
 
@@ -240,9 +254,10 @@ class _Heard(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep what is said or, if it is about an error, what this says."""
         error = record.exc_info[1] if record.exc_info else None
-        self.last = record.getMessage()
         if record.name == table_file.__name__:
-            self.of_files.append(self.last)
-        if error is not None:  # that of a value is a sentence of ours
+            self.of_files.append(record.getMessage())
+        if error is None:
+            self.told.append(record.getMessage())
+        else:  # that of a value is a sentence of ours
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            self.last = f"{kind}{error}"
+            self.told.append(f"{kind}{error}")

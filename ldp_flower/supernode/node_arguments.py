@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import socket
 import tomllib
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
@@ -46,6 +47,24 @@ def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
             "installed."
         )
     return read(known.node_config)
+
+
+def check_port(arguments: Sequence[str]) -> None:
+    """Raise ArgumentsError if another program has the port of a SuperNode with these arguments."""
+    known = _parse_args_run_supernode().parse_args(list(arguments))
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        known.host, known.port, type=socket.SOCK_STREAM
+    )[0]
+    with socket.socket(family, kind, protocol) as probe:
+        # As servers do: a port whose last connections are only ending is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            raise ArgumentsError(
+                f"Port {known.port} of {known.host} cannot be used ({error.strerror}): another "
+                "SuperNode may have it. Each on one machine needs a --port of its own."
+            ) from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -277,11 +277,12 @@ class Means(LdpStrategy[MeansResult]):
         clear = share > _CLEAR * share_errors
         notes = []
         if not clear.all():
-            unclear = [self._groups[i] for i in np.flatnonzero(~clear.all(axis=0))]
-            what = f"Groups of {self.by!r}" if self.by else "Columns"
-            named = ", ".join(unclear if self.by else self._names)
+            groups = [self._groups[i] for i in np.flatnonzero(~clear.all(axis=0))]
+            columns = [self._names[i] for i in np.flatnonzero(~clear.all(axis=1))]
+            which = f" of these groups of {self.by!r}, which may be empty" if self.by else ""
             notes.append(
-                f"{what} that hardly any user may be in, and of which no mean is told: {named}."
+                f"{self.num_users:,} users at epsilon {self.epsilon:g} are too few to estimate the "
+                f"means{which}: {', '.join(groups if self.by else columns)}."
             )
         return MeansResult(
             columns=self._names,

@@ -249,6 +249,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
         theta, variance = np.zeros(self.dim), np.zeros(self.dim)
         error = self._radius
         cohorts = self.cohorts(sizes)
+        self._planned_steps = len(cohorts)
         for cohort in cohorts:
             last = refit and cohort is cohorts[-1]
             wanted = np.flatnonzero(theta) if last and theta.any() else np.arange(self.dim)

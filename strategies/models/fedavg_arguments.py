@@ -1,7 +1,7 @@
 """The arguments of Flower's FedAvg: which mean something here, and why the others cannot."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 
 from flwr.app import MetricRecord, RecordDict
@@ -11,17 +11,15 @@ from ldp_flower.validation import check_integer, check_number
 from ..runtime.base import LdpStrategy
 from .model_result import FedAvgResult
 
+# Arguments of FedAvg that can mean nothing, by the reason.
+_WEIGHTS = "weights are data of the nodes and do not leave them; all updates count the same."
 _METRICS = (
-    "evaluating on nodes' data would cost them privacy, so no node is asked for metrics. Take "
-    "evaluate_fn of start, on the server's own rows."
+    "nodes are never evaluated, which would cost them privacy. Take evaluate_fn of start, on the "
+    "server's own rows."
 )
-_WHY_NOT = {
-    "weighted_by_key": "weights are data of the nodes and do not leave them; all updates count "
-    "the same.",
-    "fraction_evaluate": _METRICS,
-    "min_evaluate_nodes": _METRICS,
-    "evaluate_metrics_aggr_fn": _METRICS,
-}
+_BEFORE_A_RUN = (
+    "A run needs at least {} users as well: `ldp-flower check APP` says before it what it lacks."
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,14 +71,18 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
         evaluate_metrics_aggr_fn: object,
     ) -> None:
         super().__post_init__()
-        for name, value in (
-            ("weighted_by_key", weighted_by_key),
-            ("fraction_evaluate", None if fraction_evaluate == 0 else fraction_evaluate),
-            ("min_evaluate_nodes", min_evaluate_nodes),
-            ("evaluate_metrics_aggr_fn", evaluate_metrics_aggr_fn),
-        ):
-            if value is not None:
-                raise ValueError(f"Expected no {name}, got {value!r}: {_WHY_NOT[name]}")
+        metrics = {
+            "fraction_evaluate": None if fraction_evaluate == 0 else fraction_evaluate,
+            "min_evaluate_nodes": min_evaluate_nodes,
+            "evaluate_metrics_aggr_fn": evaluate_metrics_aggr_fn,
+        }
+        refused = []
+        for given, why in (({"weighted_by_key": weighted_by_key}, _WEIGHTS), (metrics, _METRICS)):
+            found = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+            if found:
+                refused.append(f"Remove {', '.join(found)}: {why}")
+        if refused:
+            raise ValueError(" ".join([*refused, _BEFORE_A_RUN.format(self.min_reports)]))
         check_integer("answers_per_user", self.answers_per_user, 1)
         if self.fraction_train is not None:
             check_number("fraction_train", self.fraction_train)
@@ -124,16 +126,6 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
             return num_users
         cohorts = -(-num_rounds // self.answers_per_user)
         return cohorts * max(1, math.floor(self.fraction_train * num_users + 1e-9))
-
-    def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
-        """Say that so many nodes do not give rounds of these sizes, and which rounds they give."""
-        fewest = max(self.min_reports, self.min_train_nodes or 0)
-        rounds = num_users // fewest * self.answers_per_user
-        instead = f" Take num_rounds={rounds}." if rounds and self.fraction_train is None else ""
-        return (
-            f"Rounds of {min(sizes)} nodes are below {fewest}, the larger one of min_reports and "
-            f"min_train_nodes: {num_users} users would give cohorts of {list(sizes)}.{instead}"
-        )
 
     def _aggregated(self, public: list[MetricRecord]) -> MetricRecord:
         if self.train_metrics_aggr_fn is None or not public:

@@ -111,15 +111,6 @@ class Schedule:
             f"{reporting.dim} parameters, c = {reporting.noise:.3g} and {sum(self.sizes)} users"
         )
 
-    def refusal(self, reporting: Reporting) -> str:
-        """Return why a run would be useless; empty if it would not."""
-        if self.noise_to_signal <= REFUSE_ABOVE:
-            return ""
-        return (
-            f"{self.told(reporting)}: the noise would drown the model (q > {REFUSE_ABOVE:g}). A "
-            "larger epsilon or fewer parameters would do as well; force=True tries anyway."
-        )
-
 
 def default_rounds(num_users: int, answers_per_user: int, net: bool) -> int:
     """Return 20 to 100 rounds, fewer where cohorts would be small."""

@@ -22,6 +22,10 @@ _STATISTICS = re.compile(
 )
 _MOST_NAMES = 20  # that a message shows
 
+_OF_BYTES = (
+    " The model is bytes (trees?): noise cannot be added to it. For a table take "
+    "PrivateClassification or PrivateRegression."
+)
 _LEFT = (
     "Not trained: {}, running statistics of normalisation layers, which stay those of "
     'initial_arrays (trainable=["*"] trains them, too). A net that is evaluated with them needs '
@@ -71,6 +75,8 @@ class Trained:
             raise ValueError(
                 "Expected initial_arrays to be an ArrayRecord with at least one array of floats, "
                 f"got {_listed(f'{name} ({kind})' for name, kind in kinds.items())}."
+                + _OF_BYTES
+                * ("uint8" in kinds.values())
             )
         notes: list[str] = []
         if trainable is None:

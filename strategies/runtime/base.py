@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
@@ -97,6 +97,12 @@ def _is_ours(kind: type) -> bool:
 class TooFewReports(RuntimeError):
     """A step got, or would get, too few answers to go on."""
 
+    @property
+    def needed(self) -> int | None:
+        """With how many users, by its own text, a run that was refused starts."""
+        found = re.search(r"([\d,]+) (?:users|nodes) are needed", str(self))
+        return None if found is None else int(found[1].replace(",", ""))
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LdpStrategy(Strategy, Plannable, Generic[R]):
@@ -137,6 +143,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         check_integer("min_reports", self.min_reports, 1)
         self._ask: Ask | None = None
         self._found: R | None = None
+        self._planned_steps: int | None = None  # of the run under way, where the protocol knows
         self._asked: list[Ask] = []
         self._of_start: dict[str, object] = {}  # what decides a run besides the parameters
         self._exchange: Exchange
@@ -185,6 +192,10 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
     def _rides_on(self) -> str | None:
         """Type of an app's own messages that the questions ride on, if they do."""
         return None
+
+    def _census_content(self) -> RecordDict:
+        """Return the records of an app's own that the census rides on, if it rides on any."""
+        return RecordDict()
 
     @property
     def _num_features(self) -> int | None:
@@ -297,8 +308,10 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         """Return the messages of the protocol's current question."""
         ask = self._current_ask()
         messages = self._exchange.messages(server_round, ask, self._population)
+        of = "" if self._planned_steps is None else f" of {self._planned_steps}"
         logger.info(
-            "[STEP %d] %s: asking %d users", server_round, ask.question.name, ask.cohort.size
+            "[STEP %d%s] %s: asking %d users",
+            *(server_round, of, ask.question.name, ask.cohort.size),
         )
         return messages
 
@@ -486,7 +499,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             kept, self._rides_on, None if schema is None else schema.digests()
         )
         if not kept.get("step 0 complete"):
-            messages = self._exchange.census_messages(kept.get("roster"))
+            messages = self._exchange.census_messages(kept.get("roster"), self._census_content())
             self._exchange.collect(grid, 0, messages, timeout)
         nodes, step = self._exchange.census(kept.get("roster"), max_users_per_node)
         if others := self._exchange.other_schemas():
@@ -514,6 +527,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._asked, self._found, self._ended = [], None, ""
         self._facts = Result(num_users=self.num_users, steps=[step])
         logger.info("[CENSUS] %d users", self.num_users)
+        if (card := getattr(self, "card", None)) is not None:
+            logger.info("\t├── steps to come: %s", card.rounds)
         logger.info("\t└──> %s", step)
         try:
             self.check_census()

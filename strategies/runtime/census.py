@@ -21,8 +21,12 @@ _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknow
 _ADVICE = {
     "error 2: .*No train function registered": "The ClientApp has no train function of this name: "
     'register one by @app.train(), for message_type="train.NAME" by @app.train("NAME").',
-    "error 2:": "The ClientApp does not answer ldp-flower: is attach(...) or, with brackets, "
-    "LdpUpdateMod() in client_app.py?",
+    "error 2:.*No query function registered": "The ClientApp answers no queries: in client_app.py "
+    "make it LdpClientApp(load_users), or attach(app, load_users) to it.",
+    "error 2:.*PrivacyPolicy, got Message": "LdpUpdateMod stands without brackets: "
+    "ClientApp(mods=[LdpUpdateMod()]).",
+    "error 2:": "This came from a mod before LdpUpdateMod, or from a train function without it: "
+    "put LdpUpdateMod() first in ClientApp(mods=[...]).",
     "error 6:": "A mod before ldp-flower's fails at what is no model: make LdpUpdateMod() the "
     "first of the mods, and leave out Flower's own that clip or add noise.",
 }
@@ -34,7 +38,7 @@ def advice(errors: Iterable[str]) -> str:
     for pattern, told in _ADVICE.items():
         if any(re.match(pattern, text, re.DOTALL) for text in texts):
             return f". {told}"
-    return ""
+    return "."
 
 
 def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:

@@ -218,9 +218,9 @@ class Exchange:
         """Return what this step's clients declared public and sent."""
         return list(self._public.get(step, {}).values())
 
-    def census_messages(self, roster: list[int]) -> list[Message]:
-        """Return the messages that ask nodes how many users they hold."""
-        content = RecordDict() if self._rides_on is None else census()
+    def census_messages(self, roster: list[int], own: RecordDict) -> list[Message]:
+        """Return the messages that ask nodes how many users they hold, with an app's records."""
+        content = RecordDict() if self._rides_on is None else census(own)
         kind = self._rides_on or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +15,7 @@ from ...validation import check_fraction, check_positive
 from . import exactly
 from .claims import Claims
 from .compared import Runs, only_errors
-from .conversation import Conversation, overheard
+from .conversation import PATIENCE, Conversation, overheard
 from .data import stand_in
 from .data.sources import Sources
 from .data.variants import BASE, Variant, other_records, that_differ, variants
@@ -33,6 +34,7 @@ from .restart import Asked, after_restarts
 
 CONFIDENCE = 0.999
 _NODES = 10
+_MOST_NODES = 10_000  # that a server gets without being asked for: their census takes seconds
 _FEWEST_OF_PAIR = 12  # runs that show what of noise is bare
 _FEWEST, _MOST = 4, 24  # runs of each data set that are compared
 _LEAST_CONFIRMED, _MOST_CONFIRMED = 20, 6000  # runs of either data set that confirm a bound
@@ -60,7 +62,8 @@ class Options:
     node_config : dict
         What else a node's operator tells the app.
     nodes : int or None
-        Number of nodes; None: those that the project declares, or 10.
+        Number of nodes; None: those that the project declares, or 10, or as many as a server of
+        this library starts with.
     claim, delta : float or None
         What is claimed of a whole run; None: what is attached claims.
     unit : str or None
@@ -96,7 +99,9 @@ class Options:
             raise ValueError(f"Expected sample to be a file, got {self.sample}.")
 
 
-def audit_app(folder: Path, options: Options) -> AppAudit:
+def audit_app(
+    folder: Path, options: Options, announce: Callable[[str], None] = lambda step: None
+) -> AppAudit:
     """Attack the Flower app in a directory.
 
     Parameters
@@ -105,6 +110,8 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
         The app's directory.
     options : Options
         How.
+    announce : callable, optional
+        Is told what is done next, and about how long it takes.
 
     Returns
     -------
@@ -117,12 +124,12 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
         If the app cannot be attacked: the text says what to give.
     """
     app = Stranger(folder, options.config or {}, options.sample)
-    num_nodes = options.nodes or app.num_nodes or _NODES
     node_config: dict[str, Any] = dict(options.node_config or {})
     if options.sample is not None:
         node_config["data-path"] = str(options.sample.resolve())
     claims = Claims(options.claim, options.delta, options.unit)
-    talk = overheard(app, num_nodes, node_config, claims)
+    talk, num_nodes = _overheard(app, options, node_config, claims, announce)
+    announce(f"Step 2 of 5: finding where the app's data come in, in {len(talk.messages)} messages")
     sources = Sources(app)
     whole = Node(app, talk.messages, num_nodes, node_config, sources, claims)
     if options.loader is not None:
@@ -145,10 +152,37 @@ def audit_app(folder: Path, options: Options) -> AppAudit:
         )
     node = Node(app, chosen, num_nodes, node_config, sources, claims)
     with sources.answered_for(node.look):
-        base = _attack(node, talk, seconds, report, options)
+        base = _attack(node, talk, seconds, report, options, announce)
+    announce("Step 5 of 5: asking the app in processes that have just started")
     asked = Asked(app.folder, options.sample, options.config or {}, node_config, num_nodes, chosen)
     report.findings.extend(after_restarts(asked, node, base))
     return report
+
+
+def _overheard(
+    app: Stranger,
+    options: Options,
+    node_config: dict[str, Any],
+    claims: Claims,
+    announce: Callable[[str], None],
+) -> tuple[Conversation, int]:
+    """Run the app's server with the nodes that are wanted, or with as many as it starts with."""
+    num_nodes = options.nodes or app.num_nodes or _NODES
+    while True:
+        announce(
+            f"Step 1 of 5: running the app's server with {num_nodes} nodes, {PATIENCE:g} s of work "
+            "at most"
+        )
+        talk = overheard(app, num_nodes, node_config, claims)
+        if talk.needed is None or talk.needed <= num_nodes:
+            return talk, num_nodes
+        if options.nodes is not None or talk.needed > _MOST_NODES:
+            raise CannotAuditError(
+                f"The server refused {num_nodes} nodes before anybody was asked: use --nodes "
+                f"{talk.needed}. It said: {talk.ended}"
+            )
+        num_nodes = talk.needed
+        app.restore()
 
 
 def _first(messages: list[Message]) -> list[Message]:
@@ -178,7 +212,12 @@ def _affordable(whole: Node, talk: Conversation, budget: float) -> tuple[list[Me
 
 
 def _attack(
-    node: Node, talk: Conversation, seconds: float, report: AppAudit, options: Options
+    node: Node,
+    talk: Conversation,
+    seconds: float,
+    report: AppAudit,
+    options: Options,
+    announce: Callable[[str], None],
 ) -> Runs:
     claims, sources = node.claims, node.sources
     tried = variants(claims.unit, sources.others_differ, sources.targets_alone)
@@ -187,6 +226,10 @@ def _attack(
         tried = [Variant(f"partition {i + 1}'s data", None, i) for i in (1, 2, 3)]
     few = int(options.seconds / 2 / max(seconds * (len(tried) + 1), 1e-9))
     few = min(max(few, _FEWEST), _MOST)
+    announce(
+        f"Step 3 of 5: comparing replies on {len(tried) + 1} data sets, {few} runs each: some "
+        f"{few * (len(tried) + 1) * seconds:.0f} s"
+    )
     started = time.process_time()
     base = node.runs(BASE, few)
     # The first look is slower than all others: an app warms up.
@@ -223,6 +266,10 @@ def _attack(
         compared = dict.fromkeys((BASE, *pairs[0][0]))
         report.findings.extend(gaps(node, list(compared), max(few, _FEWEST_OF_PAIR)))
         confidence = 1 - (1 - CONFIDENCE) / len(pairs)
+        announce(
+            f"Step 4 of 5: measuring noise on {2 * len(pairs)} data sets, {how_many} runs each: "
+            f"some {2 * len(pairs) * how_many * seconds:.0f} s"
+        )
         for pair, effect in pairs:
             for number, bound in bounds(node, pair, effect, how_many, delta, confidence).items():
                 measured[number] = max(
@@ -239,7 +286,7 @@ def _attack(
         raise CannotAuditError(
             "Nothing that was tried changed any reply: the app's data were not reached. "
             "No function that returns data was found. "
-            + (f"The server ended early: {talk.ended}. " if talk.ended else "")
+            + (f"The server ended early: {talk.ended.rstrip('.')}. " if talk.ended else "")
             + "".join(f"Not tried: {limit}. " for limit in talk.limits)
             + "Name the one that does with --loader MODULE:FUNCTION, or give rows by --sample."
         )

@@ -19,7 +19,7 @@ from .errors import CannotAuditError
 from .loading import Stranger, quiet
 
 _SECURE = "secaggplus_configs"  # the record by which Flower's secure aggregation asks
-_PATIENCE = 40.0  # seconds of work for real; after that nodes repeat themselves
+PATIENCE = 40.0  # seconds of work for real; after that nodes repeat themselves
 _GIVEN_UP = 240.0  # seconds after which a server that is still waiting is given up
 
 
@@ -33,10 +33,13 @@ class Conversation:
         In their order.
     ended : str
         Why the server ended early; empty if it did not.
+    needed : int or None
+        With how many nodes this library's server would have started, if it refused them.
     """
 
     messages: list[Message] = field(default_factory=list)
     ended: str = ""
+    needed: int | None = None
 
     def kinds(self) -> dict[str, int]:
         """How many messages there were of each type."""
@@ -77,7 +80,7 @@ class _Listening(InProcessGrid):
             context.node_config.update(node_config)
         self.heard: dict[int, list[Message]] = {}
         self._last: dict[str, Message] = {}
-        self._until = time.process_time() + _PATIENCE
+        self._until = time.process_time() + PATIENCE
 
     def _handle(self, message: Message) -> Message | None:
         """Let a node answer, or repeat what some node answered before."""
@@ -111,17 +114,19 @@ def overheard(
         run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=app.run_config
     )
     ended: list[str] = []
+    needed: list[int | None] = []
 
     def run() -> None:
         try:
             app.server(grid, context)
         except _Enough:
             ended.append(
-                f"its nodes had worked for {_PATIENCE:g} s; fewer rows or nodes take it further "
+                f"its nodes had worked for {PATIENCE:g} s; fewer rows or nodes take it further "
                 "(--config, --nodes)"
             )
         except BaseException as error:  # Flower's own errors end processes
             ended.append(f"{type(error).__name__}: {error}")
+            needed.append(getattr(error, "needed", None))
 
     with quiet(), claims.listening(), _folder_of_links():
         thread = threading.Thread(target=run, daemon=True)
@@ -136,7 +141,7 @@ def overheard(
             + f". It was given {num_nodes} nodes (--nodes) and the project's settings (--config)."
         )
     most = max(grid.heard.values(), key=len)
-    return Conversation(_addressed(most), ended[0] if ended else "")
+    return Conversation(_addressed(most), ended[0] if ended else "", next(iter(needed), None))
 
 
 @contextmanager

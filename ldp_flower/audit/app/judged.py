@@ -117,7 +117,7 @@ def tell(
         report.tried.append("protection seen at work: " + "; ".join(node.claims.named))
     report.untried.extend(talk.limits)
     if talk.ended:
-        report.untried.append(f"the server ended early: {talk.ended}")
+        report.untried.append(f"the server ended early: {talk.ended.rstrip('.')}")
     if not sources.found:
         report.untried.append("single records: no function that returns data was found (--loader)")
     if node.claims.wrappers:

@@ -13,6 +13,7 @@ from typing import Any
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from ...presentation import words
 from .data import stand_in
 from .errors import CannotAuditError
 
@@ -118,8 +119,8 @@ class Stranger:
             found = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
             raise CannotAuditError(
-                f"The app's {name} {reference!r} needs the module {error.name!r}, which is not "
-                "installed: install the app's dependencies where the audit runs."
+                f"The app's {name} {reference!r} needs the module {error.name!r}. "
+                + words.what_lacks(error.name or "")
                 + (
                     " For flwr_datasets, --sample FILE puts the rows of a file in its place."
                     if (error.name or "").split(".")[0] in stand_in.NAMES

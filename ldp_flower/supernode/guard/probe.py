@@ -13,9 +13,8 @@ from typing import Final
 
 _TO_A_HYPERVISOR: Final = 40  # AF_VSOCK
 HOLDS: Final = b"0"
+UNREADABLE: Final = b"1"  # the data, for the account that training has in the sandbox
 FOUND: Final = {
-    b"1": "the data cannot be read by the account that training has in the sandbox, which is this "
-    "one or, if this is root's, the data's owner's or nobody's.",
     b"2": "the data can be written.",
     b"3": "the ledger, or another file of the operator's, can be seen.",
     b"4": "there is a network.",
@@ -36,7 +35,7 @@ def main() -> None:
 
 def _holes(data: list[str], hidden: list[str]) -> Iterator[bytes]:
     if not all(_readable(path) for path in data):
-        yield b"1"
+        yield UNREADABLE
     if any(os.access(path, os.W_OK) for path in data):
         yield b"2"
     if any(os.path.lexists(path) for path in hidden):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import shutil
 import stat
 import sys
@@ -128,6 +129,11 @@ class Sandbox:
                 "user.max_user_namespaces, AppArmor's rules; in a container, "
                 "a seccomp profile that allows them)."
             ) from None
+        if found == probe.UNREADABLE:
+            raise SandboxError(
+                f"Training runs as {self._account()}, who cannot read "
+                f"{' or '.join(map(str, self.data))}: chown it."
+            )
         if found != probe.HOLDS:
             raise SandboxError(f"The sandbox does not hold: {probe.FOUND[found]}")
 
@@ -155,6 +161,14 @@ class Sandbox:
         if os.geteuid():
             return None
         return next((path.stat().st_uid for path in self.data if path.stat().st_uid), _NOBODY)
+
+    def _account(self) -> str:
+        """Return the name of the account that training has in the sandbox."""
+        user = os.geteuid() if (other := self._user()) is None else other
+        try:
+            return pwd.getpwuid(user).pw_name
+        except KeyError:  # has none
+            return f"user {user}"
 
     def _environment(self) -> dict[str, str]:
         passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}

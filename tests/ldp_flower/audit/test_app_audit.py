@@ -272,6 +272,7 @@ def test_the_command_tells_by_its_exit_code(write, tmp_path):
     page = tmp_path / "page.html"
     found = run("--app", write(), "--seconds", 1, "--html", page)
     assert found.exit_code == 1 and "arrays/0" in found.output
+    assert all(f"Step {step} of 5: " in found.output for step in (1, 2, 3, 5))
     assert run("--app", write(trained="raise OSError('no file')")).exit_code == 2
     assert "arrays/0" in page.read_text() and "private" not in found.output + page.read_text()
     for wrong in (
@@ -282,6 +283,29 @@ def test_the_command_tells_by_its_exit_code(write, tmp_path):
         ["--app", tmp_path],
     ):
         assert run(*wrong).exit_code == 2, wrong
+
+
+@pytest.mark.usefixtures("without_restarts")
+def test_a_private_app_gets_as_many_nodes_as_it_starts_with_and_progress_is_shown(write):
+    """Two rounds of 20 nodes each."""
+    folder = write("LdpUpdateMod()")
+    client, server = folder / folder.name / "client.py", folder / folder.name / "server.py"
+    mod = "from ldp_flower.clients import LdpUpdateMod\n"
+    client.write_text(mod + client.read_text())
+    server.write_text(
+        server.read_text()
+        .replace("flwr.serverapp.strategy import FedAvg", "ldp_flower.strategies import LdpFedAvg")
+        .replace("FedAvg(fraction_evaluate=0.0)", "LdpFedAvg(epsilon=0.5)")
+        .replace("LdpLdpFedAvg", "LdpFedAvg")
+    )
+    with pytest.raises(CannotAuditError, match=r"refused 10 nodes .* use --nodes (40)\.") as told:
+        audit_app(folder, Options(seconds=0.2, nodes=10))
+    assert "At least 40 users are needed for 3 parameters, got 10" in str(told.value)
+    assert ".." not in str(told.value)
+    steps = []
+    audit_app(folder, QUICK, steps.append)
+    assert "with 10 nodes" in steps[0] and "with 40 nodes" in steps[1]
+    assert [step.split(":")[0] for step in steps[1:]] == [f"Step {i} of 5" for i in (1, 2, 3, 4, 5)]
 
 
 def test_noise_of_a_shape_is_worth_its_size_and_other_noise_is_not_taken_for_it():

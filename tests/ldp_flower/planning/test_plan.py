@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from ldp_flower import plan
 from ldp_flower.cli import app as commands
 from ldp_flower.planning import Expectation, NoPlan, Plannable, Setting, WouldRefuse
+from ldp_flower.presentation.words import number
 from ldp_flower.randomizers import RandomizedResponse
 from ldp_flower.strategies import catalogue
 
@@ -179,7 +181,7 @@ def test_an_expectation_has_a_range_around_its_value():
     ("given", "code", "said"),
     [
         ("Known --users 10000 --features 4 --epsilon 2", 0, "distance in units 0.2"),
-        ("Known --users 50 --features 4", 0, "refused before anybody is asked"),
+        ("Known --users 50 --features 4", 0, "Refused: Expected 100 users at least."),
         ("Unknown --users 50", 0, "Nobody knows."),
         ("Knwon --users 50", 2, "There is no 'Knwon'. Did you mean Known"),
         ("regresion --users 50", 2, "Did you mean regression"),
@@ -204,6 +206,24 @@ def test_the_command_writes_the_page(known, tmp_path):
     arguments = ["plan", "Known", "--users", "900", "--features", "2", "--html", str(page)]
     assert CliRunner().invoke(commands.app, arguments).exit_code == 0
     assert "distance in units" in page.read_text("utf-8")
+
+
+def test_every_error_stands_under_its_users_also_where_a_row_has_some_only(known):
+    arguments = ["plan", "Known", "--users", "900", "--features", "2", "--epsilon", "2"]
+    shown = CliRunner().invoke(commands.app, arguments).stdout
+    users, rows = [], {}
+    for line in shown[shown.index("Expected error") :].splitlines():
+        cells = [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
+        if not cells:
+            continue
+        if cells[0] == "epsilon":
+            users = [int(cell.split()[0].replace(",", "")) for cell in cells[1:]]
+        else:
+            rows |= {(float(cells[0]), u): c for u, c in zip(users, cells[1:], strict=True) if c}
+    curve = plan(Known, num_users=900, num_features=2, epsilon=2.0).curve
+    errors = {(point["epsilon"], point["users"]): point["error"] for point in curve}
+    assert len({users for _, users in errors}) == 3
+    assert rows == {at: "refused" if math.isnan(e) else number(e) for at, e in errors.items()}
 
 
 def test_the_page_tells_how_often_a_person_answers_and_what_would_be_refused():
@@ -243,7 +263,7 @@ def test_too_few_users_for_a_step_are_refused_and_a_missing_number_is_an_error(n
     kind = catalogue.PROTOCOLS[name]
     sized = "num_features" in kind.plans_with
     setting = Setting(num_users=5, num_features=8 if sized else None)
-    with pytest.raises(WouldRefuse, match=r"5 users|users, got 5"):
+    with pytest.raises(WouldRefuse, match=r"\b5 users|got 5\b"):
         kind.planned_for(setting, 4.0).expect(setting)
     if sized and name not in ("Means", "Describe"):  # which plan one column by default
         told = CliRunner().invoke(commands.app, ["plan", name, "--users", "1600"])

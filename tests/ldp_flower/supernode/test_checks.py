@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import socket
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ldp_flower import Numeric, PrivacyPolicy, Schema
+from ldp_flower import Categories, Numeric, PrivacyPolicy, Schema
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 
@@ -61,6 +62,7 @@ def test_a_node_that_is_as_it_should_be(node):
         ('ledger-path="ledger.db"', "There is no policy: set max-epsilon"),
         (CONFIG.replace("2.0", "-2.0"), "policy is not valid: Expected max-epsilon > 0"),
         (CONFIG + " min-epsilon=3.0", "min-epsilon 3 is above max-epsilon 2"),
+        (CONFIG.replace("2.0", "200.0"), "max-epsilon 200 protects hardly anybody"),
         (CONFIG + " unit='record'", "Expected num-records"),
         ("max-epsilon=2.0", "There is no ledger: set ledger-path"),
         ('max-epsilon=2.0 ledger-path="none.db"', "No ledger at none.db"),
@@ -111,6 +113,43 @@ def test_lines_that_are_no_record_are_told_and_a_file_without_quotes_can_be_name
     assert checked.exit_code == 0 and "with 3 users" in checked.stdout
     refused = invoke("check", CONFIG, "--app", "a:b", "--unquoted")
     assert refused.exit_code == 2 and "either --app or --table" in refused.stderr
+
+
+def test_entries_that_are_not_what_the_schema_declares_are_counted(node):
+    schema = Schema({"age": Numeric(0, 100), "sex": Categories(["f", "m"])})
+    (node / "schema.json").write_text(json.dumps(schema.to_dict()))
+    (node / "table.csv").write_text("person,age,sex\np1,20,f\np2,130,female\np3,40,male\n")
+    checked = invoke("check", CONFIG, *TABLE)
+    assert checked.exit_code == 2 and "with 3 users" in checked.stdout
+    told = " ".join(checked.stderr.split())
+    assert "1 of 3 numbers in column 'age' are outside [0, 100] and count as the bound." in told
+    assert "2 of 3 entries in column 'sex' are none of its categories and count as missing." in told
+    assert told.count("Warning: ") == 2
+
+
+def test_an_app_of_the_operators_own_is_said_to_be_imported_only(node, monkeypatch):
+    (node / "own_app.py").write_text("from flwr.clientapp import ClientApp\napp = ClientApp()\n")
+    monkeypatch.syspath_prepend(node)
+    checked = invoke("check", CONFIG, "--app", "own_app:app")
+    assert "App: own_app:app is imported; its data are first read with a query." in checked.stdout
+
+
+def test_a_port_that_another_program_has_is_refused_before_anything_starts(node, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        import_module("ldp_flower.cli.supernode"),
+        "supervise",
+        lambda *given: started.append(given) or 0,
+    )
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        arguments = ("supernode", *TABLE, "--", "--insecure", "--port", port)
+        refused = invoke(*arguments, "--node-config", CONFIG)
+        assert refused.exit_code == 2 and not started
+        assert f"Port {port} of 127.0.0.1 cannot be used (Address already in use)" in refused.stderr
+    assert invoke(*arguments, "--node-config", CONFIG).exit_code == 0 and len(started) == 1
 
 
 def test_a_table_without_rows_is_found(node):

@@ -215,6 +215,16 @@ def test_levels_are_less_noisy_than_other_mechanisms_of_a_number():
     assert [Levels(epsilon).number for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0)] == [2, 2, 3, 5, 17]
 
 
+def test_a_column_that_too_few_users_have_an_entry_in_is_named_alone():
+    """Shares of .1 and 1 of the users have an error of .2 each, and three of it are asked for."""
+    schema = Schema({"x": Numeric(0, 1), "z": Numeric(0, 1)})
+    x = np.where(np.arange(600) % 10, np.nan, 0.5)
+    users = schema.users({"x": x, "z": [0.5] * 600}, np.arange(600))
+    result = simulate(Means(schema, ["x", "z"], epsilon=0.5), users, seed=0)
+    assert np.isnan(result.means).ravel().tolist() == [True, False]
+    assert result.notes == ["600 users at epsilon 0.5 are too few to estimate the means: x."]
+
+
 @pytest.mark.parametrize("epsilon", [30.0, 100.0])
 def test_means_of_groups_are_in_units_and_empty_groups_have_none(epsilon):
     """Without noise; a user with rows in two groups counts in one of them, drawn at random."""
@@ -226,7 +236,9 @@ def test_means_of_groups_are_in_units_and_empty_groups_have_none(epsilon):
     users = SCHEMA.users({"x": x, "sort": sorts, "flag": [0] * 4000, "kind": ["k"] * 4000}, people)
     result = simulate(Means(SCHEMA, "x", by="sort", epsilon=epsilon), users, seed=0)
     assert np.abs(result.means[0, :2] - [2, 4]).max() < 0.05
-    assert np.isnan(result.means[0, 2:]).all() and "'sort'" in result.notes[0]
+    assert np.isnan(result.means[0, 2:]).all()
+    assert result.notes[0].startswith(f"2,000 users at epsilon {epsilon:g} are too few to estimate")
+    assert "means of these groups of 'sort', which may be empty: c" in result.notes[0]
     # All but the hundred who are asked something else tell a group: three standard deviations.
     off = 3 * np.sqrt(0.25 / 1900 * 100 / 2000)
     np.testing.assert_allclose(result.shares[0, :2], 0.5, atol=off)

@@ -1,6 +1,7 @@
 """What Flower's FedAvg takes means the same here, or is refused with the reason."""
 
 import inspect
+import re
 import threading
 import time
 
@@ -46,8 +47,8 @@ def app(**arguments):
     return found
 
 
-def start(grid, num_rounds=0, num_nodes=NODES, answers=1, **arguments):
-    strategy = LdpFedAvg(epsilon=8.0, answers_per_user=answers, **arguments)
+def start(grid, num_rounds=0, num_nodes=NODES, answers=1, epsilon=8.0, **arguments):
+    strategy = LdpFedAvg(epsilon=epsilon, answers_per_user=answers, **arguments)
     model = ArrayRecord([np.zeros(3)])
     return strategy.start(grid, model, num_rounds=num_rounds, num_nodes=num_nodes, seed=1)
 
@@ -65,22 +66,37 @@ def test_every_argument_of_flowers_is_taken_or_refused_with_a_reason():
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"weighted_by_key": "num-examples"}, "no weighted_by_key, got .*: weights are data"),
-        ({"fraction_evaluate": 0.5}, "no fraction_evaluate, got 0.5: .* evaluate_fn of start"),
-        ({"min_evaluate_nodes": 2}, "no min_evaluate_nodes, got 2: .* cost them privacy"),
-        ({"evaluate_metrics_aggr_fn": max}, "no evaluate_metrics_aggr_fn, got .* cost them"),
-        ({"fraction_train": 0.0}, "0 < fraction_train <= 1, got 0.0"),
-        ({"fraction_train": 1.1}, "0 < fraction_train <= 1, got 1.1"),
-        ({"fraction_train": "all"}, "fraction_train to be a number, got 'all'"),
-        ({"min_train_nodes": 0}, "an integer min_train_nodes >= 1, got 0"),
-        ({"min_available_nodes": 2.5}, "an integer min_available_nodes >= 1, got 2.5"),
+        ({"weighted_by_key": "num-examples"}, "Remove weighted_by_key='num-examples': weights"),
+        (
+            {"fraction_evaluate": 0.5},
+            "Remove fraction_evaluate=0.5: nodes are never evaluated.*Take",
+        ),
+        ({"min_evaluate_nodes": 2}, "Remove min_evaluate_nodes=2: .* cost them privacy"),
+        ({"evaluate_metrics_aggr_fn": max}, "Remove evaluate_metrics_aggr_fn=.* evaluate_fn of"),
+        ({"fraction_train": 0.0}, "Expected 0 < fraction_train <= 1, got 0.0"),
+        ({"fraction_train": 1.1}, "Expected 0 < fraction_train <= 1, got 1.1"),
+        ({"fraction_train": "all"}, "Expected fraction_train to be a number, got 'all'"),
+        ({"min_train_nodes": 0}, "Expected an integer min_train_nodes >= 1, got 0"),
+        ({"min_available_nodes": 2.5}, "Expected an integer min_available_nodes >= 1, got 2.5"),
         ({"train_metrics_aggr_fn": "mean"}, "train_metrics_aggr_fn to be a function, got 'mean'"),
     ],
     ids=str,
 )
 def test_what_can_mean_nothing_is_refused_at_construction(arguments, reason):
-    with pytest.raises(ValueError, match=f"Expected {reason}"):
+    with pytest.raises(ValueError, match=reason):
         LdpFedAvg(epsilon=1.0, **arguments)
+
+
+def test_all_that_can_mean_nothing_is_refused_at_once_with_what_a_run_needs():
+    with pytest.raises(ValueError, match="Remove") as told:
+        LdpFedAvg(epsilon=1.0, weighted_by_key="n", fraction_evaluate=0.5, min_evaluate_nodes=2)
+    assert str(told.value) == (
+        "Remove weighted_by_key='n': weights are data of the nodes and do not leave them; all "
+        "updates count the same. Remove fraction_evaluate=0.5, min_evaluate_nodes=2: nodes are "
+        "never evaluated, which would cost them privacy. Take evaluate_fn of start, on the "
+        "server's own rows. A run needs at least 20 users as well: `ldp-flower check APP` "
+        "says before it what it lacks."
+    )
 
 
 def test_no_evaluation_may_be_said():
@@ -133,15 +149,58 @@ def test_a_share_that_would_ask_nodes_twice_is_refused(arguments, largest):
     assert grid.asked == []
 
 
-def test_rounds_of_fewer_nodes_than_wanted_are_refused_before_anybody_is_asked():
-    grid = Watching(app())
-    with pytest.raises(
-        TooFewReports,
-        match=r"Rounds of 24 nodes are below 25.* Take num_rounds=4\. At least 125 users",
-    ):
-        start(grid, num_rounds=5, min_train_nodes=25)
-    assert grid.asked == []
-    assert start(grid, num_rounds=5, min_train_nodes=24).num_reports == NODES
+FEW_SILOS = (
+    "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod (protects records) or "
+    "LdpUserUpdateMod (patients)."
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nodes", "needed", "told"),
+    [
+        ({}, 4, 20, ["a round would ask 4 of them, and needs 20"]),
+        ({}, 19, 20, ["a round would ask 19 of them, and needs 20"]),
+        ({"num_rounds": 3}, 40, 60, ["ask 13 of them, and needs 20. Or take num_rounds=2."]),
+        ({"fraction_train": 0.05}, 100, 400, ["a round would ask 5 of them, and needs 20."]),
+        (
+            {"num_rounds": 5, "min_train_nodes": 25},
+            NODES,
+            125,
+            ["ask 24 of them, and needs 25. Or take num_rounds=4."],
+        ),
+        (
+            {"epsilon": 0.5},
+            10,
+            20,
+            ["needs 20; the noise would", "q = sqrt(d c / n)", "for d = 3 ", "10 users"],
+        ),
+        ({"epsilon": 0.25, "num_rounds": 1}, 30, None, ["q > 2", "a larger epsilon or fewer"]),
+        ({"epsilon": 0.25, "fraction_train": 0.25}, 60, None, ["ask 15 of them", "60 users, some"]),
+        ({"epsilon": 0.25, "fraction_train": 0.25, "num_rounds": 2}, 60, None, ["30 users, some"]),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_all_at_once_and_its_number_is_the_least_that_starts(
+    arguments, nodes, needed, told
+):
+    def refused(num_nodes):
+        grid = Watching(app(), num_nodes)
+        with pytest.raises(TooFewReports) as error:
+            start(grid, num_nodes=num_nodes, **arguments)
+        assert grid.asked == []
+        return str(error.value)
+
+    text = refused(nodes)
+    least = int(re.match(r"At least ([\d,]+) users are needed", text)[1].replace(",", ""))
+    assert text.endswith(FEW_SILOS) and all(part in text for part in told)
+    assert needed in (least, None) and least > nodes
+    assert f"At least {least:,} " in refused(least - 1)
+    assert start(Watching(app(), least), num_nodes=least, **arguments).num_users == least
+
+
+def test_rounds_that_a_refusal_names_start():
+    assert start(Watching(app(), 40), num_nodes=40, num_rounds=2).num_reports == 40
+    assert start(Watching(app()), num_rounds=4, min_train_nodes=25).num_reports == NODES
 
 
 def test_a_run_waits_for_the_nodes_that_shall_be_available():

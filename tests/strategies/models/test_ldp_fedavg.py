@@ -183,6 +183,22 @@ def test_an_app_without_the_mod_is_sent_no_model():
     assert len(seen) == 60 and not any(message.content.array_records for message in seen)
 
 
+def test_a_mod_before_that_reads_the_config_as_flowers_example_does_changes_nothing():
+    seen = []
+
+    def logs(message, context, call_next):
+        seen.append((message.content["config"]["server-round"], message.content["config"]["lr"]))
+        return call_next(message, context)
+
+    result, _ = run(LdpFedAvg(epsilon=4.0), mods=[logs, LdpUpdateMod(seed=1)])
+    alone, _ = run(LdpFedAvg(epsilon=4.0))
+    assert seen[:600] == [(0, 5.0)] * 600  # the census; then every node in its round
+    assert sorted(seen[600:]) == [(round_, 5.0) for round_ in range(1, 21) for _ in range(30)]
+    assert result.arrays.to_numpy_ndarrays()[0].tolist() == (
+        alone.arrays.to_numpy_ndarrays()[0].tolist()
+    )
+
+
 def test_a_train_function_of_another_name_and_records_of_other_names():
     app = ClientApp()
 
@@ -239,7 +255,7 @@ def test_a_node_answers_as_often_as_declared_and_the_sum_is_epsilon(answers, rou
 def test_the_rule_of_thumb_is_told_before_anybody_is_asked(caplog):
     (x, y), _ = make_data(300)
     grid = Watching(logistic_app(x, y, [LdpUpdateMod(seed=1)]), 300)
-    with pytest.raises(TooFewReports, match=r"q = .* 300 users.*q > 2"):
+    with pytest.raises(TooFewReports, match=r"q > 2.*q = .* 300 users"):
         run(LdpFedAvg(epsilon=0.1), 300, grid=grid)
     assert grid.asked == []
     with caplog.at_level(logging.INFO, "flwr"):
@@ -250,6 +266,9 @@ def test_the_rule_of_thumb_is_told_before_anybody_is_asked(caplog):
     with caplog.at_level(logging.INFO, "flwr"):
         result, _ = run(LdpFedAvg(epsilon=4.0), 300, num_rounds=3)
     assert "q = sqrt(d c / n)" in caplog.text and "poor" not in caplog.text
+    assert "steps to come: 20-100" in caplog.text
+    steps = [text for text in caplog.messages if text.startswith("[STEP ")]
+    assert [text.split("]")[0] for text in steps] == [f"[STEP {i} of 3" for i in (1, 2, 3)]
     assert result.to_dict()["noise_to_signal"] == pytest.approx(
         math.sqrt(DIM * Reporting.of(4.0, DIM, None, None).noise / 300)
     )

@@ -223,7 +223,8 @@ def test_what_is_no_list_of_names_is_refused_at_construction(trainable):
     ("model", "text"),
     [
         ({"a": np.arange(3), "b": np.ones(2, bool)}, r"one array of floats, got a \(int64\), b"),
-        ({"a": np.zeros(0)}, r"one array of floats, got a \(float64\)"),
+        ({"0": np.frombuffer(b"{}", np.uint8)}, r"0 \(uint8\)\. The model is bytes .* take Priv"),
+        ({"a": np.zeros(0)}, r"one array of floats, got a \(float64\)\.$"),
         ({}, "one array of floats, got none"),
         ({"a": np.array([1, np.nan])}, "Expected finite initial_arrays, got a with NaN"),
         ({"x.running_var": np.ones(2)}, "with parameters to train, got only x.running_var"),

@@ -126,20 +126,35 @@ def with_train(app):
     return app
 
 
+def fails_first(message, context, call_next):
+    raise KeyError("nobody sends this")
+
+
 @pytest.mark.parametrize(
-    ("strategy", "app"),
+    ("strategy", "app", "advice"),
     [
-        (iht(), ClientApp()),
-        (LdpFedAvg(epsilon=4.0), with_train(ClientApp())),
-        (LdpFedAvg(epsilon=4.0), with_train(ClientApp(mods=[LdpUpdateMod]))),
+        (iht(), ClientApp(), r"make it LdpClientApp\(load_users\), or attach\(app, load_users\)"),
+        (
+            LdpFedAvg(epsilon=4.0),
+            with_train(ClientApp()),
+            r"KeyError.*arrays.* put LdpUpdateMod\(\) first",
+        ),
+        (
+            LdpFedAvg(epsilon=4.0),
+            with_train(ClientApp(mods=[fails_first, LdpUpdateMod()])),
+            r"nobody sends this.* came from a mod before LdpUpdateMod, .*LdpUpdateMod\(\) first",
+        ),
+        (
+            LdpFedAvg(epsilon=4.0),
+            with_train(ClientApp(mods=[LdpUpdateMod])),
+            r"LdpUpdateMod stands without brackets: ClientApp\(mods=\[LdpUpdateMod\(\)\]\)",
+        ),
     ],
-    ids=["attach forgotten", "mod forgotten", "brackets forgotten"],
+    ids=["attach forgotten", "mod forgotten", "a mod fails before it", "brackets forgotten"],
 )
-def test_an_app_that_does_not_answer_is_told_what_it_lacks(strategy, app):
+def test_an_app_that_does_not_answer_is_told_what_it_lacks(strategy, app, advice):
     model = ArrayRecord([np.zeros(3)]) if strategy._rides_on else None
-    with pytest.raises(
-        TooFewReports, match=r"is attach\(\.\.\.\) or, .* LdpUpdateMod\(\) in client"
-    ):
+    with pytest.raises(TooFewReports, match=advice):
         strategy.start(InProcessGrid(app, 2), model, num_nodes=2)
 
 
