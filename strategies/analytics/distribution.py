@@ -16,7 +16,8 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Numeric, Schema
 
 from ..forecasts.ranks import expected_function
-from ..numerics.density import Counted, draw_densities
+from ..numerics.cdf_band import LinearEstimates, linear_estimates
+from ..numerics.density import Counted, Prior, draw_densities
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
@@ -27,13 +28,12 @@ from .distribution_result import DistributionResult
 
 Floats = NDArray[np.float64]
 
-# The users who are asked about cells of the whole scale: until one threshold has this error,
-_SKETCH = 0.03
-_FEWEST, _MOST = 0.05, 0.2  # but shares of all from the one to the other.
-_CELLS, _MORE_CELLS = 64, 96
-_FINE = 2e-3  # the error of one threshold from which there are more cells
-_KNOWN = 0.7  # of the second cells' sizes follows what the first told; the rest is even
+_EARLY = (0.1, 0.2)  # parts of the users who tell where the others' cells are
+_FEWEST, _MOST = 16, 96  # cells: in between, each holds about two errors of one threshold
+_KNOWN = 0.7  # of later cells' sizes follows what earlier ones told; the rest is even
 _LEAST = 1e-5  # share of a cell, before anything is known
+_ATOM = 1e-9  # of the bounds' distance: the width of a cell of one value
+_FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is told there
 _DRAWS = 1000
 _WORTH = 0.1  # the error of one threshold, from which on nothing can be told
 
@@ -102,7 +102,7 @@ class Distribution(LdpStrategy[DistributionResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
-        DiscreteSquareWave(self.epsilon, _CELLS)  # refuses a bad epsilon now
+        DiscreteSquareWave(self.epsilon, _MOST)  # refuses a bad epsilon now
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -116,31 +116,55 @@ class Distribution(LdpStrategy[DistributionResult]):
         return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
 
     def protocol(self) -> Protocol:
-        """Ask about cells of the whole scale, then about cells of equal mass."""
+        """Ask about cells of the whole scale, then twice about cells of equal mass."""
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
-        error = self._error(self.num_users)
         step = (yield from learn_step(self, self._column)).step
         kind = self._column.kind
-        scale = ValueScale(kind.low, kind.high)
         places = np.linspace(0, 1, 1 + self._cells(self.num_users))
-        enough = self.num_users * (error / _SKETCH) ** 2
-        first = round(min(max(enough, _FEWEST * self.num_users), _MOST * self.num_users))
-        first = max(first, self.min_reports)
-        edges = _ends(scale.values(places), step)
-        told = yield from self._counted(first, edges)
-        draws = draw_densities([told], _evenly(edges), _normals(len(edges)))
-        even = (edges - edges[0]) / np.ptp(edges)
-        below = _KNOWN * _below(draws).mean(axis=1) + (1 - _KNOWN) * even
-        finer = _ends(np.interp(places, below, edges), step)
-        parts = [_lifted(told, edges, finer), (yield from self._counted(self.num_unasked, finer))]
-        draws = draw_densities(parts, _evenly(finer), _normals(len(finer)))
-        return self._told(finer, draws, step)
+        cells = self._cut(ValueScale(kind.low, kind.high).values(places), step)
+        early = [max(round(part * self.num_users), self.min_reports) for part in _EARLY]
+        told: list[tuple[Counted, _Cells]] = []
+        draws = None
+        for users in (*early, None):
+            if draws is not None:
+                below = _below(draws)
+                sketch = below.mean(axis=1)
+                finer = self._cut(cells.divided(sketch, places), step)
+                likely = finer.likely(cells, draws.mean(axis=1))
+                coordinates = finer.coordinates(cells.edges, sketch)
+                cells = finer
+            else:
+                likely, coordinates = None, ()
+            counted = yield from self._counted(users or self.num_unasked, cells)
+            told.append((counted, cells))
+            parts = [each.seen_as(counts, cells) for counts, each in told]
+            prior = Prior(_evenly(cells.edges), cells.atoms, coordinates)
+            draws = draw_densities(parts, prior, _normals(len(cells.edges), _DRAWS // 2))
+        assert likely is not None
+        linear = linear_estimates(counted, likely, _normals(len(cells.edges), _DRAWS))
+        return self._told(cells.edges, draws, linear, step)
 
-    def _counted(self, users: int, edges: Floats) -> Generator[Ask, Answers, Counted]:
+    def _cut(self, edges: Floats, step: float | None) -> "_Cells":
+        """Return cells that end at edges: between multiples of a step, or beside likely atoms."""
+        kind = self._column.kind
+        tiny = _ATOM * (kind.high - kind.low)
+        if step is not None:
+            low = (math.ceil(kind.low / step - 1e-9) - 0.5) * step
+            high = (math.floor(kind.high / step + 1e-9) + 0.5) * step
+            inner = (np.floor(edges / step) + 0.5) * step
+            edges = np.unique(np.clip(inner, low, high))
+            return _Cells(np.union1d(edges, [low, high]), np.zeros(0))
+        atoms = np.unique([kind.low, max(kind.low, min(0.0, kind.high)), kind.high])
+        near = np.abs(edges[:, None] - atoms).min(axis=1) <= 2 * tiny
+        return _Cells(np.unique(np.concatenate([edges[~near], atoms - tiny, atoms])), atoms)
+
+    def _counted(self, users: int, cells: "_Cells") -> Generator[Ask, Answers, Counted]:
         """Ask so many users for their cells; return the reports."""
-        oracle = DiscreteSquareWave(self.epsilon, len(edges))
-        question = Cell(self._column.coordinates, self._column.standardised(edges[1:-1]))
+        kind = self._column.kind
+        oracle = DiscreteSquareWave(self.epsilon, len(cells.edges))
+        ends = cells.edges[1:-1] + _ATOM / 2 * (kind.high - kind.low)  # what is on an edge is below
+        question = Cell(self._column.coordinates, self._column.standardised(ends))
         answer = yield Ask(self.cohorts([users])[0], question, oracle)
         counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
         return Counted(oracle.law_of_reports(), counts.astype(np.float64))
@@ -151,11 +175,11 @@ class Distribution(LdpStrategy[DistributionResult]):
 
     def _cells(self, num_users: int) -> int:
         """Return into how many cells the scale is cut."""
-        return _CELLS if self._error(num_users) > _FINE else _MORE_CELLS
+        return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if they tell enough."""
-        needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _MOST))
+        needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
@@ -173,64 +197,116 @@ class Distribution(LdpStrategy[DistributionResult]):
         oracle = DiscreteSquareWave(self.epsilon, self._cells(users) + 1)
         return replace(
             one,
-            rounds=2 + (step is not None),
+            rounds=3 + (step is not None),
             randomizers=(oracle, *([step[0]] if step else [])),
         )
 
-    def _told(self, edges: Floats, draws: Floats, step: float | None) -> DistributionResult:
+    def _told(
+        self, edges: Floats, draws: Floats, linear: LinearEstimates, step: float | None
+    ) -> DistributionResult:
         """Return the distribution with its errors."""
         below = _below(draws)
-        mean = below.mean(axis=1)
-        covariance = np.cov(below)
-        errors = np.sqrt(np.diag(covariance))
-        spread = np.sqrt(errors**2 + (0.75 * errors.max()) ** 2)
-        held = 1 - float(draws[-1].mean())
-        largest = np.sort((np.abs(below - mean[:, None]) / spread[:, None]).max(axis=0))
+        lower, upper = linear.band(0.95, len(edges))
+        held, error = linear.held[0], math.sqrt(linear.held[1])
+        notes = []
+        if held < 3 * error:
+            notes.append(_HARDLY_ANY.format(self.column))
+        elif held < _FEW:
+            notes.append(_FEW_ENTRIES.format(held, error, self.column, 1 / held))
         return DistributionResult(
             column=self.column,
             edges=edges,
-            below=mean,
-            covariance=covariance,
-            deviations=largest,
+            below=np.clip(below.mean(axis=1), lower, upper),
+            covariance=np.cov(below),
+            linear=linear,
             without_entry=float(draws[-1].mean()),
             step=step,
-            notes=[_HARDLY_ANY.format(self.column)] if held < 3 * float(draws[-1].std()) else [],
+            notes=notes,
         )
 
 
 _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the distribution is of noise and nothing else."
 )
+_FEW = 0.25  # the share of users with an entry below which errors are said to be large
+_FEW_ENTRIES = (
+    "Only {:.0%} ± {:.0%} of the users have an entry in {!r}: errors are {:.0f} times those of a "
+    "column that all have entries in."
+)
 
 
-def _ends(edges: Floats, step: float | None) -> Floats:
-    """Return increasing edges, between multiples of the step where there is one."""
-    if step is not None:
-        inner = (np.floor(edges[1:-1] / step) + 0.5) * step
-        low = (math.ceil(edges[0] / step - 1e-9) - 0.5) * step
-        high = (math.floor(edges[-1] / step + 1e-9) + 0.5) * step
-        edges = np.concatenate([[low], np.clip(inner, low, high), [high]])
-    apart = np.flatnonzero(np.diff(edges, prepend=-np.inf) > 0)
-    return np.asarray(edges[apart])
+@dataclass(frozen=True)
+class _Cells:
+    """Cells in order.
+
+    Attributes
+    ----------
+    edges : ndarray, shape (cells + 1,)
+        Increasing.
+    values : ndarray
+        At each of which a cell of its own ends, which holds nothing else.
+    """
+
+    edges: Floats
+    values: Floats
+
+    @property
+    def atoms(self) -> NDArray[np.bool_]:
+        """Which cells are of one value."""
+        return np.isin(self.edges[1:], self.values)
+
+    def divided(self, below: Floats, places: Floats) -> Floats:
+        """Return edges between which there are about equal shares of what is not in atoms."""
+        even = np.diff(self.edges) / np.ptp(self.edges)
+        shares = np.where(self.atoms, 0.0, _KNOWN * np.diff(below) + (1 - _KNOWN) * even)
+        up_to = np.concatenate([[0.0], np.cumsum(shares)])
+        return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
+
+    def seen_as(self, counted: Counted, cells: "_Cells") -> Counted:
+        """Return the law of reports on these cells for others, evenly filled, and the last one."""
+        law = counted.law[:, :-1] @ self._overlap(cells, axis=0)
+        return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
+
+    def likely(self, before: "_Cells", shares: Floats) -> Floats:
+        """Return shares of these cells from those of others, evenly filled, and the last one."""
+        found = before._overlap(self, axis=1) @ shares[:-1]
+        return np.maximum(np.append(found, shares[-1]), _LEAST)
+
+    def _overlap(self, cells: "_Cells", axis: int) -> Floats:
+        """Return which part of each other cell is in each of these, or the other way round."""
+        upper = np.minimum.outer(self.edges[1:], cells.edges[1:])
+        overlap = np.clip(upper - np.maximum.outer(self.edges[:-1], cells.edges[:-1]), 0, None)
+        parts = overlap / np.maximum(overlap.sum(axis=axis, keepdims=True), 1e-300)
+        return np.asarray(parts if axis == 0 else parts.T)
+
+    def coordinates(self, edges: Floats, below: Floats) -> tuple[Floats, Floats]:
+        """Return the cells' middles, and their logarithms, in widths of the middle half."""
+        middles = (self.edges[1:] + self.edges[:-1]) / 2
+        quarters = np.interp([0.25, 0.5, 0.75], below, edges)
+        low, width = self.edges[0], max(float(np.ptp(quarters)), _ATOM * np.ptp(self.edges))
+
+        def logs(values: Floats) -> Floats:
+            if low < 0 < self.edges[-1]:
+                return np.asarray(np.arcsinh(values / width))
+            return np.asarray(np.log(np.maximum(values - low, _ATOM * np.ptp(self.edges))))
+
+        found = []
+        for each in (np.asarray, logs):
+            near, middle, far = each(quarters)
+            x = (each(middles) - middle) / max(far - near, 1e-9 * abs(far), 1e-300)
+            found.append(np.clip(x, -_FAR, _FAR))
+        return found[0], found[1]
 
 
-def _normals(cells: int) -> Floats:
-    """Return numbers for draws from posteriors, always the same."""
-    draws = np.arange(_DRAWS // 2, dtype=np.uint64)
+def _normals(cells: int, number: int) -> Floats:
+    """Return so many numbers for each cell, always the same."""
+    draws = np.arange(number, dtype=np.uint64)
     return KeyedRandom(derive(0, draws)).normals((len(draws), cells)).T
 
 
 def _evenly(edges: Floats) -> Floats:
     """Return the shares of cells that an even density has, none too small."""
     return np.maximum(np.diff(edges) / np.ptp(edges), _LEAST)
-
-
-def _lifted(counted: Counted, ends: Floats, edges: Floats) -> Counted:
-    """Return the reports' law for other cells, evenly filled; the last cell is apart."""
-    upper, lower = np.minimum.outer(ends[1:], edges[1:]), np.maximum.outer(ends[:-1], edges[:-1])
-    overlap = np.clip(upper - lower, 0, None)
-    law = counted.law[:, :-1] @ (overlap / overlap.sum(axis=0))
-    return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
 
 
 def _below(draws: Floats) -> Floats:

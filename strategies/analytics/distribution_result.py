@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from ldp_flower.presentation import charts
 from ldp_flower.validation import check_fraction, check_integer
 
+from ..numerics.cdf_band import LinearEstimates
 from ..runtime.result import Floats, Result
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ class DistributionResult(Result):
     below : ndarray of float64, shape (cells + 1,)
         The share of the users below each edge, of those who have an entry: the posterior mean.
     covariance : ndarray of float64, shape (cells + 1, cells + 1)
-        Of these shares: randomisation, and that the users are a sample of a population.
-    deviations : ndarray of float64, shape (draws,)
-        Of the largest deviation of all shares at once, in units of their errors (and three
-        quarters of the largest of these): draws from the posterior, in order.
+        Of these shares, if the density is as smooth as it was taken for: randomisation, and that
+        the users are a sample of a population.
+    linear : LinearEstimates
+        What bands are made of, whatever the shape.
     without_entry : float
         The share of the users who have no entry in the column.
     step : float or None
@@ -47,7 +48,7 @@ class DistributionResult(Result):
     edges: Floats
     below: Floats
     covariance: Floats
-    deviations: Floats
+    linear: LinearEstimates
     without_entry: float
     step: float | None = None
 
@@ -143,17 +144,9 @@ class DistributionResult(Result):
         from pandas import DataFrame
 
         check_fraction("level", level)
-        errors = self._errors(np.eye(len(self.below)))
-        spread = np.sqrt(errors**2 + (0.75 * errors.max()) ** 2)
-        reach = float(np.quantile(self.deviations, level)) * spread
-        lower, upper = np.clip(self.below - reach, 0, 1), np.clip(self.below + reach, 0, 1)
+        lower, upper = self.linear.band(level, len(self.edges))
         return DataFrame(
-            {
-                self.column: self.edges,
-                "share below": self.below,
-                "lower": np.maximum.accumulate(lower),
-                "upper": np.minimum.accumulate(upper[::-1])[::-1],
-            }
+            {self.column: self.edges, "share below": self.below, "lower": lower, "upper": upper}
         )
 
     def table(self) -> "DataFrame":

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +10,17 @@ from scipy.special import logit
 
 Floats = NDArray[np.float64]
 
-# Of the density's logarithm: its size, and how far along the places it stays about the same.
+# Of what the density's logarithm has beside its quadratic part: its scale, and how far along the
+# places it stays about the same.
 _SMOOTHNESS = (
     *((0.1, 0.7), (0.5, 0.7), (1.0, 0.3), (2.0, 1.5), (5.0, 3.0)),
     *((3.0, 0.1), (3.0, 0.3), (3.0, 0.7)),
 )
+_QUADRATIC = 4.0  # scale of the quadratic part, in widths of the coordinate: any hump is likely
 _ENDS = 0.8  # of the places' distances are logistic: densities change most where cells end
-_ROUGH = 1e-2  # size of what is not smooth
-_LEVEL, _APART = 1.0, 2.0  # sizes of the level of all cells, and of that of the last one
-_APART_SHARE = 0.02  # of the last cell, before anything is known
+_ROUGH = 1e-2  # scale of what is not smooth
+_LEVEL, _APART = 1.0, 2.0  # scales of the level of all cells, and of that of each cell apart
+_APART_SHARE = 0.02  # of a cell apart, before anything is known
 _STEPS, _STILL = 30, 1e-2  # Newton's, and the gain in log-probability at which they end
 
 
@@ -39,7 +40,56 @@ class Counted:
     counts: Floats
 
 
-def draw_densities(parts: Sequence[Counted], likely: Floats, normals: Floats) -> Floats:
+@dataclass(frozen=True)
+class Prior:
+    """What is likely of the shares of cells, before anybody reports.
+
+    Attributes
+    ----------
+    likely : ndarray, shape (cells,)
+        The shares of cells in order that an even density would have.
+    apart : ndarray of bool, shape (cells,)
+        Cells that tell nothing of their neighbours.
+    coordinates : sequence of ndarray, shape (cells,)
+        In one of which the density's logarithm may be quadratic, but for a smooth rest.
+    """
+
+    likely: Floats
+    apart: NDArray[np.bool_]
+    coordinates: Sequence[Floats] = ()
+
+    @property
+    def base(self) -> Floats:
+        """The shares of all cells, one more of which, the last, is of users without an entry."""
+        apart = np.append(self.apart, True)
+        shares = np.append(self.likely, 0.0)
+        ordered = np.where(apart, 0.0, shares)
+        left = 1 - _APART_SHARE * apart.sum()
+        return np.asarray(np.where(apart, _APART_SHARE, left * ordered / ordered.sum()))
+
+    def roots(self) -> list[Floats]:
+        """Return the Cholesky factors of the covariances of the logarithms, one of each kind."""
+        ordered = np.flatnonzero(~self.apart)
+        cells = len(ordered)
+        even = (np.arange(cells) + 0.5) / cells
+        logistic = (logit(even) / logit(even[-1]) + 1) / 2 if cells > 1 else even
+        at = (1 - _ENDS) * even + _ENDS * logistic
+        apart = _APART**2 * np.eye(len(self.apart) + 1)
+        found = []
+        for along in (np.zeros(len(self.apart)), *self.coordinates):
+            x = along[ordered]
+            hump = _QUADRATIC**2 * (np.outer(x, x) + np.outer(x**2, x**2))
+            for scale, length in _SMOOTHNESS:
+                far = np.sqrt(5) * np.abs(at[:, None] - at) / length
+                smooth = scale**2 * (1 + far + far**2 / 3) * np.exp(-far)
+                rough = _ROUGH**2 * np.eye(cells)
+                covariance = apart.copy()
+                covariance[np.ix_(ordered, ordered)] = smooth + hump + _LEVEL**2 + rough
+                found.append(np.asarray(np.linalg.cholesky(covariance), np.float64))
+        return found
+
+
+def draw_densities(parts: Sequence[Counted], prior: Prior, normals: Floats) -> Floats:
     """Return draws from the posterior of the shares of cells, shape (cells + 1, draws).
 
     Parameters
@@ -47,31 +97,33 @@ def draw_densities(parts: Sequence[Counted], likely: Floats, normals: Floats) ->
     parts : sequence of Counted
         All reports; their laws have one cell more than there are in order, which is apart from
         these.
-    likely : ndarray, shape (cells,)
-        The shares of the cells in order that a density would have which is even in their place.
+    prior : Prior
+        Of the cells in order.
     normals : ndarray, shape (cells + 1, draws / 2)
         Independent standard normal numbers, which decide the draws.
 
     Notes
     -----
-    The logarithm of the shares over ``likely`` is a Gaussian process with the Matern covariance of
-    order 5/2, whose first and last cells are further apart than others; its size and length are
-    averaged over a few by their evidence. Each posterior is taken for normal around its mode
-    (Laplace), in the shares: in their logarithms it would put too many users into cells that hold
-    hardly any. Draws come in pairs on both sides of the mode, so that they have it as their mean.
+    The logarithm of the shares over ``base`` is a Gaussian process: the Matern covariance of
+    order 5/2 along the cells, whose first and last are further apart than others, and a quadratic
+    function of one of the coordinates or of none. So the smoothest densities are even, normal and
+    lognormal ones (Silverman, 1982). Kinds are averaged by their evidence. Each posterior is taken
+    for normal around its mode (Laplace), in the shares: in their logarithms it would put too many
+    users into cells that hold hardly any. Draws come in pairs on both sides of the mode, so that
+    they have it as their mean.
     """
     law = np.concatenate([part.law for part in parts])
     counts = np.concatenate([part.counts for part in parts])
-    cells = len(likely)
-    base = np.append((1 - _APART_SHARE) * likely / likely.sum(), _APART_SHARE)
-    fits = [_fitted(law, counts, base, _root(cells, *each)) for each in _SMOOTHNESS]
+    base = prior.base
+    fits = [_fitted(law, counts, base, root) for root in prior.roots()]
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     ends = np.rint(normals.shape[1] * np.cumsum(weights) / weights.sum()).astype(np.int64)
     drawn = []
     for part, fit in zip(np.split(normals, ends[:-1], axis=1), fits, strict=True):
-        off = fit.root @ solve_triangular(fit.precision.T, np.hstack([part, -part]))
-        drawn.append(_around(_shares(base, fit.root @ fit.mode), off))
+        if part.size:
+            off = fit.root @ solve_triangular(fit.precision.T, np.hstack([part, -part]))
+            drawn.append(_around(_shares(base, fit.root @ fit.mode), off))
     return np.concatenate(drawn, axis=1)
 
 
@@ -89,20 +141,6 @@ class _Fit:
     mode: Floats
     precision: Floats  # its Cholesky factor
     root: Floats  # what makes the process of independent normals
-
-
-@lru_cache(maxsize=32)
-def _root(cells: int, size: float, length: float) -> Floats:
-    """Return the Cholesky factor of the process's covariance."""
-    even = (np.arange(cells) + 0.5) / cells
-    logistic = (logit(even) / logit(even[-1]) + 1) / 2
-    at = (1 - _ENDS) * even + _ENDS * logistic
-    far = np.sqrt(5) * np.abs(at[:, None] - at) / length
-    covariance = np.zeros((cells + 1, cells + 1))
-    smooth = size**2 * (1 + far + far**2 / 3) * np.exp(-far)
-    covariance[:cells, :cells] = smooth + _LEVEL**2 + _ROUGH**2 * np.eye(cells)
-    covariance[cells, cells] = _APART**2
-    return np.asarray(np.linalg.cholesky(covariance), np.float64)
 
 
 def _shares(base: Floats, logs: Floats) -> Floats:
