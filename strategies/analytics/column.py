@@ -18,11 +18,11 @@ from ..runtime.exchange import Ask
 
 Floats = NDArray[np.float64]
 
-_STEPS = 11  # of which the coarsest is about a tenth of the bounds' distance, the last 1e-6 of it
-_CLEAR = 0.1  # the standard error with which shares of round entries are told
-_CLEARER, _MORE = 0.05, 0.01  # the one for which at most that share of the users is asked
-_ROUND = 0.75  # the share of entries from which a column counts as rounded
-_MOST = 0.05  # the share of the users that are asked for it
+_FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
+_MOST_STEPS = 24
+_ERROR = 0.08  # of the share of entries that are this round and no rounder, or less
+_PART = 0.02, 0.12  # of the users who are asked: where that has a smaller error, and at most
+_CLEAR = 2.1  # standard errors from which a finer place is seen: 1 of 56 by chance
 
 
 @dataclass(frozen=True)
@@ -85,19 +85,26 @@ class NumericColumn:
         """Distance of the bounds."""
         return self.kind.high - self.kind.low
 
+    @property
+    def steps(self) -> Floats:
+        """What entries may be multiples of: round numbers, from the span to 1 or a part of it."""
+        coarsest = coarsest_step(2 * self.span)
+        number = 1 + 2 * round(math.log10(coarsest / min(1.0, _FINEST * coarsest)))
+        return steps_from(coarsest, min(number, _MOST_STEPS))
+
     def standardised(self, values: ArrayLike) -> Floats:
         """Return values within the bounds as users have them."""
         return self.kind.coded(np.asarray(values, np.float64))
 
 
 def who_tell_the_step(
-    strategy: LdpStrategy[Any], num_users: int
+    strategy: LdpStrategy[Any], column: NumericColumn, num_users: int
 ) -> tuple[FrequencyOracle, int] | None:
     """Return how many users tell how round their entries are, and by what; None if it is nobody."""
-    oracle = best_frequency_oracle(strategy.epsilon, _STEPS + 2, num_users)
-    enough, better = (math.ceil((oracle.variance + 0.25) / each**2) for each in (_CLEAR, _CLEARER))
-    size = max(enough, min(better, int(_MORE * num_users)), strategy.min_reports)
-    return (oracle, size) if size <= _MOST * num_users else None
+    oracle = best_frequency_oracle(strategy.epsilon, len(column.steps) + 2, num_users)
+    enough = math.ceil((oracle.variance + 0.25) / _ERROR**2)
+    size = max(enough, int(_PART[0] * num_users), strategy.min_reports)
+    return (oracle, size) if size <= _PART[1] * num_users else None
 
 
 def learn_step(
@@ -108,25 +115,46 @@ def learn_step(
     Nobody is asked where it would take too many. Rounded entries have ties, and an answer
     beside one of them is wrong by all who share it.
     """
-    asked = who_tell_the_step(strategy, strategy.num_users)
+    asked = who_tell_the_step(strategy, column, strategy.num_users)
     if asked is None:
         return Entries()
     oracle, size = asked
-    step = coarsest_step(column.span / 5)
+    steps = column.steps
     origin, one = (float(column.kind.restore(at)) for at in (0.0, 1.0))
     scale = one - origin
-    question = Grain(column.coordinates, -origin / scale, step / scale, _STEPS)
+    question = Grain(column.coordinates, -origin / scale, float(steps[0]) / scale, len(steps))
     answer = yield Ask(strategy.cohorts([size])[0], question, oracle, min_reports=0)
-    return _coarsest(answer, oracle, steps_from(step, _STEPS))
+    return _tested(answer, oracle, steps)
 
 
-def _coarsest(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
-    """Return the coarsest step of which nearly all entries are multiples."""
+def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
+    """Return the coarsest step that leaves no finer entries to be seen; None if there is none.
+
+    A column counts as rounded where it is clear that its entries are not all finer than any step.
+    """
     if not answer.count:
         return Entries()
-    held = 1 - min(max(float(answer.mean[_STEPS + 1]), 0.0), 1.0)
+    none, missing = len(steps), len(steps) + 1
     spread = math.sqrt((oracle.variance + 0.25) / answer.count)
-    if held < 3 * spread:
+    if 1 - answer.mean[missing] < 3 * spread:
         return Entries(hardly_any=True)
-    rounded = np.cumsum(answer.mean[:_STEPS]) / held >= _ROUND
-    return Entries(float(steps[np.argmax(rounded)]) if rounded.any() else None)
+
+    def misfit(places: list[int]) -> float:
+        return _misfit(answer.mean, [*places, missing]) / spread**2
+
+    for place, step in enumerate(steps.tolist()):
+        coarse = list(range(place + 1))
+        own = misfit(coarse)
+        finer = min(misfit([*coarse, each]) for each in range(place + 1, none + 1))
+        if own - finer < _CLEAR**2 < misfit([none]) - own:
+            return Entries(step)
+    return Entries()
+
+
+def _misfit(estimates: Floats, places: list[int]) -> float:
+    """Return the squared distance of estimates from shares of these places alone."""
+    own = estimates[places]
+    ordered = np.sort(own)[::-1]
+    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
+    shares = np.maximum(own - excess[np.flatnonzero(ordered > excess)[-1]], 0)
+    return float(estimates @ estimates - own @ own + np.sum((own - shares) ** 2))

@@ -192,7 +192,7 @@ class Distribution(LdpStrategy[DistributionResult]):
         users = setting.num_users
         if refusal := self._refusal(users):
             raise WouldRefuse(refusal)
-        step = who_tell_the_step(self, users)
+        step = who_tell_the_step(self, self._column, users)
         one = expected_function(self.epsilon, users, setting.rows_per_user)
         oracle = DiscreteSquareWave(self.epsilon, self._cells(users) + 1)
         return replace(
