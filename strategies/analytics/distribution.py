@@ -16,15 +16,20 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Numeric, Schema
 
 from ..forecasts.ranks import expected_function
-from ..numerics.cdf_band import LinearEstimates, linear_estimates
-from ..numerics.density import Counted, Prior, draw_densities
+from ..numerics.density import (
+    Counted,
+    LinearEstimates,
+    Prior,
+    draw_densities,
+    linear_estimates,
+)
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
 from .column import NumericColumn, learn_step, who_tell_the_step
-from .distribution_result import DistributionResult
+from .distribution_result import ATOM, DistributionResult
 
 Floats = NDArray[np.float64]
 
@@ -32,9 +37,8 @@ _EARLY = (0.1, 0.2)  # parts of the users who tell where the others' cells are
 _FEWEST, _MOST = 16, 96  # cells: in between, each holds about two errors of one threshold
 _KNOWN = 0.7  # of later cells' sizes follows what earlier ones told; the rest is even
 _LEAST = 1e-5  # share of a cell, before anything is known
-_ATOM = 1e-9  # of the bounds' distance: the width of a cell of one value
 _FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is told there
-_DRAWS = 1000
+_DRAWS, _LEVEL = 1000, 0.95  # of the band, for standard errors
 _WORTH = 0.1  # the error of one threshold, from which on nothing can be told
 
 
@@ -148,7 +152,7 @@ class Distribution(LdpStrategy[DistributionResult]):
     def _cut(self, edges: Floats, step: float | None) -> "_Cells":
         """Return cells that end at edges: between multiples of a step, or beside likely atoms."""
         kind = self._column.kind
-        tiny = _ATOM * (kind.high - kind.low)
+        tiny = ATOM * (kind.high - kind.low)
         if step is not None:
             low = (math.ceil(kind.low / step - 1e-9) - 0.5) * step
             high = (math.floor(kind.high / step + 1e-9) + 0.5) * step
@@ -163,7 +167,7 @@ class Distribution(LdpStrategy[DistributionResult]):
         """Ask so many users for their cells; return the reports."""
         kind = self._column.kind
         oracle = DiscreteSquareWave(self.epsilon, len(cells.edges))
-        ends = cells.edges[1:-1] + _ATOM / 2 * (kind.high - kind.low)  # what is on an edge is below
+        ends = cells.edges[1:-1] + ATOM / 2 * (kind.high - kind.low)  # what is on an edge is below
         question = Cell(self._column.coordinates, self._column.standardised(ends))
         answer = yield Ask(self.cohorts([users])[0], question, oracle)
         counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
@@ -206,7 +210,10 @@ class Distribution(LdpStrategy[DistributionResult]):
     ) -> DistributionResult:
         """Return the distribution with its errors."""
         below = _below(draws)
-        lower, upper = linear.band(0.95, len(edges))
+        lower, upper = linear.band(_LEVEL, len(edges))
+        within = (upper - lower) / 2 / np.quantile(linear.deviations, _LEVEL)
+        covariance = np.cov(below)
+        wider = np.maximum(within / np.sqrt(np.maximum(np.diag(covariance), 1e-300)), 1.0)
         held, error = linear.held[0], math.sqrt(linear.held[1])
         notes = []
         if held < 3 * error:
@@ -217,7 +224,7 @@ class Distribution(LdpStrategy[DistributionResult]):
             column=self.column,
             edges=edges,
             below=np.clip(below.mean(axis=1), lower, upper),
-            covariance=np.cov(below),
+            covariance=covariance * np.outer(wider, wider),
             linear=linear,
             without_entry=float(draws[-1].mean()),
             step=step,
@@ -283,12 +290,12 @@ class _Cells:
         """Return the cells' middles, and their logarithms, in widths of the middle half."""
         middles = (self.edges[1:] + self.edges[:-1]) / 2
         quarters = np.interp([0.25, 0.5, 0.75], below, edges)
-        low, width = self.edges[0], max(float(np.ptp(quarters)), _ATOM * np.ptp(self.edges))
+        low, width = self.edges[0], max(float(np.ptp(quarters)), ATOM * np.ptp(self.edges))
 
         def logs(values: Floats) -> Floats:
             if low < 0 < self.edges[-1]:
                 return np.asarray(np.arcsinh(values / width))
-            return np.asarray(np.log(np.maximum(values - low, _ATOM * np.ptp(self.edges))))
+            return np.asarray(np.log(np.maximum(values - low, ATOM * np.ptp(self.edges))))
 
         found = []
         for each in (np.asarray, logs):

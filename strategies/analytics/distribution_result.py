@@ -8,15 +8,18 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.presentation import charts
+from ldp_flower.schema import Numeric
 from ldp_flower.validation import check_fraction, check_integer
 
-from ..numerics.cdf_band import LinearEstimates
+from ..numerics.density import LinearEstimates
 from ..runtime.result import Floats, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+#: Of the bounds' distance: the width of a cell of one value.
+ATOM = 1e-9
 _LEVELS = np.array([0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99])
 _BINS = 1000
 
@@ -30,12 +33,14 @@ class DistributionResult(Result):
     column : str
         Name of the column.
     edges : ndarray of float64, shape (cells + 1,)
-        Where cells end that hold about equally many users.
+        Where cells end; those between hold about equally many users, or one likely value.
     below : ndarray of float64, shape (cells + 1,)
-        The share of the users below each edge, of those who have an entry: the posterior mean.
+        The share of the users up to each edge, of those who have an entry: the posterior mean of
+        a smooth density, within the band.
     covariance : ndarray of float64, shape (cells + 1, cells + 1)
-        Of these shares, if the density is as smooth as it was taken for: randomisation, and that
-        the users are a sample of a population.
+        Of these shares: randomisation, and that the users and their rows are a sample of a
+        population. Standard errors are half the band's width, in the units in which all errors
+        together are within it: larger than the posterior's, which takes the density for smooth.
     linear : LinearEstimates
         What bands are made of, whatever the shape.
     without_entry : float
@@ -87,6 +92,28 @@ class DistributionResult(Result):
         )
         return np.asarray((ends[1] - ends[0]) / 2)
 
+    def quantile_interval(self, levels: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return intervals that hold all these quantiles together with this probability.
+
+        They are read off the band: a quantile is above a value where the function is surely below
+        its level, and not above one where the function surely reaches it. So they hold with ties,
+        gaps and humps.
+
+        Raises
+        ------
+        ValueError
+            If a level is not within (0, 1).
+        """
+        wanted = _checked(levels)
+        check_fraction("level", level)
+        lower, upper = self.linear.band(level, len(self.edges))
+        first = self.edges[np.maximum(np.searchsorted(upper, wanted, side="left") - 1, 0)]
+        last = self.edges[np.searchsorted(lower, wanted, side="left")]
+        if self.step is not None:  # multiples between these
+            first = np.ceil(first / self.step) * self.step
+            last = np.floor(last / self.step) * self.step
+        return first, last
+
     def histogram(self, bins: int | ArrayLike = 20) -> "DataFrame":
         """Return the shares of users in bins.
 
@@ -98,8 +125,8 @@ class DistributionResult(Result):
         Returns
         -------
         DataFrame
-            ``from``, ``to`` (in the column's units; a bin has its upper end, not its lower one),
-            ``share`` and its ``standard error``.
+            ``from``, ``to`` (in the column's units; a bin has its upper end, not its lower one,
+            which only the first has), ``share`` and its ``standard error``.
 
         Raises
         ------
@@ -110,12 +137,16 @@ class DistributionResult(Result):
 
         if isinstance(bins, int | np.integer):
             check_integer("bins", int(bins), 1, _BINS)
-            edges = np.linspace(self.edges[0], self.edges[-1], int(bins) + 1)
+            assert self.schema is not None
+            kind = self.schema.kind(self.column)
+            assert isinstance(kind, Numeric)
+            edges = np.linspace(kind.low, kind.high, int(bins) + 1)
         else:
             edges = np.asarray(bins, np.float64)
             if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
                 raise ValueError(f"Expected bins with edges that increase, got {bins!r}.")
-        weights = np.diff(self._weights(edges), axis=0)
+        low = np.nextafter(edges[:1] - 2 * ATOM * np.ptp(self.edges), -np.inf)
+        weights = np.diff(self._weights(np.concatenate([low, edges[1:]])), axis=0)
         return DataFrame(
             {
                 "from": edges[:-1],
@@ -155,16 +186,20 @@ class DistributionResult(Result):
         Returns
         -------
         DataFrame
-            ``quantile``, in percent of the users; the column's name and ``standard error``, in
+            ``quantile``, in percent of the users; the column's name, ``standard error``, and
+            ``lower`` and ``upper`` ends of intervals that hold all together in 95 % of runs, in
             the column's units.
         """
         from pandas import DataFrame
 
+        lower, upper = self.quantile_interval(_LEVELS)
         return DataFrame(
             {
                 "quantile": [f"{100 * level:.6g} %" for level in _LEVELS],
                 self.column: self.quantile(_LEVELS),
                 "standard error": self.quantile_error(_LEVELS),
+                "lower": lower,
+                "upper": upper,
             }
         )
 
@@ -196,10 +231,14 @@ class DistributionResult(Result):
         axes.set_ylabel("share below, with a 95 % band")
 
     def _findings(self) -> list[str]:
-        quarters = self.quantile([0.25, 0.5, 0.75])
-        errors = self.quantile_error([0.25, 0.5, 0.75])
-        told = ", ".join(f"{v:.4g} ± {e:.2g}" for v, e in zip(quarters, errors, strict=True))
-        return [f"quartiles of {self.column}: {told}"]
+        quarters = [0.25, 0.5, 0.75]
+        told = ", ".join(
+            f"{value:.4g} ({lower:.4g} to {upper:.4g})"
+            for value, lower, upper in zip(
+                self.quantile(quarters), *self.quantile_interval(quarters), strict=True
+            )
+        )
+        return [f"quartiles of {self.column}, with intervals of 95 %: {told}"]
 
 
 def _checked(levels: ArrayLike) -> Floats:
