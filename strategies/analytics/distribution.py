@@ -165,13 +165,25 @@ class Distribution(LdpStrategy[DistributionResult]):
 
     def _counted(self, users: int, cells: "_Cells") -> Generator[Ask, Answers, Counted]:
         """Ask so many users for their cells; return the reports."""
-        kind = self._column.kind
-        oracle = DiscreteSquareWave(self.epsilon, len(cells.edges))
-        ends = cells.edges[1:-1] + ATOM / 2 * (kind.high - kind.low)  # what is on an edge is below
-        question = Cell(self._column.coordinates, self._column.standardised(ends))
+        kind, number = self._column.kind, len(cells.edges) - 1
+        apart = self._apart(number)
+        oracle = DiscreteSquareWave(self.epsilon, number + apart + 1)
+        tiny = ATOM * (kind.high - kind.low)
+        ends = self._column.standardised(cells.edges[1:-1] + tiny / 2)  # what is on one is below it
+        beyond = self._column.standardised(kind.high) + np.arange(1, apart + 1)
+        question = Cell(self._column.coordinates, np.concatenate([ends, beyond]))
         answer = yield Ask(self.cohorts([users])[0], question, oracle)
         counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
-        return Counted(oracle.law_of_reports(), counts.astype(np.float64))
+        law = np.delete(oracle.law_of_reports(), number + np.arange(apart), axis=1)
+        return Counted(law, counts.astype(np.float64))
+
+    def _apart(self, cells: int) -> int:
+        """Return how many empty cells lie between those of entries and that of users without.
+
+        Half a window is where all averages have the least variance: with none, who has no entry
+        looks like who has a high one.
+        """
+        return -(-DiscreteSquareWave(self.epsilon, cells + 1).window // 2)
 
     def _error(self, num_users: int) -> float:
         """Return the error of a share below one threshold that all users are asked about."""
@@ -198,7 +210,8 @@ class Distribution(LdpStrategy[DistributionResult]):
             raise WouldRefuse(refusal)
         step = who_tell_the_step(self, self._column, users)
         one = expected_function(self.epsilon, users, setting.rows_per_user)
-        oracle = DiscreteSquareWave(self.epsilon, self._cells(users) + 1)
+        cells = self._cells(users)
+        oracle = DiscreteSquareWave(self.epsilon, cells + self._apart(cells) + 1)
         return replace(
             one,
             rounds=3 + (step is not None),
