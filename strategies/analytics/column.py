@@ -1,4 +1,4 @@
-"""One column of numbers: what is publicly known about it, and how round its entries are."""
+"""One column of numbers: what is publicly known about it, how round its entries are, cells."""
 
 import math
 from collections.abc import Generator
@@ -12,6 +12,7 @@ from ldp_flower.guarantee.questions import Grain
 from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_oracle
 from ldp_flower.schema import Numeric, Schema
 
+from ..numerics.density import Counted
 from ..numerics.round_numbers import coarsest_step, steps_from
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
@@ -23,6 +24,13 @@ _MOST_STEPS = 24
 _ERROR = 0.08  # of the share of entries that are this round and no rounder, or less
 _PART = 0.02, 0.12  # of the users who are asked: where that has a smaller error, and at most
 _CLEAR = 2.1  # standard errors from which a finer place is seen: 1 of 56 by chance
+
+
+#: Of the bounds' distance: the width of a cell of one value.
+ATOM = 1e-9
+_KNOWN = 0.9  # of later cells' sizes follows what earlier ones told; the rest is even
+_LEAST = 1e-5  # share of a cell, before anything is known
+_FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is told there
 
 
 @dataclass(frozen=True)
@@ -158,3 +166,85 @@ def _misfit(estimates: Floats, places: list[int]) -> float:
     excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
     shares = np.maximum(own - excess[np.flatnonzero(ordered > excess)[-1]], 0)
     return float(estimates @ estimates - own @ own + np.sum((own - shares) ** 2))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells in order.
+
+    Attributes
+    ----------
+    edges : ndarray, shape (cells + 1,)
+        Increasing.
+    values : ndarray
+        At each of which a cell of its own ends, which holds nothing else.
+    """
+
+    edges: Floats
+    values: Floats
+
+    @property
+    def atoms(self) -> NDArray[np.bool_]:
+        """Which cells are of one value."""
+        return np.isin(self.edges[1:], self.values)
+
+    @property
+    def evenly(self) -> Floats:
+        """The shares that an even density has, none too small."""
+        return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
+
+    def divided(self, below: Floats, places: Floats) -> Floats:
+        """Return edges between which there are about equal shares of what is not in atoms."""
+        shares = np.where(self.atoms, 0.0, _KNOWN * np.diff(below) + (1 - _KNOWN) * self.evenly)
+        up_to = np.concatenate([[0.0], np.cumsum(shares)])
+        return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
+
+    def seen_as(self, counted: Counted, cells: "Cells") -> Counted:
+        """Return the law of reports on these cells for others, evenly filled, and the last one."""
+        law = counted.law[:, :-1] @ self._overlap(cells, axis=0)
+        return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
+
+    def likely(self, before: "Cells", shares: Floats) -> Floats:
+        """Return shares of these cells from those of others, evenly filled, and the last one."""
+        found = before._overlap(self, axis=1) @ shares[:-1]
+        return np.asarray(np.maximum(np.append(found, shares[-1]), _LEAST))
+
+    def _overlap(self, cells: "Cells", axis: int) -> Floats:
+        """Return which part of each other cell is in each of these, or the other way round."""
+        upper = np.minimum.outer(self.edges[1:], cells.edges[1:])
+        overlap = np.clip(upper - np.maximum.outer(self.edges[:-1], cells.edges[:-1]), 0, None)
+        parts = overlap / np.maximum(overlap.sum(axis=axis, keepdims=True), 1e-300)
+        return np.asarray(parts if axis == 0 else parts.T)
+
+    def coordinates(self, edges: Floats, below: Floats) -> tuple[Floats, Floats]:
+        """Return the cells' middles, and their logarithms, in widths of the middle half."""
+        middles = (self.edges[1:] + self.edges[:-1]) / 2
+        quarters = np.interp([0.25, 0.5, 0.75], below, edges)
+        low, width = self.edges[0], max(float(np.ptp(quarters)), ATOM * np.ptp(self.edges))
+
+        def logs(values: Floats) -> Floats:
+            if low < 0 < self.edges[-1]:
+                return np.asarray(np.arcsinh(values / width))
+            return np.asarray(np.log(np.maximum(values - low, ATOM * np.ptp(self.edges))))
+
+        found = []
+        for each in (np.asarray, logs):
+            near, middle, far = each(quarters)
+            x = (each(middles) - middle) / max(far - near, 1e-9 * abs(far), 1e-300)
+            found.append(np.clip(x, -_FAR, _FAR))
+        return found[0], found[1]
+
+
+def cells_of(column: NumericColumn, edges: Floats, step: float | None) -> Cells:
+    """Return cells that end at edges: between multiples of a step, or beside likely atoms."""
+    kind = column.kind
+    tiny = ATOM * (kind.high - kind.low)
+    if step is not None:
+        low = (math.ceil(kind.low / step - 1e-9) - 0.5) * step
+        high = (math.floor(kind.high / step + 1e-9) + 0.5) * step
+        inner = (np.floor(edges / step) + 0.5) * step
+        edges = np.unique(np.clip(inner, low, high))
+        return Cells(np.union1d(edges, [low, high]), np.zeros(0))
+    atoms = np.unique([kind.low, max(kind.low, min(0.0, kind.high)), kind.high])
+    near = np.abs(edges[:, None] - atoms).min(axis=1) <= 2 * tiny
+    return Cells(np.unique(np.concatenate([edges[~near], atoms - tiny, atoms])), atoms)

@@ -28,17 +28,15 @@ from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
-from .column import NumericColumn, learn_step, who_tell_the_step
-from .distribution_result import ATOM, DistributionResult
+from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
+from .distribution_result import DistributionResult
 
 Floats = NDArray[np.float64]
 
 _EARLY = (0.1, 0.2)  # parts of the users who tell where the others' cells are
 _FEWEST, _MOST = 16, 96  # cells: in between, each holds about two errors of one threshold
-_KNOWN = 0.7  # of later cells' sizes follows what earlier ones told; the rest is even
-_LEAST = 1e-5  # share of a cell, before anything is known
-_FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is told there
-_DRAWS, _LEVEL = 1000, 0.95  # of the band, for standard errors
+_DRAWS = 1000  # from the joint law of all errors, and pairs of them from the posterior
+_LEVEL = 0.95  # of the band from which standard errors are
 _WORTH = 0.1  # the error of one threshold, from which on nothing can be told
 
 
@@ -126,44 +124,26 @@ class Distribution(LdpStrategy[DistributionResult]):
         step = (yield from learn_step(self, self._column)).step
         kind = self._column.kind
         places = np.linspace(0, 1, 1 + self._cells(self.num_users))
-        cells = self._cut(ValueScale(kind.low, kind.high).values(places), step)
+        edges = ValueScale(kind.low, kind.high).values(places)
+        cells = cells_of(self._column, edges, step)
         early = [max(round(part * self.num_users), self.min_reports) for part in _EARLY]
-        told: list[tuple[Counted, _Cells]] = []
-        draws = None
-        for users in (*early, None):
-            if draws is not None:
-                below = _below(draws)
-                sketch = below.mean(axis=1)
-                finer = self._cut(cells.divided(sketch, places), step)
-                likely = finer.likely(cells, draws.mean(axis=1))
-                coordinates = finer.coordinates(cells.edges, sketch)
-                cells = finer
-            else:
-                likely, coordinates = None, ()
+        counted = yield from self._counted(early[0], cells)
+        reports = [(counted, cells)]
+        draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells))
+        for users in (*early[1:], None):
+            sketch, before = _below(draws).mean(axis=1), cells
+            cells = cells_of(self._column, before.divided(sketch, places), step)
+            likely = cells.likely(before, draws.mean(axis=1))
+            prior = Prior(cells.evenly, cells.atoms, cells.coordinates(before.edges, sketch))
             counted = yield from self._counted(users or self.num_unasked, cells)
-            told.append((counted, cells))
-            parts = [each.seen_as(counts, cells) for counts, each in told]
-            prior = Prior(_evenly(cells.edges), cells.atoms, coordinates)
-            draws = draw_densities(parts, prior, _normals(len(cells.edges), _DRAWS // 2))
-        assert likely is not None
-        linear = linear_estimates(counted, likely, _normals(len(cells.edges), _DRAWS))
+            reports.append((counted, cells))
+            draws = draw_densities(
+                [each.seen_as(counts, cells) for counts, each in reports], prior, _normals(cells)
+            )
+        linear = linear_estimates(counted, likely, _normals(cells))
         return self._told(cells.edges, draws, linear, step)
 
-    def _cut(self, edges: Floats, step: float | None) -> "_Cells":
-        """Return cells that end at edges: between multiples of a step, or beside likely atoms."""
-        kind = self._column.kind
-        tiny = ATOM * (kind.high - kind.low)
-        if step is not None:
-            low = (math.ceil(kind.low / step - 1e-9) - 0.5) * step
-            high = (math.floor(kind.high / step + 1e-9) + 0.5) * step
-            inner = (np.floor(edges / step) + 0.5) * step
-            edges = np.unique(np.clip(inner, low, high))
-            return _Cells(np.union1d(edges, [low, high]), np.zeros(0))
-        atoms = np.unique([kind.low, max(kind.low, min(0.0, kind.high)), kind.high])
-        near = np.abs(edges[:, None] - atoms).min(axis=1) <= 2 * tiny
-        return _Cells(np.unique(np.concatenate([edges[~near], atoms - tiny, atoms])), atoms)
-
-    def _counted(self, users: int, cells: "_Cells") -> Generator[Ask, Answers, Counted]:
+    def _counted(self, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
         """Ask so many users for their cells; return the reports."""
         kind, number = self._column.kind, len(cells.edges) - 1
         apart = self._apart(number)
@@ -255,78 +235,10 @@ _FEW_ENTRIES = (
 )
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """Cells in order.
-
-    Attributes
-    ----------
-    edges : ndarray, shape (cells + 1,)
-        Increasing.
-    values : ndarray
-        At each of which a cell of its own ends, which holds nothing else.
-    """
-
-    edges: Floats
-    values: Floats
-
-    @property
-    def atoms(self) -> NDArray[np.bool_]:
-        """Which cells are of one value."""
-        return np.isin(self.edges[1:], self.values)
-
-    def divided(self, below: Floats, places: Floats) -> Floats:
-        """Return edges between which there are about equal shares of what is not in atoms."""
-        even = np.diff(self.edges) / np.ptp(self.edges)
-        shares = np.where(self.atoms, 0.0, _KNOWN * np.diff(below) + (1 - _KNOWN) * even)
-        up_to = np.concatenate([[0.0], np.cumsum(shares)])
-        return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
-
-    def seen_as(self, counted: Counted, cells: "_Cells") -> Counted:
-        """Return the law of reports on these cells for others, evenly filled, and the last one."""
-        law = counted.law[:, :-1] @ self._overlap(cells, axis=0)
-        return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
-
-    def likely(self, before: "_Cells", shares: Floats) -> Floats:
-        """Return shares of these cells from those of others, evenly filled, and the last one."""
-        found = before._overlap(self, axis=1) @ shares[:-1]
-        return np.maximum(np.append(found, shares[-1]), _LEAST)
-
-    def _overlap(self, cells: "_Cells", axis: int) -> Floats:
-        """Return which part of each other cell is in each of these, or the other way round."""
-        upper = np.minimum.outer(self.edges[1:], cells.edges[1:])
-        overlap = np.clip(upper - np.maximum.outer(self.edges[:-1], cells.edges[:-1]), 0, None)
-        parts = overlap / np.maximum(overlap.sum(axis=axis, keepdims=True), 1e-300)
-        return np.asarray(parts if axis == 0 else parts.T)
-
-    def coordinates(self, edges: Floats, below: Floats) -> tuple[Floats, Floats]:
-        """Return the cells' middles, and their logarithms, in widths of the middle half."""
-        middles = (self.edges[1:] + self.edges[:-1]) / 2
-        quarters = np.interp([0.25, 0.5, 0.75], below, edges)
-        low, width = self.edges[0], max(float(np.ptp(quarters)), ATOM * np.ptp(self.edges))
-
-        def logs(values: Floats) -> Floats:
-            if low < 0 < self.edges[-1]:
-                return np.asarray(np.arcsinh(values / width))
-            return np.asarray(np.log(np.maximum(values - low, ATOM * np.ptp(self.edges))))
-
-        found = []
-        for each in (np.asarray, logs):
-            near, middle, far = each(quarters)
-            x = (each(middles) - middle) / max(far - near, 1e-9 * abs(far), 1e-300)
-            found.append(np.clip(x, -_FAR, _FAR))
-        return found[0], found[1]
-
-
-def _normals(cells: int, number: int) -> Floats:
-    """Return so many numbers for each cell, always the same."""
-    draws = np.arange(number, dtype=np.uint64)
-    return KeyedRandom(derive(0, draws)).normals((len(draws), cells)).T
-
-
-def _evenly(edges: Floats) -> Floats:
-    """Return the shares of cells that an even density has, none too small."""
-    return np.maximum(np.diff(edges) / np.ptp(edges), _LEAST)
+def _normals(cells: Cells) -> Floats:
+    """Return numbers for draws, of all cells and of users without an entry, always the same."""
+    draws = np.arange(_DRAWS, dtype=np.uint64)
+    return KeyedRandom(derive(0, draws)).normals((len(draws), len(cells.edges))).T
 
 
 def _below(draws: Floats) -> Floats:

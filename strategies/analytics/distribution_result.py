@@ -13,13 +13,12 @@ from ldp_flower.validation import check_fraction, check_integer
 
 from ..numerics.density import LinearEstimates
 from ..runtime.result import Floats, Result
+from .column import ATOM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-#: Of the bounds' distance: the width of a cell of one value.
-ATOM = 1e-9
 _LEVELS = np.array([0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99])
 _BINS = 1000
 
