@@ -25,6 +25,7 @@ _ROUGH = 1e-2  # scale of what is not smooth
 _LEVEL, _APART = 1.0, 2.0  # scales of the level of all cells, and of that of each cell apart
 _APART_SHARE = 0.02  # of a cell apart, before anything is known
 _ONE_MORE = 2.0  # reports of the largest weight, added to a variance: counts may be small
+_NOTHING = 1e-16  # a variance that is none
 _STEPS, _STILL = 30, 1e-2  # Newton's, and the gain in log-probability at which they end
 
 
@@ -261,19 +262,21 @@ def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> Linea
     estimates = ramps @ frequencies
     centred = ramps - estimates[:, None]
     covariance = (centred * frequencies) @ centred.T / total
-    covariance += np.diag(_ONE_MORE * (ramps**2).max(axis=1) / total**2)
     held = max(float(estimates[-1]), 1e-9)
     ratios = np.clip(estimates[:-1] / held, 0, 1)
     variances, with_held = np.diag(covariance)[:-1], covariance[:-1, -1]
-    off = np.sqrt(variances - 2 * ratios * with_held + ratios**2 * covariance[-1, -1])
+    square = variances - 2 * ratios * with_held + ratios**2 * covariance[-1, -1]
+    off = np.sqrt(np.maximum(square, _NOTHING))
     values, vectors = np.linalg.eigh((weights * frequencies) @ weights.T)
     root = vectors * np.sqrt(np.maximum(values, 0) / total)
     of_cells = np.column_stack([wanted - ratios[:, None], np.zeros(len(wanted))])
     drawn = np.abs(of_cells @ root @ normals) / off[:, None]
+    largest = np.abs(ramps[:-1] - ratios[:, None] * ramps[-1]).max(axis=1)
+    more = _ONE_MORE * (largest / total) ** 2
     return LinearEstimates(
         first,
         last,
-        np.column_stack([estimates[:-1], variances, with_held]),
+        np.column_stack([estimates[:-1], variances + more, with_held]),
         np.array([estimates[-1], covariance[-1, -1]]),
         np.sort(drawn.max(axis=0)),
     )
