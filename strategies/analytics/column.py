@@ -194,8 +194,14 @@ class Cells:
         return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
 
     def divided(self, below: Floats, places: Floats) -> Floats:
-        """Return edges between which there are about equal shares of what is not in atoms."""
-        shares = np.where(self.atoms, 0.0, _KNOWN * np.diff(below) + (1 - _KNOWN) * self.evenly)
+        """Return edges between which there are about equal shares; atoms count beside these.
+
+        A narrow hump around one looks like it, before there are finer cells.
+        """
+        told = np.diff(below)
+        beside = np.where(self.atoms, told / 2, 0.0)
+        told = told + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
+        shares = np.where(self.atoms, 0.0, _KNOWN * told + (1 - _KNOWN) * self.evenly)
         up_to = np.concatenate([[0.0], np.cumsum(shares)])
         return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
 
