@@ -44,9 +44,11 @@ _WORTH = 0.1  # the error of one threshold, from which on nothing can be told
 class Distribution(LdpStrategy[DistributionResult]):
     """The distribution of a column: histogram, distribution function, quantiles, with bands.
 
-    Users report in which cell their entry lies, so that near cells look nearly the same. Up to a
-    fifth of them are asked about cells all over the bounds. Where these hold many, finer cells are
-    made, and all others are asked about these. One posterior of a smooth density has both in it.
+    Users report in which cell their entry lies, so that near cells look nearly the same. A tenth
+    of them are asked about cells all over the bounds. Where these hold many, finer cells are made
+    for the next fifth, and once more for all others. The estimate is the posterior of a smooth
+    density, from all reports. Its bands and errors are not: these come from unbiased estimates, so
+    that they hold for every shape, with ties, gaps and humps.
 
     All users weigh the same, however many rows they have: each reports on a row that it
     draws at random. Users without an entry in the column report so, and count in nothing else.
@@ -72,9 +74,11 @@ class Distribution(LdpStrategy[DistributionResult]):
     Sources: the square wave of Li et al. (2020), here over cells
     (:class:`~ldp_flower.randomizers.DiscreteSquareWave`); cells of equal mass as by Wang et al.
     (2024, PriPL-Tree). The posterior is that of :func:`~..numerics.density.draw_densities`:
-    smooth along cells of equal mass, so that it is as fine as the users are many. Where nearly all
-    entries are multiples of a round step, which up to 5 % of the users are asked for, cells
-    end between multiples, and the distribution function rises at these.
+    smooth along cells of equal mass, so that it is as fine as the users are many. Bands are those
+    of :func:`~..numerics.density.linear_estimates`, from the last users' reports. Where entries
+    are multiples of a round step, which up to 12 % of the users are asked for, cells end between
+    multiples, and the distribution function rises at these. Elsewhere the bounds and 0 have cells
+    of their own.
 
     Guarantee
     ---------
@@ -90,11 +94,11 @@ class Distribution(LdpStrategy[DistributionResult]):
     card = Card(
         question="the distribution of a column of numbers, with bands",
         guarantee="pure epsilon",
-        rounds="2, or 3",
+        rounds="3, or 4",
         report="1, of few users up to 13",
         use_when="a whole distribution is wanted, or more than some ten quantiles",
-        fails_when="where many users share values that are no multiples of one step; 417 users are "
-        "the fewest at epsilon 0.5",
+        fails_when="where many users share a value that is neither 0, a bound nor a multiple of "
+        "one step; 417 users are the fewest at epsilon 0.5",
         page="analytics",
     )
 
