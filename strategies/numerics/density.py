@@ -25,7 +25,7 @@ _ROUGH = 1e-2  # scale of what is not smooth
 _LEVEL, _APART = 1.0, 2.0  # scales of the level of all cells, and of that of each cell apart
 _APART_SHARE = 0.02  # of a cell apart, before anything is known
 _ONE_MORE = 2.0  # reports of the largest weight, added to a variance: counts may be small
-_NOTHING = 1e-16  # a variance that is none
+_NOTHING = 1e-4  # of that: a variance that is none but for rounding
 _STEPS, _STILL = 30, 1e-2  # Newton's, and the gain in log-probability at which they end
 
 
@@ -265,14 +265,14 @@ def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> Linea
     held = max(float(estimates[-1]), 1e-9)
     ratios = np.clip(estimates[:-1] / held, 0, 1)
     variances, with_held = np.diag(covariance)[:-1], covariance[:-1, -1]
+    largest = np.abs(ramps[:-1] - ratios[:, None] * ramps[-1]).max(axis=1)
+    more = _ONE_MORE * (largest / total) ** 2
     square = variances - 2 * ratios * with_held + ratios**2 * covariance[-1, -1]
-    off = np.sqrt(np.maximum(square, _NOTHING))
+    off = np.sqrt(np.maximum(square, _NOTHING * more))
     values, vectors = np.linalg.eigh((weights * frequencies) @ weights.T)
     root = vectors * np.sqrt(np.maximum(values, 0) / total)
     of_cells = np.column_stack([wanted - ratios[:, None], np.zeros(len(wanted))])
     drawn = np.abs(of_cells @ root @ normals) / off[:, None]
-    largest = np.abs(ramps[:-1] - ratios[:, None] * ramps[-1]).max(axis=1)
-    more = _ONE_MORE * (largest / total) ** 2
     return LinearEstimates(
         first,
         last,
