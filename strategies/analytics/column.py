@@ -1,4 +1,4 @@
-"""One column of numbers: what is publicly known about it, and how round its entries are."""
+"""One column of numbers: what is publicly known about it, how round its entries are, cells."""
 
 import math
 from collections.abc import Generator
@@ -12,17 +12,25 @@ from ldp_flower.guarantee.questions import Grain
 from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_oracle
 from ldp_flower.schema import Numeric, Schema
 
+from ..numerics.density import Counted
 from ..numerics.round_numbers import coarsest_step, steps_from
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 
 Floats = NDArray[np.float64]
 
-_STEPS = 11  # of which the coarsest is about a tenth of the bounds' distance, the last 1e-6 of it
-_CLEAR = 0.1  # the standard error with which shares of round entries are told
-_CLEARER, _MORE = 0.05, 0.01  # the one for which at most that share of the users is asked
-_ROUND = 0.75  # the share of entries from which a column counts as rounded
-_MOST = 0.05  # the share of the users that are asked for it
+_FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
+_MOST_STEPS = 24
+_ERROR = 0.08  # of the share of entries that are this round and no rounder, or less
+_PART = 0.02, 0.12  # of the users who are asked: where that has a smaller error, and at most
+_CLEAR = 2.1  # standard errors from which a finer place is seen: 1 of 56 by chance
+
+
+#: Of the bounds' distance: the width of a cell of one value.
+ATOM = 1e-9
+_KNOWN = 0.9  # of later cells' sizes follows what earlier ones told; the rest is even
+_LEAST = 1e-5  # share of a cell, before anything is known
+_FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is told there
 
 
 @dataclass(frozen=True)
@@ -85,19 +93,26 @@ class NumericColumn:
         """Distance of the bounds."""
         return self.kind.high - self.kind.low
 
+    @property
+    def steps(self) -> Floats:
+        """What entries may be multiples of: round numbers, from the span to 1 or a part of it."""
+        coarsest = coarsest_step(2 * self.span)
+        number = 1 + 2 * round(math.log10(coarsest / min(1.0, _FINEST * coarsest)))
+        return steps_from(coarsest, min(number, _MOST_STEPS))
+
     def standardised(self, values: ArrayLike) -> Floats:
         """Return values within the bounds as users have them."""
         return self.kind.coded(np.asarray(values, np.float64))
 
 
 def who_tell_the_step(
-    strategy: LdpStrategy[Any], num_users: int
+    strategy: LdpStrategy[Any], column: NumericColumn, num_users: int
 ) -> tuple[FrequencyOracle, int] | None:
     """Return how many users tell how round their entries are, and by what; None if it is nobody."""
-    oracle = best_frequency_oracle(strategy.epsilon, _STEPS + 2, num_users)
-    enough, better = (math.ceil((oracle.variance + 0.25) / each**2) for each in (_CLEAR, _CLEARER))
-    size = max(enough, min(better, int(_MORE * num_users)), strategy.min_reports)
-    return (oracle, size) if size <= _MOST * num_users else None
+    oracle = best_frequency_oracle(strategy.epsilon, len(column.steps) + 2, num_users)
+    enough = math.ceil((oracle.variance + 0.25) / _ERROR**2)
+    size = max(enough, int(_PART[0] * num_users), strategy.min_reports)
+    return (oracle, size) if size <= _PART[1] * num_users else None
 
 
 def learn_step(
@@ -108,25 +123,134 @@ def learn_step(
     Nobody is asked where it would take too many. Rounded entries have ties, and an answer
     beside one of them is wrong by all who share it.
     """
-    asked = who_tell_the_step(strategy, strategy.num_users)
+    asked = who_tell_the_step(strategy, column, strategy.num_users)
     if asked is None:
         return Entries()
     oracle, size = asked
-    step = coarsest_step(column.span / 5)
+    steps = column.steps
     origin, one = (float(column.kind.restore(at)) for at in (0.0, 1.0))
     scale = one - origin
-    question = Grain(column.coordinates, -origin / scale, step / scale, _STEPS)
+    question = Grain(column.coordinates, -origin / scale, float(steps[0]) / scale, len(steps))
     answer = yield Ask(strategy.cohorts([size])[0], question, oracle, min_reports=0)
-    return _coarsest(answer, oracle, steps_from(step, _STEPS))
+    return _tested(answer, oracle, steps)
 
 
-def _coarsest(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
-    """Return the coarsest step of which nearly all entries are multiples."""
+def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
+    """Return the coarsest step that leaves no finer entries to be seen; None if there is none.
+
+    A column counts as rounded where it is clear that its entries are not all finer than any step.
+    """
     if not answer.count:
         return Entries()
-    held = 1 - min(max(float(answer.mean[_STEPS + 1]), 0.0), 1.0)
+    none, missing = len(steps), len(steps) + 1
     spread = math.sqrt((oracle.variance + 0.25) / answer.count)
-    if held < 3 * spread:
+    if 1 - answer.mean[missing] < 3 * spread:
         return Entries(hardly_any=True)
-    rounded = np.cumsum(answer.mean[:_STEPS]) / held >= _ROUND
-    return Entries(float(steps[np.argmax(rounded)]) if rounded.any() else None)
+
+    def misfit(places: list[int]) -> float:
+        return _misfit(answer.mean, [*places, missing]) / spread**2
+
+    for place, step in enumerate(steps.tolist()):
+        coarse = list(range(place + 1))
+        own = misfit(coarse)
+        finer = min(misfit([*coarse, each]) for each in range(place + 1, none + 1))
+        if own - finer < _CLEAR**2 < misfit([none]) - own:
+            return Entries(step)
+    return Entries()
+
+
+def _misfit(estimates: Floats, places: list[int]) -> float:
+    """Return the squared distance of estimates from shares of these places alone."""
+    own = estimates[places]
+    ordered = np.sort(own)[::-1]
+    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
+    shares = np.maximum(own - excess[np.flatnonzero(ordered > excess)[-1]], 0)
+    return float(estimates @ estimates - own @ own + np.sum((own - shares) ** 2))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells in order.
+
+    Attributes
+    ----------
+    edges : ndarray, shape (cells + 1,)
+        Increasing.
+    values : ndarray
+        At each of which a cell of its own ends, which holds nothing else.
+    """
+
+    edges: Floats
+    values: Floats
+
+    @property
+    def atoms(self) -> NDArray[np.bool_]:
+        """Which cells are of one value."""
+        return np.isin(self.edges[1:], self.values)
+
+    @property
+    def evenly(self) -> Floats:
+        """The shares that an even density has, none too small."""
+        return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
+
+    def divided(self, below: Floats, places: Floats) -> Floats:
+        """Return edges between which there are about equal shares; atoms count beside these.
+
+        A narrow hump around one looks like it, before there are finer cells.
+        """
+        told = np.diff(below)
+        beside = np.where(self.atoms, told / 2, 0.0)
+        told = told + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
+        shares = np.where(self.atoms, 0.0, _KNOWN * told + (1 - _KNOWN) * self.evenly)
+        up_to = np.concatenate([[0.0], np.cumsum(shares)])
+        return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
+
+    def seen_as(self, counted: Counted, cells: "Cells") -> Counted:
+        """Return the law of reports on these cells for others, evenly filled, and the last one."""
+        law = counted.law[:, :-1] @ self._overlap(cells, axis=0)
+        return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
+
+    def likely(self, before: "Cells", shares: Floats) -> Floats:
+        """Return shares of these cells from those of others, evenly filled, and the last one."""
+        found = before._overlap(self, axis=1) @ shares[:-1]
+        return np.asarray(np.maximum(np.append(found, shares[-1]), _LEAST))
+
+    def _overlap(self, cells: "Cells", axis: int) -> Floats:
+        """Return which part of each other cell is in each of these, or the other way round."""
+        upper = np.minimum.outer(self.edges[1:], cells.edges[1:])
+        overlap = np.clip(upper - np.maximum.outer(self.edges[:-1], cells.edges[:-1]), 0, None)
+        parts = overlap / np.maximum(overlap.sum(axis=axis, keepdims=True), 1e-300)
+        return np.asarray(parts if axis == 0 else parts.T)
+
+    def coordinates(self, edges: Floats, below: Floats) -> tuple[Floats, Floats]:
+        """Return the cells' middles, and their logarithms, in widths of the middle half."""
+        middles = (self.edges[1:] + self.edges[:-1]) / 2
+        quarters = np.interp([0.25, 0.5, 0.75], below, edges)
+        low, width = self.edges[0], max(float(np.ptp(quarters)), ATOM * np.ptp(self.edges))
+
+        def logs(values: Floats) -> Floats:
+            if low < 0 < self.edges[-1]:
+                return np.asarray(np.arcsinh(values / width))
+            return np.asarray(np.log(np.maximum(values - low, ATOM * np.ptp(self.edges))))
+
+        found = []
+        for each in (np.asarray, logs):
+            near, middle, far = each(quarters)
+            x = (each(middles) - middle) / max(far - near, 1e-9 * abs(far), 1e-300)
+            found.append(np.clip(x, -_FAR, _FAR))
+        return found[0], found[1]
+
+
+def cells_of(column: NumericColumn, edges: Floats, step: float | None) -> Cells:
+    """Return cells that end at edges: between multiples of a step, or beside likely atoms."""
+    kind = column.kind
+    tiny = ATOM * (kind.high - kind.low)
+    if step is not None:
+        low = (math.ceil(kind.low / step - 1e-9) - 0.5) * step
+        high = (math.floor(kind.high / step + 1e-9) + 0.5) * step
+        inner = (np.floor(edges / step) + 0.5) * step
+        edges = np.unique(np.clip(inner, low, high))
+        return Cells(np.union1d(edges, [low, high]), np.zeros(0))
+    atoms = np.unique([kind.low, max(kind.low, min(0.0, kind.high)), kind.high])
+    near = np.abs(edges[:, None] - atoms).min(axis=1) <= 2 * tiny
+    return Cells(np.unique(np.concatenate([edges[~near], atoms - tiny, atoms])), atoms)

@@ -16,25 +16,27 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Numeric, Schema
 
 from ..forecasts.ranks import expected_function
-from ..numerics.density import Counted, draw_densities
+from ..numerics.density import (
+    Counted,
+    LinearEstimates,
+    Prior,
+    draw_densities,
+    linear_estimates,
+)
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
-from .column import NumericColumn, learn_step, who_tell_the_step
+from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
 from .distribution_result import DistributionResult
 
 Floats = NDArray[np.float64]
 
-# The users who are asked about cells of the whole scale: until one threshold has this error,
-_SKETCH = 0.03
-_FEWEST, _MOST = 0.05, 0.2  # but shares of all from the one to the other.
-_CELLS, _MORE_CELLS = 64, 96
-_FINE = 2e-3  # the error of one threshold from which there are more cells
-_KNOWN = 0.7  # of the second cells' sizes follows what the first told; the rest is even
-_LEAST = 1e-5  # share of a cell, before anything is known
-_DRAWS = 1000
+_EARLY = (0.1, 0.2)  # parts of the users who tell where the others' cells are
+_FEWEST, _MOST = 16, 96  # cells: in between, each holds about two errors of one threshold
+_DRAWS = 1000  # from the joint law of all errors, and pairs of them from the posterior
+_LEVEL = 0.95  # of the band from which standard errors are
 _WORTH = 0.1  # the error of one threshold, from which on nothing can be told
 
 
@@ -42,9 +44,11 @@ _WORTH = 0.1  # the error of one threshold, from which on nothing can be told
 class Distribution(LdpStrategy[DistributionResult]):
     """The distribution of a column: histogram, distribution function, quantiles, with bands.
 
-    Users report in which cell their entry lies, so that near cells look nearly the same. Up to a
-    fifth of them are asked about cells all over the bounds. Where these hold many, finer cells are
-    made, and all others are asked about these. One posterior of a smooth density has both in it.
+    Users report in which cell their entry lies, so that near cells look nearly the same. A tenth
+    of them are asked about cells all over the bounds. Where these hold many, finer cells are made
+    for the next fifth, and once more for all others. The estimate is the posterior of a smooth
+    density, from all reports. Its bands and errors are not: these come from unbiased estimates, so
+    that they hold for every shape, with ties, gaps and humps.
 
     All users weigh the same, however many rows they have: each reports on a row that it
     draws at random. Users without an entry in the column report so, and count in nothing else.
@@ -70,9 +74,11 @@ class Distribution(LdpStrategy[DistributionResult]):
     Sources: the square wave of Li et al. (2020), here over cells
     (:class:`~ldp_flower.randomizers.DiscreteSquareWave`); cells of equal mass as by Wang et al.
     (2024, PriPL-Tree). The posterior is that of :func:`~..numerics.density.draw_densities`:
-    smooth along cells of equal mass, so that it is as fine as the users are many. Where nearly all
-    entries are multiples of a round step, which up to 5 % of the users are asked for, cells
-    end between multiples, and the distribution function rises at these.
+    smooth along cells of equal mass, so that it is as fine as the users are many. Bands are those
+    of :func:`~..numerics.density.linear_estimates`, from the last users' reports. Where entries
+    are multiples of a round step, which up to 12 % of the users are asked for, cells end between
+    multiples, and the distribution function rises at these. Elsewhere the bounds and 0 have cells
+    of their own.
 
     Guarantee
     ---------
@@ -88,11 +94,11 @@ class Distribution(LdpStrategy[DistributionResult]):
     card = Card(
         question="the distribution of a column of numbers, with bands",
         guarantee="pure epsilon",
-        rounds="2, or 3",
+        rounds="3, or 4",
         report="1, of few users up to 13",
         use_when="a whole distribution is wanted, or more than some ten quantiles",
-        fails_when="where many users share values that are no multiples of one step; 417 users are "
-        "the fewest at epsilon 0.5",
+        fails_when="where many users share a value that is neither 0, a bound nor a multiple of "
+        "one step; 417 users are the fewest at epsilon 0.5",
         page="analytics",
     )
 
@@ -102,7 +108,7 @@ class Distribution(LdpStrategy[DistributionResult]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._column = NumericColumn.of(self.schema, self.column)
-        DiscreteSquareWave(self.epsilon, _CELLS)  # refuses a bad epsilon now
+        DiscreteSquareWave(self.epsilon, _MOST)  # refuses a bad epsilon now
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -116,34 +122,52 @@ class Distribution(LdpStrategy[DistributionResult]):
         return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
 
     def protocol(self) -> Protocol:
-        """Ask about cells of the whole scale, then about cells of equal mass."""
+        """Ask about cells of the whole scale, then twice about cells of equal mass."""
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
-        error = self._error(self.num_users)
         step = (yield from learn_step(self, self._column)).step
         kind = self._column.kind
-        scale = ValueScale(kind.low, kind.high)
         places = np.linspace(0, 1, 1 + self._cells(self.num_users))
-        enough = self.num_users * (error / _SKETCH) ** 2
-        first = round(min(max(enough, _FEWEST * self.num_users), _MOST * self.num_users))
-        first = max(first, self.min_reports)
-        edges = _ends(scale.values(places), step)
-        told = yield from self._counted(first, edges)
-        draws = draw_densities([told], _evenly(edges), _normals(len(edges)))
-        even = (edges - edges[0]) / np.ptp(edges)
-        below = _KNOWN * _below(draws).mean(axis=1) + (1 - _KNOWN) * even
-        finer = _ends(np.interp(places, below, edges), step)
-        parts = [_lifted(told, edges, finer), (yield from self._counted(self.num_unasked, finer))]
-        draws = draw_densities(parts, _evenly(finer), _normals(len(finer)))
-        return self._told(finer, draws, step)
+        edges = ValueScale(kind.low, kind.high).values(places)
+        cells = cells_of(self._column, edges, step)
+        early = [max(round(part * self.num_users), self.min_reports) for part in _EARLY]
+        counted = yield from self._counted(early[0], cells)
+        reports = [(counted, cells)]
+        draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells))
+        for users in (*early[1:], None):
+            sketch, before = _below(draws).mean(axis=1), cells
+            cells = cells_of(self._column, before.divided(sketch, places), step)
+            likely = cells.likely(before, draws.mean(axis=1))
+            prior = Prior(cells.evenly, cells.atoms, cells.coordinates(before.edges, sketch))
+            counted = yield from self._counted(users or self.num_unasked, cells)
+            reports.append((counted, cells))
+            draws = draw_densities(
+                [each.seen_as(counts, cells) for counts, each in reports], prior, _normals(cells)
+            )
+        linear = linear_estimates(counted, likely, _normals(cells))
+        return self._told(cells.edges, draws, linear, step)
 
-    def _counted(self, users: int, edges: Floats) -> Generator[Ask, Answers, Counted]:
+    def _counted(self, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
         """Ask so many users for their cells; return the reports."""
-        oracle = DiscreteSquareWave(self.epsilon, len(edges))
-        question = Cell(self._column.coordinates, self._column.standardised(edges[1:-1]))
+        kind, number = self._column.kind, len(cells.edges) - 1
+        apart = self._apart(number)
+        oracle = DiscreteSquareWave(self.epsilon, number + apart + 1)
+        tiny = ATOM * (kind.high - kind.low)
+        ends = self._column.standardised(cells.edges[1:-1] + tiny / 2)  # what is on one is below it
+        beyond = self._column.standardised(kind.high) + np.arange(1, apart + 1)
+        question = Cell(self._column.coordinates, np.concatenate([ends, beyond]))
         answer = yield Ask(self.cohorts([users])[0], question, oracle)
         counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
-        return Counted(oracle.law_of_reports(), counts.astype(np.float64))
+        law = np.delete(oracle.law_of_reports(), number + np.arange(apart), axis=1)
+        return Counted(law, counts.astype(np.float64))
+
+    def _apart(self, cells: int) -> int:
+        """Return how many empty cells lie between those of entries and that of users without.
+
+        Half a window is where all averages have the least variance: with none, who has no entry
+        looks like who has a high one.
+        """
+        return -(-DiscreteSquareWave(self.epsilon, cells + 1).window // 2)
 
     def _error(self, num_users: int) -> float:
         """Return the error of a share below one threshold that all users are asked about."""
@@ -151,11 +175,11 @@ class Distribution(LdpStrategy[DistributionResult]):
 
     def _cells(self, num_users: int) -> int:
         """Return into how many cells the scale is cut."""
-        return _CELLS if self._error(num_users) > _FINE else _MORE_CELLS
+        return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if they tell enough."""
-        needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _MOST))
+        needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
@@ -168,69 +192,57 @@ class Distribution(LdpStrategy[DistributionResult]):
         users = setting.num_users
         if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
-        step = who_tell_the_step(self, users)
+        step = who_tell_the_step(self, self._column, users)
         one = expected_function(self.epsilon, users, setting.rows_per_user)
-        oracle = DiscreteSquareWave(self.epsilon, self._cells(users) + 1)
+        cells = self._cells(users)
+        oracle = DiscreteSquareWave(self.epsilon, cells + self._apart(cells) + 1)
         return replace(
             one,
-            rounds=2 + (step is not None),
+            rounds=3 + (step is not None),
             randomizers=(oracle, *([step[0]] if step else [])),
         )
 
-    def _told(self, edges: Floats, draws: Floats, step: float | None) -> DistributionResult:
+    def _told(
+        self, edges: Floats, draws: Floats, linear: LinearEstimates, step: float | None
+    ) -> DistributionResult:
         """Return the distribution with its errors."""
         below = _below(draws)
-        mean = below.mean(axis=1)
+        lower, upper = linear.band(_LEVEL, len(edges))
+        within = (upper - lower) / 2 / np.quantile(linear.deviations, _LEVEL)
         covariance = np.cov(below)
-        errors = np.sqrt(np.diag(covariance))
-        spread = np.sqrt(errors**2 + (0.75 * errors.max()) ** 2)
-        held = 1 - float(draws[-1].mean())
-        largest = np.sort((np.abs(below - mean[:, None]) / spread[:, None]).max(axis=0))
+        wider = np.maximum(within / np.sqrt(np.maximum(np.diag(covariance), 1e-300)), 1.0)
+        held, error = linear.held[0], math.sqrt(linear.held[1])
+        notes = []
+        if held < 3 * error:
+            notes.append(_HARDLY_ANY.format(self.column))
+        elif held < _FEW:
+            notes.append(_FEW_ENTRIES.format(held, error, self.column, 1 / held))
         return DistributionResult(
             column=self.column,
             edges=edges,
-            below=mean,
-            covariance=covariance,
-            deviations=largest,
+            below=np.clip(below.mean(axis=1), lower, upper),
+            covariance=covariance * np.outer(wider, wider),
+            linear=linear,
             without_entry=float(draws[-1].mean()),
             step=step,
-            notes=[_HARDLY_ANY.format(self.column)] if held < 3 * float(draws[-1].std()) else [],
+            notes=notes,
         )
 
 
 _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the distribution is of noise and nothing else."
 )
+_FEW = 0.25  # the share of users with an entry below which errors are said to be large
+_FEW_ENTRIES = (
+    "Only {:.0%} ± {:.0%} of the users have an entry in {!r}: errors are {:.0f} times those of a "
+    "column that all have entries in."
+)
 
 
-def _ends(edges: Floats, step: float | None) -> Floats:
-    """Return increasing edges, between multiples of the step where there is one."""
-    if step is not None:
-        inner = (np.floor(edges[1:-1] / step) + 0.5) * step
-        low = (math.ceil(edges[0] / step - 1e-9) - 0.5) * step
-        high = (math.floor(edges[-1] / step + 1e-9) + 0.5) * step
-        edges = np.concatenate([[low], np.clip(inner, low, high), [high]])
-    apart = np.flatnonzero(np.diff(edges, prepend=-np.inf) > 0)
-    return np.asarray(edges[apart])
-
-
-def _normals(cells: int) -> Floats:
-    """Return numbers for draws from posteriors, always the same."""
-    draws = np.arange(_DRAWS // 2, dtype=np.uint64)
-    return KeyedRandom(derive(0, draws)).normals((len(draws), cells)).T
-
-
-def _evenly(edges: Floats) -> Floats:
-    """Return the shares of cells that an even density has, none too small."""
-    return np.maximum(np.diff(edges) / np.ptp(edges), _LEAST)
-
-
-def _lifted(counted: Counted, ends: Floats, edges: Floats) -> Counted:
-    """Return the reports' law for other cells, evenly filled; the last cell is apart."""
-    upper, lower = np.minimum.outer(ends[1:], edges[1:]), np.maximum.outer(ends[:-1], edges[:-1])
-    overlap = np.clip(upper - lower, 0, None)
-    law = counted.law[:, :-1] @ (overlap / overlap.sum(axis=0))
-    return Counted(np.column_stack([law, counted.law[:, -1]]), counted.counts)
+def _normals(cells: Cells) -> Floats:
+    """Return numbers for draws, of all cells and of users without an entry, always the same."""
+    draws = np.arange(_DRAWS, dtype=np.uint64)
+    return KeyedRandom(derive(0, draws)).normals((len(draws), len(cells.edges))).T
 
 
 def _below(draws: Floats) -> Floats:

@@ -8,9 +8,12 @@ from flwr.app import ArrayRecord
 from numpy.typing import ArrayLike
 
 from ldp_flower.presentation import charts
+from ldp_flower.schema import Numeric
 from ldp_flower.validation import check_fraction, check_integer
 
+from ..numerics.density import LinearEstimates
 from ..runtime.result import Floats, Result
+from .column import ATOM
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,14 +32,16 @@ class DistributionResult(Result):
     column : str
         Name of the column.
     edges : ndarray of float64, shape (cells + 1,)
-        Where cells end that hold about equally many users.
+        Where cells end; those between hold about equally many users, or one likely value.
     below : ndarray of float64, shape (cells + 1,)
-        The share of the users below each edge, of those who have an entry: the posterior mean.
+        The share of the users up to each edge, of those who have an entry: the posterior mean of
+        a smooth density, within the band.
     covariance : ndarray of float64, shape (cells + 1, cells + 1)
-        Of these shares: randomisation, and that the users are a sample of a population.
-    deviations : ndarray of float64, shape (draws,)
-        Of the largest deviation of all shares at once, in units of their errors (and three
-        quarters of the largest of these): draws from the posterior, in order.
+        Of these shares: randomisation, and that the users and their rows are a sample of a
+        population. Standard errors are half the band's width, in the units in which all errors
+        together are within it: larger than the posterior's, which takes the density for smooth.
+    linear : LinearEstimates
+        What bands are made of, whatever the shape.
     without_entry : float
         The share of the users who have no entry in the column.
     step : float or None
@@ -47,7 +52,7 @@ class DistributionResult(Result):
     edges: Floats
     below: Floats
     covariance: Floats
-    deviations: Floats
+    linear: LinearEstimates
     without_entry: float
     step: float | None = None
 
@@ -86,6 +91,28 @@ class DistributionResult(Result):
         )
         return np.asarray((ends[1] - ends[0]) / 2)
 
+    def quantile_interval(self, levels: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return intervals that hold all these quantiles together with this probability.
+
+        They are read off the band: a quantile is above a value where the function is surely below
+        its level, and not above one where the function surely reaches it. So they hold with ties,
+        gaps and humps.
+
+        Raises
+        ------
+        ValueError
+            If a level is not within (0, 1).
+        """
+        wanted = _checked(levels)
+        check_fraction("level", level)
+        lower, upper = self.linear.band(level, len(self.edges))
+        first = self.edges[np.maximum(np.searchsorted(upper, wanted, side="left") - 1, 0)]
+        last = self.edges[np.searchsorted(lower, wanted, side="left")]
+        if self.step is not None:  # multiples between these
+            first = np.ceil(first / self.step) * self.step
+            last = np.floor(last / self.step) * self.step
+        return first, last
+
     def histogram(self, bins: int | ArrayLike = 20) -> "DataFrame":
         """Return the shares of users in bins.
 
@@ -97,8 +124,8 @@ class DistributionResult(Result):
         Returns
         -------
         DataFrame
-            ``from``, ``to`` (in the column's units; a bin has its upper end, not its lower one),
-            ``share`` and its ``standard error``.
+            ``from``, ``to`` (in the column's units; a bin has its upper end, not its lower one,
+            which only the first has), ``share`` and its ``standard error``.
 
         Raises
         ------
@@ -109,12 +136,16 @@ class DistributionResult(Result):
 
         if isinstance(bins, int | np.integer):
             check_integer("bins", int(bins), 1, _BINS)
-            edges = np.linspace(self.edges[0], self.edges[-1], int(bins) + 1)
+            assert self.schema is not None
+            kind = self.schema.kind(self.column)
+            assert isinstance(kind, Numeric)
+            edges = np.linspace(kind.low, kind.high, int(bins) + 1)
         else:
             edges = np.asarray(bins, np.float64)
             if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
                 raise ValueError(f"Expected bins with edges that increase, got {bins!r}.")
-        weights = np.diff(self._weights(edges), axis=0)
+        low = np.nextafter(edges[:1] - 2 * ATOM * np.ptp(self.edges), -np.inf)
+        weights = np.diff(self._weights(np.concatenate([low, edges[1:]])), axis=0)
         return DataFrame(
             {
                 "from": edges[:-1],
@@ -143,17 +174,9 @@ class DistributionResult(Result):
         from pandas import DataFrame
 
         check_fraction("level", level)
-        errors = self._errors(np.eye(len(self.below)))
-        spread = np.sqrt(errors**2 + (0.75 * errors.max()) ** 2)
-        reach = float(np.quantile(self.deviations, level)) * spread
-        lower, upper = np.clip(self.below - reach, 0, 1), np.clip(self.below + reach, 0, 1)
+        lower, upper = self.linear.band(level, len(self.edges))
         return DataFrame(
-            {
-                self.column: self.edges,
-                "share below": self.below,
-                "lower": np.maximum.accumulate(lower),
-                "upper": np.minimum.accumulate(upper[::-1])[::-1],
-            }
+            {self.column: self.edges, "share below": self.below, "lower": lower, "upper": upper}
         )
 
     def table(self) -> "DataFrame":
@@ -162,16 +185,20 @@ class DistributionResult(Result):
         Returns
         -------
         DataFrame
-            ``quantile``, in percent of the users; the column's name and ``standard error``, in
+            ``quantile``, in percent of the users; the column's name, ``standard error``, and
+            ``lower`` and ``upper`` ends of intervals that hold all together in 95 % of runs, in
             the column's units.
         """
         from pandas import DataFrame
 
+        lower, upper = self.quantile_interval(_LEVELS)
         return DataFrame(
             {
                 "quantile": [f"{100 * level:.6g} %" for level in _LEVELS],
                 self.column: self.quantile(_LEVELS),
                 "standard error": self.quantile_error(_LEVELS),
+                "lower": lower,
+                "upper": upper,
             }
         )
 
@@ -203,10 +230,14 @@ class DistributionResult(Result):
         axes.set_ylabel("share below, with a 95 % band")
 
     def _findings(self) -> list[str]:
-        quarters = self.quantile([0.25, 0.5, 0.75])
-        errors = self.quantile_error([0.25, 0.5, 0.75])
-        told = ", ".join(f"{v:.4g} ± {e:.2g}" for v, e in zip(quarters, errors, strict=True))
-        return [f"quartiles of {self.column}: {told}"]
+        quarters = [0.25, 0.5, 0.75]
+        told = ", ".join(
+            f"{value:.4g} ({lower:.4g} to {upper:.4g})"
+            for value, lower, upper in zip(
+                self.quantile(quarters), *self.quantile_interval(quarters), strict=True
+            )
+        )
+        return [f"quartiles of {self.column}, with intervals of 95 %: {told}"]
 
 
 def _checked(levels: ArrayLike) -> Floats:

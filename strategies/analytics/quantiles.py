@@ -174,7 +174,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the errors of the quantiles in rank, their root mean square."""
         if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
-        step = who_tell_the_step(self, setting.num_users)
+        step = who_tell_the_step(self, self._column, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
         sizes = self._sizes(users)
         part = RandomizedResponse(self.epsilon)

@@ -1,8 +1,10 @@
-"""A smooth density over cells in order, from counts of randomised reports about cells."""
+"""The distribution over cells in order, from counts of randomised reports about cells.
+
+A smooth density is the likeliest; bands come from unbiased estimates, whatever the shape.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +13,19 @@ from scipy.special import logit
 
 Floats = NDArray[np.float64]
 
-# Of the density's logarithm: its size, and how far along the places it stays about the same.
+# Of what the density's logarithm has beside its quadratic part: its scale, and how far along the
+# places it stays about the same.
 _SMOOTHNESS = (
     *((0.1, 0.7), (0.5, 0.7), (1.0, 0.3), (2.0, 1.5), (5.0, 3.0)),
     *((3.0, 0.1), (3.0, 0.3), (3.0, 0.7)),
 )
+_QUADRATIC = 4.0  # scale of the quadratic part, in widths of the coordinate: any hump is likely
 _ENDS = 0.8  # of the places' distances are logistic: densities change most where cells end
-_ROUGH = 1e-2  # size of what is not smooth
-_LEVEL, _APART = 1.0, 2.0  # sizes of the level of all cells, and of that of the last one
-_APART_SHARE = 0.02  # of the last cell, before anything is known
+_ROUGH = 1e-2  # scale of what is not smooth
+_LEVEL, _APART = 1.0, 2.0  # scales of the level of all cells, and of that of each cell apart
+_APART_SHARE = 0.02  # of a cell apart, before anything is known
+_ONE_MORE = 2.0  # reports of the largest weight, added to a variance: counts may be small
+_NOTHING = 1e-4  # of that: a variance that is none but for rounding
 _STEPS, _STILL = 30, 1e-2  # Newton's, and the gain in log-probability at which they end
 
 
@@ -39,7 +45,56 @@ class Counted:
     counts: Floats
 
 
-def draw_densities(parts: Sequence[Counted], likely: Floats, normals: Floats) -> Floats:
+@dataclass(frozen=True)
+class Prior:
+    """What is likely of the shares of cells, before anybody reports.
+
+    Attributes
+    ----------
+    likely : ndarray, shape (cells,)
+        The shares of cells in order that an even density would have.
+    apart : ndarray of bool, shape (cells,)
+        Cells that tell nothing of their neighbours.
+    coordinates : sequence of ndarray, shape (cells,)
+        In one of which the density's logarithm may be quadratic, but for a smooth rest.
+    """
+
+    likely: Floats
+    apart: NDArray[np.bool_]
+    coordinates: Sequence[Floats] = ()
+
+    @property
+    def base(self) -> Floats:
+        """The shares of all cells, one more of which, the last, is of users without an entry."""
+        apart = np.append(self.apart, True)
+        shares = np.append(self.likely, 0.0)
+        ordered = np.where(apart, 0.0, shares)
+        left = 1 - _APART_SHARE * apart.sum()
+        return np.asarray(np.where(apart, _APART_SHARE, left * ordered / ordered.sum()))
+
+    def roots(self) -> list[Floats]:
+        """Return the Cholesky factors of the covariances of the logarithms, one of each kind."""
+        ordered = np.flatnonzero(~self.apart)
+        cells = len(ordered)
+        even = (np.arange(cells) + 0.5) / cells
+        logistic = (logit(even) / logit(even[-1]) + 1) / 2 if cells > 1 else even
+        at = (1 - _ENDS) * even + _ENDS * logistic
+        apart = _APART**2 * np.eye(len(self.apart) + 1)
+        found = []
+        for along in (np.zeros(len(self.apart)), *self.coordinates):
+            x = along[ordered]
+            hump = _QUADRATIC**2 * (np.outer(x, x) + np.outer(x**2, x**2))
+            for scale, length in _SMOOTHNESS:
+                far = np.sqrt(5) * np.abs(at[:, None] - at) / length
+                smooth = scale**2 * (1 + far + far**2 / 3) * np.exp(-far)
+                rough = _ROUGH**2 * np.eye(cells)
+                covariance = apart.copy()
+                covariance[np.ix_(ordered, ordered)] = smooth + hump + _LEVEL**2 + rough
+                found.append(np.asarray(np.linalg.cholesky(covariance), np.float64))
+        return found
+
+
+def draw_densities(parts: Sequence[Counted], prior: Prior, normals: Floats) -> Floats:
     """Return draws from the posterior of the shares of cells, shape (cells + 1, draws).
 
     Parameters
@@ -47,31 +102,33 @@ def draw_densities(parts: Sequence[Counted], likely: Floats, normals: Floats) ->
     parts : sequence of Counted
         All reports; their laws have one cell more than there are in order, which is apart from
         these.
-    likely : ndarray, shape (cells,)
-        The shares of the cells in order that a density would have which is even in their place.
+    prior : Prior
+        Of the cells in order.
     normals : ndarray, shape (cells + 1, draws / 2)
         Independent standard normal numbers, which decide the draws.
 
     Notes
     -----
-    The logarithm of the shares over ``likely`` is a Gaussian process with the Matern covariance of
-    order 5/2, whose first and last cells are further apart than others; its size and length are
-    averaged over a few by their evidence. Each posterior is taken for normal around its mode
-    (Laplace), in the shares: in their logarithms it would put too many users into cells that hold
-    hardly any. Draws come in pairs on both sides of the mode, so that they have it as their mean.
+    The logarithm of the shares over ``base`` is a Gaussian process: the Matern covariance of
+    order 5/2 along the cells, whose first and last are further apart than others, and a quadratic
+    function of one of the coordinates or of none. So the smoothest densities are even, normal and
+    lognormal ones (Silverman, 1982). Kinds are averaged by their evidence. Each posterior is taken
+    for normal around its mode (Laplace), in the shares: in their logarithms it would put too many
+    users into cells that hold hardly any. Draws come in pairs on both sides of the mode, so that
+    they have it as their mean.
     """
     law = np.concatenate([part.law for part in parts])
     counts = np.concatenate([part.counts for part in parts])
-    cells = len(likely)
-    base = np.append((1 - _APART_SHARE) * likely / likely.sum(), _APART_SHARE)
-    fits = [_fitted(law, counts, base, _root(cells, *each)) for each in _SMOOTHNESS]
+    base = prior.base
+    fits = [_fitted(law, counts, base, root) for root in prior.roots()]
     evidence = np.array([fit.evidence for fit in fits])
     weights = np.exp(evidence - evidence.max())
     ends = np.rint(normals.shape[1] * np.cumsum(weights) / weights.sum()).astype(np.int64)
     drawn = []
     for part, fit in zip(np.split(normals, ends[:-1], axis=1), fits, strict=True):
-        off = fit.root @ solve_triangular(fit.precision.T, np.hstack([part, -part]))
-        drawn.append(_around(_shares(base, fit.root @ fit.mode), off))
+        if part.size:
+            off = fit.root @ solve_triangular(fit.precision.T, np.hstack([part, -part]))
+            drawn.append(_around(_shares(base, fit.root @ fit.mode), off))
     return np.concatenate(drawn, axis=1)
 
 
@@ -89,20 +146,6 @@ class _Fit:
     mode: Floats
     precision: Floats  # its Cholesky factor
     root: Floats  # what makes the process of independent normals
-
-
-@lru_cache(maxsize=32)
-def _root(cells: int, size: float, length: float) -> Floats:
-    """Return the Cholesky factor of the process's covariance."""
-    even = (np.arange(cells) + 0.5) / cells
-    logistic = (logit(even) / logit(even[-1]) + 1) / 2
-    at = (1 - _ENDS) * even + _ENDS * logistic
-    far = np.sqrt(5) * np.abs(at[:, None] - at) / length
-    covariance = np.zeros((cells + 1, cells + 1))
-    smooth = size**2 * (1 + far + far**2 / 3) * np.exp(-far)
-    covariance[:cells, :cells] = smooth + _LEVEL**2 + _ROUGH**2 * np.eye(cells)
-    covariance[cells, cells] = _APART**2
-    return np.asarray(np.linalg.cholesky(covariance), np.float64)
 
 
 def _shares(base: Floats, logs: Floats) -> Floats:
@@ -139,3 +182,111 @@ def _fitted(law: Floats, counts: Floats, base: Floats, root: Floats) -> _Fit:
             break
     precision = np.asarray(np.linalg.cholesky(bend), np.float64)
     return _Fit(-lowest - float(np.log(np.diag(precision)).sum()), white, precision, root)
+
+
+@dataclass(frozen=True)
+class LinearEstimates:
+    """Unbiased estimates of averages of a distribution function.
+
+    Attributes
+    ----------
+    first, last : ndarray of int64, shape (estimates,)
+        The edges between which each is an average: it is neither below the function at the
+        first nor above it at the last.
+    values : ndarray, shape (estimates, 3)
+        Of all users: the share that is estimated, its variance, and its covariance with the share
+        of users with an entry.
+    held : ndarray, shape (2,)
+        The share of users with an entry, and its variance.
+    deviations : ndarray, shape (draws,)
+        Of the largest deviation of all at once, in standard errors: draws, in order.
+    """
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    values: Floats
+    held: Floats
+    deviations: Floats
+
+    def band(self, level: float, edges: int) -> tuple[Floats, Floats]:
+        """Return lower and upper ends at all edges, which hold together with this probability."""
+        z = float(np.quantile(self.deviations, level))
+        below, above = self._intervals(z)
+        lower, upper = np.zeros(edges), np.ones(edges)
+        np.maximum.at(lower, self.last, below)
+        np.minimum.at(upper, self.first, above)
+        lower[-1], upper[0] = 1.0, 0.0
+        return np.maximum.accumulate(lower), np.minimum.accumulate(upper[::-1])[::-1]
+
+    def _intervals(self, z: float) -> tuple[Floats, Floats]:
+        """Return intervals of the ratios to the share of users with an entry (Fieller, 1954)."""
+        share, variance, covariance = self.values.T
+        held, held_variance = self.held
+        square = held**2 - z**2 * held_variance
+        if not square > 0:  # nobody may have an entry
+            return np.zeros(len(share)), np.ones(len(share))
+        middle = share * held - z**2 * covariance
+        rest = share**2 - z**2 * variance
+        reach = np.sqrt(np.maximum(middle**2 - square * rest, 0))
+        return np.clip((middle - reach) / square, 0, 1), np.clip((middle + reach) / square, 0, 1)
+
+
+def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> LinearEstimates:
+    """Return estimates of averages over 1, 2, 4, ... cells in order, all along these.
+
+    Parameters
+    ----------
+    counted : Counted
+        Reports, the last cell of whose law is of users without an entry.
+    likely : ndarray, shape (cells + 1,)
+        Shares of the cells from others' reports: the better these are, the less noise there is.
+    normals : ndarray, shape (cells + 1, draws)
+        Independent standard normal numbers.
+
+    Notes
+    -----
+    A weight of each report, such that the expected one falls from 1 to 0 in equal steps from cell
+    to cell, estimates such an average. Of all such weights these have the least variance. What
+    they are together is normal with the covariance that the reports' frequencies tell.
+    """
+    law, cells = counted.law, counted.law.shape[1] - 1
+    spread = law / (law @ likely)[:, None]
+    weights = np.linalg.pinv(law.T @ spread, hermitian=True) @ spread.T
+    first, last = _windows(cells)
+    places = np.arange(cells) + 0.5
+    width = np.maximum(last - first, 1e-9)[:, None]
+    wanted = np.clip((last[:, None] - places) / width, 0, 1)
+    ramps = np.vstack([wanted, np.ones(cells)]) @ weights[:cells]
+    total = counted.counts.sum()
+    frequencies = counted.counts / total
+    estimates = ramps @ frequencies
+    centred = ramps - estimates[:, None]
+    covariance = (centred * frequencies) @ centred.T / total
+    held = max(float(estimates[-1]), 1e-9)
+    ratios = np.clip(estimates[:-1] / held, 0, 1)
+    variances, with_held = np.diag(covariance)[:-1], covariance[:-1, -1]
+    largest = np.abs(ramps[:-1] - ratios[:, None] * ramps[-1]).max(axis=1)
+    more = _ONE_MORE * (largest / total) ** 2
+    square = variances - 2 * ratios * with_held + ratios**2 * covariance[-1, -1]
+    off = np.sqrt(np.maximum(square, _NOTHING * more))
+    values, vectors = np.linalg.eigh((weights * frequencies) @ weights.T)
+    root = vectors * np.sqrt(np.maximum(values, 0) / total)
+    of_cells = np.column_stack([wanted - ratios[:, None], np.zeros(len(wanted))])
+    drawn = np.abs(of_cells @ root @ normals) / off[:, None]
+    return LinearEstimates(
+        first,
+        last,
+        np.column_stack([estimates[:-1], variances + more, with_held]),
+        np.array([estimates[-1], covariance[-1, -1]]),
+        np.sort(drawn.max(axis=0)),
+    )
+
+
+def _windows(cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return first and last edges of averages over 1, 2, 4, ... cells, each half over the next."""
+    pairs, width = [(edge, edge) for edge in range(1, cells)], 2
+    while width < cells:
+        pairs += [(at, at + width) for at in range(0, cells + 1 - width, width // 2)]
+        width *= 2
+    first, last = np.array(pairs or [(0, cells)], np.int64).T
+    return first, last
