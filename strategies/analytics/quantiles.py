@@ -27,22 +27,21 @@ from .quantiles_result import QuantilesResult
 
 Floats = NDArray[np.float64]
 
-_ROUNDS = 8  # of the search
-# Each has so many times the users of the one before: the first where noise hides much, else the
-# second, up to such an error in rank of one threshold that all are asked.
-_GROWTHS, _NOISY = (1.2, 1.6), 0.012
-_FIRST = 8  # thresholds of the first round
-_SPREAD = np.array([0.2, 0.5, 0.8])  # where, in what is believed, later thresholds are
-_MOST_LEVELS = 99
+_ROUNDS = 8
+_GROWTH = 1.4  # of the rounds, in users: the better the thresholds, the more are asked
+_FIRST = 24  # thresholds of the first round, all over the bounds
+# Where later thresholds are, in errors of the estimate so far: both sides of it, since an end is
+# proved by reports beyond it.
+_SPREAD = np.array([-4.0, -2.0, 2.0, 4.0])
+_SIGMA = (0.16, 0.84)  # shares of a posterior within one error of its median
+_MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
-_ROUNDED = 0.3  # times the noise's own error that an answer is moved to a round number
-_JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
-_STEEP = 0.2  # if what is believed is within so much of the scale
+_ROUNDED = 0.3  # standard errors that an estimate is moved to a round number
+_JUMP = 8.0  # times the width of an ideal interval in rank: then many users share one value
 _COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
 _TELLING = 5  # quantiles, at most, by which it is chosen
-_UNSURE = 0.3  # in rank, of 68 % of what is believed, from which its median is the answer
 _NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
-_TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
+_MIN_Z = 2.0  # standard errors in rank that a level has to be from 0 and 1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -136,26 +135,24 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         scale, found, users = scales[0], Shares(RandomizedResponse(self.epsilon)), 0
         few = _some(self.levels)
         beliefs: list[Crossing] = []
-        for cohort in self.cohorts(self._sizes(self.num_unasked)):
-            places = np.concatenate(
-                [each.quantile(_SPREAD) for each in beliefs]
-                or [np.linspace(0, 1, _FIRST + 2)[1:-1]]
-            )
-            which = np.repeat(np.arange(len(self.levels)), len(_SPREAD))
-            if not beliefs:  # all quantiles learn from the first thresholds
-                which = np.arange(_FIRST) % len(self.levels)
-            thresholds = _between(scale.values(places), step)
-            question = SharesBelow(
-                self._column.coordinates,
-                self._column.standardised(thresholds),
-                np.array(self.levels)[which],
-            )
-            users += yield from found.ask(cohort, question, thresholds, which)
+        cohorts = self.cohorts(self._sizes(all_users := self.num_unasked))
+        for cohort in cohorts:
+            if beliefs:
+                spread = _SPREAD * math.sqrt(users / all_users)
+                places = np.concatenate([_around(each, spread) for each in beliefs])
+                asked = np.repeat(self.levels, len(_SPREAD))
+            else:
+                places = np.repeat(np.linspace(0, 1, _FIRST + 2)[1:-1], 2)
+                asked = np.arange(2 * _FIRST) % 2.0
+            thresholds = scale.values(places)
+            standardised = self._column.standardised(thresholds)
+            question = SharesBelow(self._column.coordinates, standardised, asked)
+            users += yield from found.ask(cohort, question, thresholds)
             if len(scales) > 1:  # one quantile alone may lie where a wrong scale is dense by chance
                 likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
                 scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]
             beliefs = [found.about(level, scale) for level in self.levels]
-        result = self._told(found, beliefs, scale, step, users / len(beliefs))
+        result = self._estimated(found, beliefs, scale, entries.step, users / len(beliefs))
         if entries.hardly_any:
             result.notes.append(_HARDLY_ANY.format(self.column))
         return result
@@ -173,7 +170,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         users = setting.num_users - (step[1] if step else 0)
         sizes = self._sizes(users)
         part = RandomizedResponse(self.epsilon)
-        thresholds = max(_FIRST, len(_SPREAD) * len(self.levels) if len(sizes) > 1 else 0)
+        thresholds = max(2 * _FIRST, len(_SPREAD) * len(self.levels) if len(sizes) > 1 else 0)
         one = expected_quantiles(self.epsilon, self.levels, users, setting.rows_per_user)
         return replace(
             one,
@@ -188,7 +185,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
         each = [
-            _TELLS**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
+            _MIN_Z**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
             for level in self.levels
         ]
         needed = math.ceil(len(self.levels) * max(each))
@@ -202,20 +199,16 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     def _sizes(self, users: int) -> list[int]:
         """Return how many users each round asks."""
-        rounds = _ROUNDS
-        noisy = self._noise() * len(self.levels) > _NOISY**2 * users
-        growth = _GROWTHS[0] if noisy else _GROWTHS[1]
-        while rounds > 1:
-            shares = growth ** np.arange(rounds)
+        for rounds in range(_ROUNDS, 1, -1):
+            shares = _GROWTH ** np.arange(rounds)
             ends = np.floor(np.cumsum(shares / shares.sum()) * users).astype(int)
             ends[-1] = users
             sizes: list[int] = np.diff(ends, prepend=0).tolist()
             if min(sizes) >= self.min_reports:
                 return sizes
-            rounds -= 1
         return [users]
 
-    def _told(
+    def _estimated(
         self,
         found: Shares,
         beliefs: list[Crossing],
@@ -225,37 +218,32 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     ) -> QuantilesResult:
         """Return the quantiles in the column's units."""
         rows = []
-        for number, (level, belief) in enumerate(zip(self.levels, beliefs, strict=True)):
-            near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
-            sure = (far - near) * belief.slope() < _UNSURE
-            at = found.pooled(number, belief, scale) if sure else middle
-            shift = at - middle
-            ends = np.clip(belief.quantile([0.025, 0.16, 0.84, 0.975]) + shift, 0, 1)
-            lower, near, far, upper = scale.values(ends).tolist()
-            value = float(scale.values(at))
-            error = max((far - near) / 2, (upper - lower) / 2 / _NORMAL)  # tails may be heavy
+        for level, belief in zip(self.levels, beliefs, strict=True):
+            at = found.pooled(belief, scale)
+            lower, upper = found.interval(belief, at, scale, _NORMAL)
+            value = min(max(float(scale.values(at)), lower), upper)
+            error = (upper - lower) / 2 / _NORMAL
             if step is not None:
-                value = min(max(round(value / step) * step, scale.low), scale.high)
-                lower, upper = (round(end / step) * step for end in (lower, upper))
-                error = max(error, (value - lower) / _NORMAL, (upper - value) / _NORMAL)
+                lower, upper = _multiples(lower, upper, step)
+                value = min(max(round(value / step) * step, lower), upper)
             else:
-                seen = float(ends[2] - ends[1]) / 2 * belief.slope()
                 of_one = self._noise() + level * (1 - level)  # the second: who the users are
-                jump = seen > _JUMP * math.sqrt(of_one / users) and ends[3] - ends[0] < _STEEP
+                across = np.ptp(belief.curve(scale.places([lower, upper]), at))
+                jump = across > _JUMP * 2 * _NORMAL * math.sqrt(of_one / users)
                 moved = _ROUNDED * error * math.sqrt(self._noise() / of_one)
                 reach = (lower, upper) if jump else (value - moved, value + moved)
-                value = roundest(max(reach[0], scale.low), min(reach[1], scale.high), value)
-            rows.append((value, error, min(lower, value), max(upper, value)))
-        table = np.array(rows)[np.argsort(self.levels)]
-        for place in (0, 2, 3):  # increasing levels have no decreasing quantiles
-            table[:, place] = np.sort(table[:, place])
-        values, errors, lower_ends, upper_ends = table[np.argsort(np.argsort(self.levels))].T
-        wide = upper_ends - lower_ends > (scale.high - scale.low) / 2
+                value = roundest(max(reach[0], lower), min(reach[1], upper), value)
+            rows.append((value, lower, upper))
+        table = np.sort(np.array(rows), axis=0)  # increasing levels have no decreasing quantiles
+        order = np.argsort(np.argsort(self.levels))
+        values, lower_ends, upper_ends = table[order].T
+        spans = upper_ends - lower_ends
+        wide = spans > (scale.high - scale.low) / 2
         return QuantilesResult(
             column=self.column,
             levels=np.array(self.levels),
             values=values,
-            std_error=errors,
+            std_error=spans / 2 / _NORMAL,
             lower=lower_ends,
             upper=upper_ends,
             step=step,
@@ -274,8 +262,8 @@ _WIDE = (
 
 def _checked(levels: object) -> tuple[float, ...]:
     given = np.asarray(levels)
-    if given.ndim != 1 or given.dtype.kind not in "iuf" or not 1 <= len(given) <= _MOST_LEVELS:
-        raise ValueError(f"Expected levels to be 1 to {_MOST_LEVELS} numbers, got {levels!r}.")
+    if given.ndim != 1 or given.dtype.kind not in "iuf" or not 1 <= len(given) <= _MAX_LEVELS:
+        raise ValueError(f"Expected levels to be 1 to {_MAX_LEVELS} numbers, got {levels!r}.")
     for level in given.tolist():
         if not 0 < level < 1:
             raise ValueError(f"Expected levels within (0, 1), got {level!r}.")
@@ -290,6 +278,15 @@ def _some(levels: Sequence[float]) -> list[float]:
     return [sorted(levels)[place] for place in places]
 
 
-def _between(thresholds: Floats, step: float | None) -> Floats:
-    """Return thresholds, moved halfway between multiples of the step where there is one."""
-    return thresholds if step is None else (np.floor(thresholds / step) + 0.5) * step
+def _around(belief: Crossing, spread: Floats) -> Floats:
+    """Return places on both sides of what is believed."""
+    near, far = belief.quantile(_SIGMA)
+    return np.asarray(np.clip(belief.quantile(0.5) + spread * (far - near) / 2, 0.0, 1.0))
+
+
+def _multiples(lower: float, upper: float, step: float) -> tuple[float, float]:
+    """Return the first and the last multiple of a step that lie between; if none, those around."""
+    first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
+    if first > last:
+        first, last = last, first
+    return first * step, last * step

@@ -49,6 +49,10 @@ class Crossing:
         found = np.interp(np.asarray(share, np.float64), below, edges)
         return np.asarray(np.clip(found, 0.0, 1.0))
 
+    def curve(self, places: Floats, at: float) -> Floats:
+        """Return the curve that crosses the level at a place."""
+        return np.asarray(expit(logit(self.level) + (places - at) / self.scale))
+
     def slope(self) -> float:
         """Return the slope of the curve at the level."""
         return self.level * (1 - self.level) / self.scale
