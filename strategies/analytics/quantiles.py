@@ -32,11 +32,10 @@ _GROWTH = 1.4  # of the rounds, in users: the better the thresholds, the more ar
 _FIRST = 24  # thresholds of the first round, all over the bounds
 # Where later thresholds are, in errors of the estimate so far: both sides of it, since an end is
 # proved by reports beyond it.
-_SPREAD = np.array([-4.0, -2.0, 2.0, 4.0])
-_SIGMA = (0.16, 0.84)  # shares of a posterior within one error of its median
+_SPREAD = np.array([-5.0, -3.0, 3.0, 5.0])
 _MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
-_ROUNDED = 0.3  # standard errors that an estimate is moved to a round number
+_ROUNDED = 0.1  # standard errors that an estimate is moved to a round number
 _JUMP = 8.0  # times the width of an ideal interval in rank: then many users share one value
 _COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
 _TELLING = 5  # quantiles, at most, by which it is chosen
@@ -130,7 +129,6 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
         entries = yield from learn_step(self, self._column)
-        step = entries.step
         scales = scales_within(self._column.kind.low, self._column.kind.high)
         scale, found, users = scales[0], Shares(RandomizedResponse(self.epsilon)), 0
         few = _some(self.levels)
@@ -138,8 +136,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         cohorts = self.cohorts(self._sizes(all_users := self.num_unasked))
         for cohort in cohorts:
             if beliefs:
-                spread = _SPREAD * math.sqrt(users / all_users)
-                places = np.concatenate([_around(each, spread) for each in beliefs])
+                errors = [self._error(level, all_users, found.missing) for level in self.levels]
+                places = np.concatenate(list(map(_around, beliefs, errors)))
                 asked = np.repeat(self.levels, len(_SPREAD))
             else:
                 places = np.repeat(np.linspace(0, 1, _FIRST + 2)[1:-1], 2)
@@ -181,6 +179,11 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     def _noise(self) -> float:
         """Return the variance of what a user tells of a share."""
         return RandomizedResponse(self.epsilon).variance / 4 - 0.25
+
+    def _error(self, level: float, users: int, missing: float) -> float:
+        """Return the error in rank of a quantile at which its part of the users is asked."""
+        of_one = self._noise() + level * (1 - level)
+        return math.sqrt(of_one * len(self.levels) / users) / (1 - missing)
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
@@ -278,10 +281,10 @@ def _some(levels: Sequence[float]) -> list[float]:
     return [sorted(levels)[place] for place in places]
 
 
-def _around(belief: Crossing, spread: Floats) -> Floats:
-    """Return places on both sides of what is believed."""
-    near, far = belief.quantile(_SIGMA)
-    return np.asarray(np.clip(belief.quantile(0.5) + spread * (far - near) / 2, 0.0, 1.0))
+def _around(belief: Crossing, error: float) -> Floats:
+    """Return places on both sides of a quantile, of which the error in rank will be so large."""
+    reach = _SPREAD * error / belief.slope()
+    return np.asarray(np.clip(belief.quantile(0.5) + reach, 0.0, 1.0))
 
 
 def _multiples(lower: float, upper: float, step: float) -> tuple[float, float]:
