@@ -32,12 +32,13 @@ _GROWTH = 1.4  # of the rounds, in users: the better the thresholds, the more ar
 _FIRST = 24  # thresholds of the first round, all over the bounds
 # Where later thresholds are, in errors of the estimate so far: both sides of it, since an end is
 # proved by reports beyond it.
-_SPREAD = np.array([-5.0, -3.0, 3.0, 5.0])
+_SPREAD = np.array([-4.5, -1.5, 1.5, 4.5])
 _MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
 _ROUNDED = 0.1  # standard errors that an estimate is moved to a round number
 _JUMP = 8.0  # times the width of an ideal interval in rank: then many users share one value
 _COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
+_UNSURE = 0.3  # in rank, of 68 % of the posterior, from which its median is the estimate
 _TELLING = 5  # quantiles, at most, by which it is chosen
 _NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _MIN_Z = 2.0  # standard errors in rank that a level has to be from 0 and 1
@@ -136,7 +137,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         cohorts = self.cohorts(self._sizes(all_users := self.num_unasked))
         for cohort in cohorts:
             if beliefs:
-                errors = [self._error(level, all_users, found.missing) for level in self.levels]
+                errors = [self._error(level, all_users) for level in self.levels]
                 places = np.concatenate(list(map(_around, beliefs, errors)))
                 asked = np.repeat(self.levels, len(_SPREAD))
             else:
@@ -180,10 +181,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the variance of what a user tells of a share."""
         return RandomizedResponse(self.epsilon).variance / 4 - 0.25
 
-    def _error(self, level: float, users: int, missing: float) -> float:
-        """Return the error in rank of a quantile at which its part of the users is asked."""
+    def _error(self, level: float, users: int) -> float:
+        """Return the error of a share of which a quantile's part of the users reports."""
         of_one = self._noise() + level * (1 - level)
-        return math.sqrt(of_one * len(self.levels) / users) / (1 - missing)
+        return math.sqrt(of_one * len(self.levels) / users)
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
@@ -222,7 +223,9 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the quantiles in the column's units."""
         rows = []
         for level, belief in zip(self.levels, beliefs, strict=True):
-            at = found.pooled(belief, scale)
+            near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
+            sure = (far - near) * belief.slope() < _UNSURE
+            at = found.pooled(belief, scale) if sure else middle
             lower, upper = found.interval(belief, at, scale, _NORMAL)
             value = min(max(float(scale.values(at)), lower), upper)
             error = (upper - lower) / 2 / _NORMAL
@@ -240,13 +243,12 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         table = np.sort(np.array(rows), axis=0)  # increasing levels have no decreasing quantiles
         order = np.argsort(np.argsort(self.levels))
         values, lower_ends, upper_ends = table[order].T
-        spans = upper_ends - lower_ends
-        wide = spans > (scale.high - scale.low) / 2
+        wide = upper_ends - lower_ends > (scale.high - scale.low) / 2
         return QuantilesResult(
             column=self.column,
             levels=np.array(self.levels),
             values=values,
-            std_error=spans / 2 / _NORMAL,
+            std_error=np.maximum(upper_ends - values, values - lower_ends) / _NORMAL,
             lower=lower_ends,
             upper=upper_ends,
             step=step,

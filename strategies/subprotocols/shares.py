@@ -75,25 +75,24 @@ class Shares:
         order = order[counts[order] > 0]
         return at[order], asked[order], shares[order], counts[order]
 
-    def _of_entries(self, level: float, scale: ValueScale) -> tuple[Floats, Floats, Floats]:
-        """Return places, and the estimates there of those with an entry, with their weights.
+    def _about(self, level: float, scale: ValueScale) -> tuple[Floats, Floats, Floats]:
+        """Return places, what is reported there as if all had been asked for a level, and weights.
 
-        Reports that were asked for another level count less where the share of users without an
-        entry is unsure.
+        That crosses the level where the distribution of those with an entry does. Reports that
+        were asked for another level count less, as the share of users without an entry is unsure.
         """
         at, asked, shares, counts = self._reports()
-        rest = 1 - self.missing
-        excess = ((asked - level) * self.missing_error) ** 2 / (self._noise + 0.25)
-        weights = rest**2 * counts / (1 + counts * excess)
-        return scale.places(at), (shares - self.missing * asked) / rest, weights
+        unsure = asked - level
+        excess = (unsure * self.missing_error) ** 2 / (self._noise + 0.25)
+        return scale.places(at), shares - self.missing * unsure, counts / (1 + counts * excess)
 
     def about(self, level: float, scale: ValueScale) -> Crossing:
         """Return the posterior of a quantile, on a scale."""
-        return believed(*self._of_entries(level, scale), self._noise, level)
+        return believed(*self._about(level, scale), self._noise, level)
 
     def pooled(self, belief: Crossing, scale: ValueScale) -> float:
         """Return the estimate of a quantile, on a scale."""
-        return pooled(belief, *self._of_entries(belief.level, scale))
+        return pooled(belief, *self._about(belief.level, scale))
 
     def interval(
         self, belief: Crossing, at: float, scale: ValueScale, z: float
