@@ -30,13 +30,15 @@ Floats = NDArray[np.float64]
 _ROUNDS = 8
 _GROWTH = 1.4  # of the rounds, in users: the better the thresholds, the more are asked
 _FIRST = 24  # thresholds of the first round, all over the bounds
-# Where later thresholds are, in errors of the estimate so far: both sides of it, since an end is
-# proved by reports beyond it.
-_SPREAD = np.array([-4.5, -1.5, 1.5, 4.5])
+# Where later thresholds are, in errors of a share that all of a quantile's users are asked about.
+# An end 2.7 ideal half-widths away is the best that tests reach: most reports are some 4.5 errors
+# (2.3 half-widths) away, with others beyond if these prove nothing, and within for the estimate.
+_SPREAD = np.array([-8.0, -4.5, -1.5, 1.5, 4.5, 8.0])
 _MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
 _ROUNDED = 0.1  # standard errors that an estimate is moved to a round number
-_JUMP = 8.0  # times the width of an ideal interval in rank: then many users share one value
+_JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
+_STEEP = 0.2  # if what is believed is within so much of the scale
 _COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
 _UNSURE = 0.3  # in rank, of 68 % of the posterior, from which its median is the estimate
 _TELLING = 5  # quantiles, at most, by which it is chosen
@@ -234,8 +236,9 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 value = min(max(round(value / step) * step, lower), upper)
             else:
                 of_one = self._noise() + level * (1 - level)  # the second: who the users are
-                across = np.ptp(belief.curve(scale.places([lower, upper]), at))
-                jump = across > _JUMP * 2 * _NORMAL * math.sqrt(of_one / users)
+                seen = (far - near) / 2 * belief.slope()
+                steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP
+                jump = steep and seen > _JUMP * math.sqrt(of_one / users)
                 moved = _ROUNDED * error * math.sqrt(self._noise() / of_one)
                 reach = (lower, upper) if jump else (value - moved, value + moved)
                 value = roundest(max(reach[0], lower), min(reach[1], upper), value)
@@ -285,8 +288,9 @@ def _some(levels: Sequence[float]) -> list[float]:
 
 def _around(belief: Crossing, error: float) -> Floats:
     """Return places on both sides of a quantile, of which the error in rank will be so large."""
-    reach = _SPREAD * error / belief.slope()
-    return np.asarray(np.clip(belief.quantile(0.5) + reach, 0.0, 1.0))
+    near, middle, far = belief.quantile([0.16, 0.5, 0.84])
+    sides = np.sign(_SPREAD) * np.hypot(_SPREAD * error / belief.slope(), (far - near) / 2)
+    return np.asarray(np.clip(middle + sides, 0.0, 1.0))
 
 
 def _multiples(lower: float, upper: float, step: float) -> tuple[float, float]:
