@@ -210,7 +210,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             ends = np.floor(np.cumsum(shares / shares.sum()) * users).astype(int)
             ends[-1] = users
             sizes: list[int] = np.diff(ends, prepend=0).tolist()
-            if min(sizes) >= self.min_reports:
+            if min(sizes) >= max(self.min_reports, 2 * _FIRST):
                 return sizes
         return [users]
 
@@ -255,7 +255,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
             lower=lower_ends,
             upper=upper_ends,
             step=step,
-            notes=[_WIDE.format(level) for level in np.array(self.levels)[wide]],
+            notes=[_WIDE.format(self.column, level) for level in np.array(self.levels)[wide]],
         )
 
 
@@ -263,8 +263,8 @@ _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the quantiles are of noise and nothing else."
 )
 _WIDE = (
-    "The quantile at {:g} may lie nearly anywhere within the bounds: more users or a larger "
-    "epsilon are needed."
+    "The quantile of {!r} at {:g} may lie nearly anywhere within the bounds: more users or a "
+    "larger epsilon are needed."
 )
 
 

@@ -116,10 +116,11 @@ class Shares:
     def _counts(self, answer: Estimate) -> Floats:
         """Return how many answered at each threshold, which the standard errors of bits tell.
 
-        If all answers there were the same they tell nothing; then it is the number to expect.
+        If all answers there were the same they tell nothing, or more than there are by rounding;
+        then it is the number to expect.
         """
         errors, spread = answer.std_error, self._part.variance - answer.mean**2
-        told = (errors > 0) & (errors < np.inf)
-        counts = np.where(np.isinf(errors), answer.mean != 0, answer.count / len(errors))
-        counts[told] = np.rint(1 + spread[told] / errors[told] ** 2)
-        return counts
+        some = (errors > 0) & (errors < np.inf)
+        found = np.rint(1 + spread / np.where(some, errors, np.inf) ** 2)
+        counts = np.where(some & (found <= answer.count), found, answer.count / len(errors))
+        return np.where(np.isinf(errors), np.where(answer.mean != 0, 1.0, 0.0), counts)
