@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
 _OF_CATEGORIES = ("unique", "top", "share of top")
 _PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+_GUESSED = 0.29  # standard error of a share from 0 to 1 that is guessed: then none is told
 _NAMED = 0.08  # share of a bar that has room for a name
 _SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
 
@@ -75,7 +76,7 @@ class DescribeResult(Result):
         for i, name in enumerate(self.categorical):
             top = int(np.argmax(self.shares[i]))
             told: list[object] = [self.counts[i], len(self.shares[i]), np.nan, np.nan]
-            if self.share_errors[i][top] < 1:  # some user has an entry
+            if self.share_errors[i][top] < _GUESSED:
                 told[2:] = [self.categories[i][top], self.shares[i][top]]
             found[name] = Series(told, ["count", *_OF_CATEGORIES], dtype=object)
         rows = [*STATISTICS, *(_OF_CATEGORIES if self.categorical else ())]

@@ -287,10 +287,13 @@ def _some(levels: Sequence[float]) -> list[float]:
 
 
 def _around(belief: Crossing, error: float) -> Floats:
-    """Return places on both sides of a quantile, of which the error in rank will be so large."""
+    """Return places on both sides of a quantile, of which the error in rank will be so large.
+
+    None is further away than half the way to a bound, beyond which there is nothing to ask for.
+    """
     near, middle, far = belief.quantile([0.16, 0.5, 0.84])
     sides = np.sign(_SPREAD) * np.hypot(_SPREAD * error / belief.slope(), (far - near) / 2)
-    return np.asarray(np.clip(middle + sides, 0.0, 1.0))
+    return np.asarray(np.clip(middle + sides, middle / 2, (1 + middle) / 2))
 
 
 def _multiples(lower: float, upper: float, step: float) -> tuple[float, float]:

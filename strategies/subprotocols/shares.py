@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import SharesBelow
 from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
 
-from ..numerics.crossing import Crossing, believed, pooled
-from ..numerics.inversion import inverted
+from ..numerics.crossing import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
