@@ -79,14 +79,19 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     Notes
     -----
     Source: noisy binary search with monotonic probabilities, Gretta & Price (2023); Aamand et al.
-    (2025) for its use under local privacy. Here thresholds come in rounds, at quantiles of a
-    posterior of the crossing (see :func:`~..numerics.crossing.believed`). The limit of a
+    (2025) for its use under local privacy. Thresholds come in rounds, on both sides of what a
+    posterior of the crossing (:func:`~..numerics.crossing.believed`) estimates. The limit of a
     quantile's error in rank, ``sqrt(e^eps / (e^eps - 1)^2 / n)``, is that of all n users asked at
-    the right threshold. Where nearly all entries are multiples of a round step, which up to
-    5 % of the users are asked for, thresholds lie between multiples and answers on them.
+    the right threshold.
 
-    Users who have no entry answer "not above" with the probability of the level sought: at the
-    quantile of all others that is what all others do together, so the answer needs no correction.
+    Intervals come by inversion of tests (:func:`~..numerics.crossing.inverted`): monotonicity is
+    all that they need, so they hold with ties, gaps and steps, and are some three times as wide as
+    those of a known density. Where up to 5 % of the users say that nearly all entries are
+    multiples of a step, estimates and ends are multiples.
+
+    Users without an entry report "below" with the probability of the level sought: at the
+    quantile of all others that is what these do together. In the first round they report 0 or 1 as
+    they are asked, which estimates how many they are, so that reports about other levels count.
 
     Guarantee
     ---------

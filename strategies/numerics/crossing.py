@@ -161,8 +161,8 @@ def inverted(
         Places of the thresholds; -1 and k are the bounds.
     """
     lower = _first_kept(-excess, variance, shared, np.maximum(-curve, 0.0), z) - 1
-    back = [each[::-1] for each in (excess, variance, shared, np.maximum(curve, 0.0))]
-    upper = len(excess) - _first_kept(*back, z)
+    above = np.maximum(curve, 0.0)
+    upper = len(excess) - _first_kept(excess[::-1], variance[::-1], shared[::-1], above[::-1], z)
     return min(lower, upper), max(lower, upper)
 
 
