@@ -108,7 +108,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     card = Card(
         question="a few quantiles of a column of numbers, in its units",
         guarantee="pure epsilon",
-        rounds="8, or 9; fewer for less than some 1,500 users",
+        rounds="8, or 9; fewer for less than some 1,700 users",
         report="1, of few users up to 13",
         use_when="medians, quartiles or percentiles are all that is wanted of a column",
         fails_when="with many quantiles, which share the users: 9 have 3 times the error of one",
