@@ -60,12 +60,14 @@ class Shares:
 
     def _estimate_missing(self, asked: Floats, shares: Floats, counts: Floats) -> None:
         """Estimate the share of users without an entry, by who reports 1 and who reports 0."""
-        ones, zeros = (counts * (asked == each) for each in (1.0, 0.0))
-        if not ones.any() or not zeros.any():
+        ones, zeros = (np.flatnonzero((asked == each) & (counts > 0)) for each in (1.0, 0.0))
+        if not len(ones) or not len(zeros):
             return
-        found = shares @ ones / ones.sum() - shares @ zeros / zeros.sum()
-        self.missing = min(max(float(found), 0.0), _MAX_MISSING)
-        self.missing_error = math.sqrt((self._noise + 0.25) * (1 / ones.sum() + 1 / zeros.sum()))
+        # Thresholds count alike: where few reports are alike it is not known how few they are.
+        found = float(shares[ones].mean() - shares[zeros].mean())
+        self.missing = min(max(found, 0.0), _MAX_MISSING)
+        spread = sum(float(np.sum(1 / counts[each])) / len(each) ** 2 for each in (ones, zeros))
+        self.missing_error = math.sqrt((self._noise + 0.25) * spread)
 
     def _reports(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return thresholds, increasing, and for each what was asked, shares and their counts."""
@@ -83,7 +85,9 @@ class Shares:
         at, asked, shares, counts = self._reports()
         unsure = asked - level
         excess = (unsure * self.missing_error) ** 2 / (self._noise + 0.25)
-        return scale.places(at), shares - self.missing * unsure, counts / (1 + counts * excess)
+        _, group = np.unique(asked, return_inverse=True)
+        together = np.bincount(group, counts)[group]  # they share the error
+        return scale.places(at), shares - self.missing * unsure, counts / (1 + together * excess)
 
     def about(self, level: float, scale: ValueScale) -> Crossing:
         """Return the posterior of a quantile, on a scale."""
