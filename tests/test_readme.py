@@ -62,9 +62,9 @@ def test_the_examples_with_a_table(capsys):
     assert r2_score(wage, result.predict(names["df"])) > 0.8
     exec(STATISTICS, names)
     described, quantiles = capsys.readouterr().out.split("of wage are below", 1)
-    assert re.search(r"^ +mean +\d\S* +\d", described, re.MULTILINE)
+    assert re.search(r"^ +mean +\d\S*\s±\s\d\S* +\d", described, re.MULTILINE)
     # Intervals cover with .95 each; standard errors are some 2.
-    lowest, highest = (float(each) for each in re.findall(r"(\d+) \(", quantiles))
+    lowest, highest = (float(each) for each in re.findall(r"([\d.]+) \(", quantiles))
     assert abs(lowest - np.quantile(wage, 0.1)) < 8 and abs(highest - np.quantile(wage, 0.9)) < 8
 
 

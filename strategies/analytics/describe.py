@@ -7,6 +7,7 @@ from dataclasses import field as declared
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldp_flower.guarantee.users import Users
 from ldp_flower.planning import Expectation, Setting, WouldRefuse
@@ -28,10 +29,15 @@ from .quantiles_result import QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
-_STD = STATISTICS.index("std")
+_MEAN, _STD = STATISTICS.index("mean"), STATISTICS.index("std")
+_NORMAL = 1.96  # standard errors that 95 % are within
 _HIDDEN = (
     "The standard deviation of {!r} is not told: it is below some {:.2g}, which noise hides. "
     "Narrower bounds, more users or a larger epsilon would tell."
+)
+_OUTSIDE = (
+    "The mean of {!r} is not between its quartiles, by less than 1.96 standard errors of the "
+    "difference: noise may have moved it there."
 )
 # From here on noise is not what limits, and users are split as here: with less noise in what tells
 # means, these would lose more users than they have too many.
@@ -250,11 +256,13 @@ class Describe(LdpStrategy[DescribeResult]):
         numbers = [name for name, told in found.items() if len(told) > 1]
         values = np.full((len(STATISTICS), len(numbers)), np.nan)
         errors = values.copy()
-        hidden = []
+        hidden, outside = [], []
         for place, name in enumerate(numbers):
             values[:, place], errors[:, place] = self._of_number(name, *found[name])
             if np.isnan(values[_STD, place]) and np.isfinite(errors[_STD, place]):
                 hidden.append(_HIDDEN.format(name, 2 * errors[_STD, place]))
+            if _outside_by_noise(values[:, place], errors[:, place]):
+                outside.append(_OUTSIDE.format(name))
         shares = [told[0] for told in found.values() if len(told) == 1]
         return DescribeResult(
             numbers=numbers,
@@ -272,7 +280,8 @@ class Describe(LdpStrategy[DescribeResult]):
                 if not isinstance(part, Told)
                 for note in part.notes
             ]
-            + hidden,
+            + hidden
+            + outside,
         )
 
     def _of_number(
@@ -298,3 +307,12 @@ class Describe(LdpStrategy[DescribeResult]):
             [self.num_users * held, told, half * std, *quartiles.values],
             [count_error, error, of_std, *quartiles.std_error],
         )
+
+
+def _outside_by_noise(values: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:
+    """Whether a mean is not between the quartiles, but may be for all that is known."""
+    for end, sign in ((STATISTICS.index("25%"), -1), (STATISTICS.index("75%"), 1)):
+        beyond = sign * (values[_MEAN] - values[end])
+        if 0 < beyond < _NORMAL * math.hypot(errors[_MEAN], errors[end]):
+            return True
+    return False

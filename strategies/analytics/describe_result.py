@@ -1,7 +1,7 @@
 """What is found of a whole table: statistics of numbers, shares of categories."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 #: What is told of a column of numbers, as pandas calls it.
 STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
+_OF_CATEGORIES = ("unique", "top", "share of top")
 _PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+_GUESSED = 0.29  # standard error of a share from 0 to 1 that is guessed: then none is told
+_NAMED = 0.08  # share of a bar that has room for a name
 _SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
 
 
@@ -43,6 +46,8 @@ class DescribeResult(Result):
         How many users have an entry.
     """
 
+    _predicts: ClassVar[bool] = False
+
     numbers: list[str]
     values: Floats
     std_error: Floats
@@ -63,7 +68,7 @@ class DescribeResult(Result):
         DataFrame
             ``statistic``, then a column for each of the table's: ``count`` (users with an entry),
             ``mean``, ``std``, ``25%``, ``50%`` and ``75%`` of numbers in their units, ``unique``,
-            ``top`` and ``freq`` (a share) of categories.
+            ``top`` and ``share of top`` (of the users with an entry) of categories.
         """
         from pandas import DataFrame, Series
 
@@ -71,10 +76,10 @@ class DescribeResult(Result):
         for i, name in enumerate(self.categorical):
             top = int(np.argmax(self.shares[i]))
             told: list[object] = [self.counts[i], len(self.shares[i]), np.nan, np.nan]
-            if self.share_errors[i][top] < 1:  # some user has an entry
+            if self.share_errors[i][top] < _GUESSED:
                 told[2:] = [self.categories[i][top], self.shares[i][top]]
-            found[name] = Series(told, ["count", "unique", "top", "freq"], dtype=object)
-        rows = [*STATISTICS, *(["unique", "top", "freq"] if self.categorical else [])]
+            found[name] = Series(told, ["count", *_OF_CATEGORIES], dtype=object)
+        rows = [*STATISTICS, *(_OF_CATEGORIES if self.categorical else ())]
         table = DataFrame(found).reindex(rows)
         table.insert(0, "statistic", rows)
         return table.reset_index(drop=True)
@@ -124,16 +129,25 @@ class DescribeResult(Result):
             axes.barh(place, inside[4] - inside[2], left=inside[2], height=0.5, color=charts.BLUE)
             axes.plot([inside[3]] * 2, [place - 0.25, place + 0.25], color="white", lw=2)
             axes.plot(inside[0], place, "o", ms=4, color=charts.RED)
+            for at, end, side in ((0, kind.low, "left"), (1, kind.high, "right")):
+                axes.text(at, place + 0.42, _short(end), ha=side, va="center", fontsize="x-small")
         for place, shares in enumerate(self.shares, len(self.numbers)):
             left = 0.0
+            named = self.categories[place - len(self.numbers)]
             for i, share in enumerate(np.maximum(shares, 0) / np.maximum(shares, 0).sum()):
                 colour = _SHADES[i % len(_SHADES)]
                 axes.barh(place, share, left=left, height=0.5, color=colour, alpha=0.8)
+                if share >= _NAMED:
+                    text = charts.label(named[i])
+                    where = (left + share / 2, place)
+                    axes.text(*where, text, ha="center", va="center", fontsize="x-small")
                 left += share
         axes.set_yticks(range(len(names)), list(map(charts.label, names)))
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(0, 1)
-        axes.set_xlabel("numbers: quartiles (bar) and mean (dot) within the bounds; shares")
+        axes.set_xlabel(
+            "numbers: quartiles (bar), mean (dot), from bound to bound; shares, by name"
+        )
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the table as texts, with standard errors."""
@@ -150,7 +164,7 @@ class DescribeResult(Result):
         return []
 
     def _findings(self) -> list[str]:
-        text: str = self.table().to_string(index=False, na_rep="", float_format=_short)
+        text: str = self._shown(self.table()).to_string(index=False)
         return text.splitlines()
 
 

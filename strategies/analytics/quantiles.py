@@ -27,22 +27,23 @@ from .quantiles_result import QuantilesResult
 
 Floats = NDArray[np.float64]
 
-_ROUNDS = 8  # of the search
-# Each has so many times the users of the one before: the first where noise hides much, else the
-# second, up to such an error in rank of one threshold that all are asked.
-_GROWTHS, _NOISY = (1.2, 1.6), 0.012
-_FIRST = 8  # thresholds of the first round
-_SPREAD = np.array([0.2, 0.5, 0.8])  # where, in what is believed, later thresholds are
-_MOST_LEVELS = 99
+_ROUNDS = 8
+_GROWTH = 1.4  # of the rounds, in users: the better the thresholds, the more are asked
+_FIRST = 24  # thresholds of the first round, all over the bounds
+# Where later thresholds are, in errors of a share that all of a quantile's users are asked about.
+# An end 2.7 ideal half-widths away is the best that tests reach: most reports are some 4.5 errors
+# (2.3 half-widths) away, with others beyond if these prove nothing, and within for the estimate.
+_SPREAD = np.array([-8.0, -4.5, -1.5, 1.5, 4.5, 8.0])
+_MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
-_ROUNDED = 0.3  # times the noise's own error that an answer is moved to a round number
+_ROUNDED = 0.1  # standard errors that an estimate is moved to a round number
 _JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
 _STEEP = 0.2  # if what is believed is within so much of the scale
 _COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
+_UNSURE = 0.3  # in rank, of 68 % of the posterior, from which its median is the estimate
 _TELLING = 5  # quantiles, at most, by which it is chosen
-_UNSURE = 0.3  # in rank, of 68 % of what is believed, from which its median is the answer
 _NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
-_TELLS = 2.0  # standard errors in rank that a level has to be from 0 and 1
+_MIN_Z = 2.0  # standard errors in rank that a level has to be from 0 and 1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -78,14 +79,19 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     Notes
     -----
     Source: noisy binary search with monotonic probabilities, Gretta & Price (2023); Aamand et al.
-    (2025) for its use under local privacy. Here thresholds come in rounds, at quantiles of a
-    posterior of the crossing (see :func:`~..numerics.crossing.believed`). The limit of a
+    (2025) for its use under local privacy. Thresholds come in rounds, on both sides of what a
+    posterior of the crossing (:func:`~..numerics.crossing.believed`) estimates. The limit of a
     quantile's error in rank, ``sqrt(e^eps / (e^eps - 1)^2 / n)``, is that of all n users asked at
-    the right threshold. Where nearly all entries are multiples of a round step, which up to
-    5 % of the users are asked for, thresholds lie between multiples and answers on them.
+    the right threshold.
 
-    Users who have no entry answer "not above" with the probability of the level sought: at the
-    quantile of all others that is what all others do together, so the answer needs no correction.
+    Intervals come by inversion of tests (:func:`~..numerics.crossing.inverted`): monotonicity is
+    all that they need, so they hold with ties, gaps and steps, and are some three times as wide as
+    those of a known density. Where up to 5 % of the users say that nearly all entries are
+    multiples of a step, estimates and ends are multiples.
+
+    Users without an entry report "below" with the probability of the level sought: at the
+    quantile of all others that is what these do together. In the first round they report 0 or 1 as
+    they are asked, which estimates how many they are, so that reports about other levels count.
 
     Guarantee
     ---------
@@ -102,7 +108,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     card = Card(
         question="a few quantiles of a column of numbers, in its units",
         guarantee="pure epsilon",
-        rounds="8, or 9; fewer for less than some 1,500 users",
+        rounds="8, or 9; fewer for less than some 1,700 users",
         report="1, of few users up to 13",
         use_when="medians, quartiles or percentiles are all that is wanted of a column",
         fails_when="with many quantiles, which share the users: 9 have 3 times the error of one",
@@ -131,27 +137,24 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
         entries = yield from learn_step(self, self._column)
-        step = entries.step
         scales = scales_within(self._column.kind.low, self._column.kind.high)
         scale, found, users = scales[0], Shares(RandomizedResponse(self.epsilon)), 0
         few = _some(self.levels)
         beliefs: list[Crossing] = []
-        for cohort in self.cohorts(self._sizes(self.num_unasked)):
-            places = np.concatenate(
-                [each.quantile(_SPREAD) for each in beliefs]
-                or [np.linspace(0, 1, _FIRST + 2)[1:-1]]
-            )
-            which = np.repeat(np.arange(len(self.levels)), len(_SPREAD))
-            if not beliefs:  # all quantiles learn from the first thresholds
-                which = np.arange(_FIRST) % len(self.levels)
-            thresholds = _between(scale.values(places), step)
-            question = SharesBelow(
-                self._column.coordinates,
-                self._column.standardised(thresholds),
-                np.array(self.levels)[which],
-            )
+        cohorts = self.cohorts(self._sizes(all_users := self.num_unasked))
+        for cohort in cohorts:
+            if beliefs:
+                errors = [self._error(level, all_users) for level in self.levels]
+                places = np.concatenate(list(map(_around, beliefs, errors)))
+                asked = np.repeat(self.levels, len(_SPREAD))
+            else:
+                places = np.repeat(np.linspace(0, 1, _FIRST + 2)[1:-1], 2)
+                asked = np.arange(2 * _FIRST) % 2.0
+            thresholds = scale.values(places)
+            standardised = self._column.standardised(thresholds)
+            question = SharesBelow(self._column.coordinates, standardised, asked)
             try:
-                users += yield from found.ask(cohort, question, thresholds, which)
+                users += yield from found.ask(cohort, question, thresholds)
             except TooFewReports:
                 if not beliefs:
                     raise
@@ -160,7 +163,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
                 likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
                 scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]
             beliefs = [found.about(level, scale) for level in self.levels]
-        result = self._told(found, beliefs, scale, step, users / len(beliefs))
+        result = self._estimated(found, beliefs, scale, entries.step, users / len(beliefs))
         if entries.hardly_any:
             result.notes.append(_HARDLY_ANY.format(self.column))
         return result
@@ -178,7 +181,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         users = setting.num_users - (step[1] if step else 0)
         sizes = self._sizes(users)
         part = RandomizedResponse(self.epsilon)
-        thresholds = max(_FIRST, len(_SPREAD) * len(self.levels) if len(sizes) > 1 else 0)
+        thresholds = max(2 * _FIRST, len(_SPREAD) * len(self.levels) if len(sizes) > 1 else 0)
         one = expected_quantiles(self.epsilon, self.levels, users, setting.rows_per_user)
         return replace(
             one,
@@ -190,10 +193,15 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the variance of what a user tells of a share."""
         return RandomizedResponse(self.epsilon).variance / 4 - 0.25
 
+    def _error(self, level: float, users: int) -> float:
+        """Return the error of a share of which a quantile's part of the users reports."""
+        of_one = self._noise() + level * (1 - level)
+        return math.sqrt(of_one * len(self.levels) / users)
+
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
         each = [
-            _TELLS**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
+            _MIN_Z**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
             for level in self.levels
         ]
         needed = math.ceil(len(self.levels) * max(each))
@@ -206,20 +214,16 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     def _sizes(self, users: int) -> list[int]:
         """Return how many users each round asks."""
-        rounds = _ROUNDS
-        noisy = self._noise() * len(self.levels) > _NOISY**2 * users
-        growth = _GROWTHS[0] if noisy else _GROWTHS[1]
-        while rounds > 1:
-            shares = growth ** np.arange(rounds)
+        for rounds in range(_ROUNDS, 1, -1):
+            shares = _GROWTH ** np.arange(rounds)
             ends = np.floor(np.cumsum(shares / shares.sum()) * users).astype(int)
             ends[-1] = users
             sizes: list[int] = np.diff(ends, prepend=0).tolist()
-            if min(sizes) >= self.min_reports:
+            if min(sizes) >= max(self.min_reports, 2 * _FIRST):
                 return sizes
-            rounds -= 1
         return [users]
 
-    def _told(
+    def _estimated(
         self,
         found: Shares,
         beliefs: list[Crossing],
@@ -229,41 +233,38 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     ) -> QuantilesResult:
         """Return the quantiles in the column's units."""
         rows = []
-        for number, (level, belief) in enumerate(zip(self.levels, beliefs, strict=True)):
+        for level, belief in zip(self.levels, beliefs, strict=True):
             near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
             sure = (far - near) * belief.slope() < _UNSURE
-            at = found.pooled(number, belief, scale) if sure else middle
-            shift = at - middle
-            ends = np.clip(belief.quantile([0.025, 0.16, 0.84, 0.975]) + shift, 0, 1)
-            lower, near, far, upper = scale.values(ends).tolist()
-            value = float(scale.values(at))
-            error = max((far - near) / 2, (upper - lower) / 2 / _NORMAL)  # tails may be heavy
+            at = found.pooled(belief, scale) if sure else middle
+            lower, upper = found.interval(belief, at, scale, _NORMAL)
+            value = min(max(float(scale.values(at)), lower), upper)
+            error = (upper - lower) / 2 / _NORMAL
             if step is not None:
-                value = min(max(round(value / step) * step, scale.low), scale.high)
-                lower, upper = (round(end / step) * step for end in (lower, upper))
-                error = max(error, (value - lower) / _NORMAL, (upper - value) / _NORMAL)
+                lower, upper = _multiples(lower, upper, step)
+                value = min(max(round(value / step) * step, lower), upper)
             else:
-                seen = float(ends[2] - ends[1]) / 2 * belief.slope()
                 of_one = self._noise() + level * (1 - level)  # the second: who the users are
-                jump = seen > _JUMP * math.sqrt(of_one / users) and ends[3] - ends[0] < _STEEP
+                seen = (far - near) / 2 * belief.slope()
+                steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP
+                jump = steep and seen > _JUMP * math.sqrt(of_one / users)
                 moved = _ROUNDED * error * math.sqrt(self._noise() / of_one)
                 reach = (lower, upper) if jump else (value - moved, value + moved)
-                value = roundest(max(reach[0], scale.low), min(reach[1], scale.high), value)
-            rows.append((value, error, min(lower, value), max(upper, value)))
-        table = np.array(rows)[np.argsort(self.levels)]
-        for place in (0, 2, 3):  # increasing levels have no decreasing quantiles
-            table[:, place] = np.sort(table[:, place])
-        values, errors, lower_ends, upper_ends = table[np.argsort(np.argsort(self.levels))].T
+                value = roundest(max(reach[0], lower), min(reach[1], upper), value)
+            rows.append((value, lower, upper))
+        table = np.sort(np.array(rows), axis=0)  # increasing levels have no decreasing quantiles
+        order = np.argsort(np.argsort(self.levels))
+        values, lower_ends, upper_ends = table[order].T
         wide = upper_ends - lower_ends > (scale.high - scale.low) / 2
         return QuantilesResult(
             column=self.column,
             levels=np.array(self.levels),
             values=values,
-            std_error=errors,
+            std_error=np.maximum(upper_ends - values, values - lower_ends) / _NORMAL,
             lower=lower_ends,
             upper=upper_ends,
             step=step,
-            notes=[_WIDE.format(level) for level in np.array(self.levels)[wide]],
+            notes=[_WIDE.format(self.column, level) for level in np.array(self.levels)[wide]],
         )
 
 
@@ -271,15 +272,15 @@ _HARDLY_ANY = (
     "Hardly any user may have an entry in {!r}: then the quantiles are of noise and nothing else."
 )
 _WIDE = (
-    "The quantile at {:g} may lie nearly anywhere within the bounds: more users or a larger "
-    "epsilon are needed."
+    "The quantile of {!r} at {:g} may lie nearly anywhere within the bounds: more users or a "
+    "larger epsilon are needed."
 )
 
 
 def _checked(levels: object) -> tuple[float, ...]:
     given = np.asarray(levels)
-    if given.ndim != 1 or given.dtype.kind not in "iuf" or not 1 <= len(given) <= _MOST_LEVELS:
-        raise ValueError(f"Expected levels to be 1 to {_MOST_LEVELS} numbers, got {levels!r}.")
+    if given.ndim != 1 or given.dtype.kind not in "iuf" or not 1 <= len(given) <= _MAX_LEVELS:
+        raise ValueError(f"Expected levels to be 1 to {_MAX_LEVELS} numbers, got {levels!r}.")
     for level in given.tolist():
         if not 0 < level < 1:
             raise ValueError(f"Expected levels within (0, 1), got {level!r}.")
@@ -294,6 +295,19 @@ def _some(levels: Sequence[float]) -> list[float]:
     return [sorted(levels)[place] for place in places]
 
 
-def _between(thresholds: Floats, step: float | None) -> Floats:
-    """Return thresholds, moved halfway between multiples of the step where there is one."""
-    return thresholds if step is None else (np.floor(thresholds / step) + 0.5) * step
+def _around(belief: Crossing, error: float) -> Floats:
+    """Return places on both sides of a quantile, of which the error in rank will be so large.
+
+    None is further away than half the way to a bound, beyond which there is nothing to ask for.
+    """
+    near, middle, far = belief.quantile([0.16, 0.5, 0.84])
+    sides = np.sign(_SPREAD) * np.hypot(_SPREAD * error / belief.slope(), (far - near) / 2)
+    return np.asarray(np.clip(middle + sides, middle / 2, (1 + middle) / 2))
+
+
+def _multiples(lower: float, upper: float, step: float) -> tuple[float, float]:
+    """Return the first and the last multiple of a step that lie between; if none, those around."""
+    first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
+    if first > last:
+        first, last = last, first
+    return first * step, last * step

@@ -1,7 +1,7 @@
 """What is found of quantiles: values in the column's units."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -28,15 +28,17 @@ class QuantilesResult(Result):
     values : ndarray of float64, shape (k,)
         The quantiles. They are round numbers where that makes less of a difference than noise.
     std_error : ndarray of float64, shape (k,)
-        Half the width of what 68 % of the posterior is within: randomisation, and that the users
-        are a sample of a population; or what makes 1.96 of them half the 95 % interval, if that is
-        more. Near 0 where many users share one value. Too small beside or within a gap between two
-        groups of entries, where ranks are told and values are not.
+        What makes 1.96 of them reach the further end of the interval. 0 where many users share
+        one value, and nothing else is in the interval.
     lower, upper : ndarray of float64, shape (k,)
-        Ends of 95 % intervals, which need not lie alike on both sides; likewise.
+        Ends of 95 % intervals, which need not lie alike on both sides: values that tests of the
+        reports at thresholds do not reject. They hold whatever the distribution, with ties, gaps
+        and steps: where nobody has an entry, they span the gap.
     step : float or None
         What nearly all entries are multiples of, where that was seen.
     """
+
+    _predicts: ClassVar[bool] = False
 
     column: str
     levels: Floats

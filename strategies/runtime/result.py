@@ -64,6 +64,8 @@ class Result(flower.Result):
 
     #: Properties that :meth:`to_dict` tells beside the fields.
     _derived: ClassVar[tuple[str, ...]] = ()
+    #: Whether it is about the schema's target, which a page then names.
+    _predicts: ClassVar[bool] = True
 
     strategy: str = ""
     question: str = ""

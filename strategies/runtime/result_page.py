@@ -52,9 +52,10 @@ def sections_of(result: "Result") -> list[Section]:
 
 def _asked(result: "Result") -> str:
     by = f"Estimated by {result.strategy} of ldp-flower" if result.strategy else ""
-    if result.schema is None or result.schema.target is None:
+    target = result.schema.target if result.schema is not None and result._predicts else None
+    if target is None:
         return by and f"{by}."
-    return f"{by or 'Estimated'}; the target is {result.schema.target}."
+    return f"{by or 'Estimated'}; the target is {target}."
 
 
 def _figure(result: "Result") -> Markup:

@@ -320,8 +320,8 @@ def test_a_table_is_described():
         f"{told['mean']:.4g}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{errors['mean']:.2g}</td>" in page
     )
     shown = result._shown(result.table()).set_index("statistic")
-    assert shown.loc["top", "kind"] == "k" and shown.loc["freq", "kind"].startswith("0.")
-    assert "±" in shown.loc["freq", "kind"] and shown.loc["mean", "kind"] == "–"
+    assert shown.loc["top", "kind"] == "k" and shown.loc["share of top", "kind"].startswith("0.")
+    assert "±" in shown.loc["share of top", "kind"] and shown.loc["mean", "kind"] == "–"
 
 
 def test_a_deviation_that_noise_hides_is_not_told():

@@ -124,7 +124,9 @@ def test_a_share_of_the_nodes_is_counted_in_nodes():
         grid = InProcessGrid(training(), nodes)
         return strategy.start(grid, model, num_rounds=1, num_nodes=nodes, seed=1)
 
-    with pytest.raises(TooFewReports, match=r"got 30: .* fraction_train asks 15 of them") as refused:
+    with pytest.raises(
+        TooFewReports, match=r"got 30: .* fraction_train asks 15 of them"
+    ) as refused:
         start(30)
     needed = int(NEEDED.search(str(refused.value))[1])
     with pytest.raises(TooFewReports, match=f"At least {needed} users are needed"):
