@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 # mechanism and from users who differ, beyond which more users are of no use. Chosen on every other
 # one of 60 tables, for regressions that are seldom worse than a constant (docs/your-own-data.md).
 _COHORTS = {
-    "present": (0.01, 0.2, 0.3),
+    "present": (0.01, 0.1, 0.1),
     "level": (0.12, 0.07, 0.15),
     "sizes": (0.03, 0.2, 0.3),
     "coarse": (0.05, 0.2, 0.3),
@@ -60,7 +60,7 @@ LENGTH = 1.0, 0.4  # of the slopes that fit best over those of a walk, and how t
 _USUAL_SHIFT = 0.5  # means of r and q, in their sizes
 LEVEL_SPREAD, LEVEL_NOISE = 0.1, 0.4  # of a walk's level, in residuals' sizes
 WORSE = 2.0  # standard errors by which a score says that the mean is better
-SHORTEST = 0.1  # of the slopes' length, below which the model is the mean
+LEAST = 0.1  # of the targets' standard deviation that predictions vary by, or they are the mean
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,8 @@ class Line:
 
         It is the likely best move, but no farther than to where the squared error is at most 3 % of
         the targets' variance above that at the beginning, even if r and q have less in common
-        than reported, by 1.8 standard errors.
+        than reported, by 1.8 standard errors. A move that changes predictions by less than a
+        tenth of the targets' standard deviation is none.
         """
         r, q, product, square, loss = self.moments
         a, b = self.scales
@@ -224,6 +225,8 @@ class Line:
         covariance = a * b * (product - r * q)
         least = covariance - SAFE * a * b * self.noise[2] * math.sqrt(1 + r * r + q * q)
         move = float(np.clip(self.best_move(*LENGTH), 0.0, safe(least, steps, variance)))
+        if move**2 * steps < LEAST**2 * variance:
+            return 0.0, 0.0
         return move, (2 * move * covariance - move**2 * steps) / variance
 
     @property

@@ -28,7 +28,6 @@ from .judges import (
     EVERYBODY,
     LEVEL_NOISE,
     LEVEL_SPREAD,
-    SHORTEST,
     USUAL_SIZE,
     WORSE,
     Number,
@@ -131,7 +130,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield a walk and two legs, with numbers of rows that are estimated."""
-        schema, users = table_users(dim)
+        schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="walk"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two legs"), users
 
@@ -198,7 +197,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         move, explained = found.safe_move()
         left = found.level_after(0.0)
         mean, size = mean.pooled(Number(start[0] + left.value, left.std_error)), found.sizes
-        if move < SHORTEST:
+        if not move:
             return (yield from self._mean([final, scorers], mean, size[0], present, notes))
         theta, rest = start + move * direction, size[0] * math.sqrt(np.clip(1 - explained, 0.2, 1))
         told = yield from ask_level(final, epsilon, theta, final_radius(rest))

@@ -19,11 +19,11 @@ from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_tab
 from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer
 from .judges import (
+    LEAST,
     LENGTH,
     LEVEL_NOISE,
     LEVEL_SPREAD,
     SAFE,
-    SHORTEST,
     cohort_size,
     final_radius,
     held_out,
@@ -219,7 +219,7 @@ class _Run:
         wide = np.array([final_radius(size) for size in target])
         error = wide * math.sqrt(unit / (final + self._judges("score"))) / target
         constant = self.r2 + (error * self.rng.standard_normal(len(lost))) ** 2
-        return np.where(go < SHORTEST, constant, lost)
+        return np.where(go**2 * steps < LEAST**2 * variance, constant, lost)
 
 
 def _noise(judges: float) -> float:
