@@ -11,9 +11,9 @@ from ..subprotocols.squared_errors import number_randomizer
 
 _FEWEST = 300
 _COHORTS = 15  # of min_reports users each
-# Users times epsilon squared: below the first even the mean costs more than 5 % of the target's
-# variance in one run of seven; from the second on most relations show.
-_INFORMATIVE, _STRONG = 2_000, 6_000
+# Users times epsilon squared. Below the first even the mean costs more than 5 % of the target's
+# variance in one run of five; from the second on most relations show.
+_INFORMATIVE, _STRONG = 3_000, 6_000
 _MOST_EPSILON = 3.2  # from where on people differ more than noise
 _MOST_NOISE = 1.6  # sqrt(d c / n) of a classifier, beyond which nobody is asked
 _SHARE_ERROR, _JUDGES = 0.18, 0.08  # of a class's share, from this share of the users
@@ -24,7 +24,7 @@ def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
     """Return why so many users are too few for a regression; nothing if they are not.
 
     They are if they are fewer than 300, than 15 times ``min_reports``, or if ``num_users *
-    min(epsilon, 3.2)**2`` is below 2,000.
+    min(epsilon, 3.2)**2`` is below 3,000.
     """
     fewest = max(_FEWEST, _COHORTS * min_reports)
     needed = max(fewest, _users_for(_INFORMATIVE, epsilon))

@@ -33,14 +33,16 @@ _COHORTS = {
     "sizes": (0.03, 0.2, 0.3),
     "coarse": (0.05, 0.2, 0.3),
     "moments": (0.2, 0.1, 0.13),
-    "final": (0.22, 0.075, 0.2),
+    "final": (0.22, 0.05, 0.2),
     "score": (0.06, 0.1, 0.13),
     "stage sizes": (0.02, 0.2, 0.3),
     "stage moments": (0.05, 0.2, 0.3),
 }
 # The level is estimated in steps: shares of its cohort, and radii that targets are clipped to.
 _LEVEL_STEPS = ((0.125, 1.2), (0.125, 1.2), (0.25, 0.9), (0.5, 0.7))
-_FINAL_RADIUS = 1.5  # of the last level, in sizes of residuals
+# Of the last level, in sizes of residuals; and the noise, in these, that allows a larger radius:
+# of skewed targets a mean within 1.5 sizes is biased by up to .3 of them.
+_FINAL_RADII, _FINAL_NOISE, _LEAST_RADIUS = (1.5, 4.0), 0.1, 0.1
 _FARTHEST = 2.0  # that a target can be from the middle of its bounds
 USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of its logarithm
 _LOG_RANGE = math.log(5)
@@ -89,7 +91,7 @@ def cohort_size(name: str, num_users: float, epsilon: float) -> float:
     """Return how many of the users a hold-out cohort has, but for the fewest that a run allows."""
     share, error, spread = _COHORTS[name]
     if name in ("level", "final"):
-        noise = number_randomizer(epsilon, 1.0).variance * _FINAL_RADIUS
+        noise = number_randomizer(epsilon, 1.0).variance * _FINAL_RADII[0]
         wanted = noise / error**2 + 1 / spread**2
     else:
         noise = _RADII[0] ** 2 * ball_codebook(epsilon, 5, 1.0).variance
@@ -147,9 +149,11 @@ def find_level(
     return estimates[-2].pooled(estimates[-1])
 
 
-def final_radius(size: float) -> float:
-    """Return where residuals of this size are clipped for the last level."""
-    return float(np.clip(_FINAL_RADIUS * size, 0.1, _FARTHEST))
+def final_radius(users: float, epsilon: float, size: float) -> float:
+    """Return where so many users clip residuals of this size for the last level."""
+    noise = math.sqrt(number_randomizer(epsilon, 1.0).variance / users)
+    radius = float(np.clip(_FINAL_NOISE / noise, *_FINAL_RADII)) * size
+    return min(max(radius, _LEAST_RADIUS), _FARTHEST)
 
 
 def ask_present(

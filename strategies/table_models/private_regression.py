@@ -104,7 +104,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 300 users, or than 2,000 / epsilon^2; weak relations take "
+        fails_when="with fewer than 300 users, or than 3,000 / epsilon^2; weak relations take "
         "several times as many, and the mean is returned",
         page="your-own-data",
     )
@@ -200,7 +200,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         if not move:
             return (yield from self._mean([final, scorers], mean, size[0], present, notes))
         theta, rest = start + move * direction, size[0] * math.sqrt(np.clip(1 - explained, 0.2, 1))
-        told = yield from ask_level(final, epsilon, theta, final_radius(rest))
+        told = yield from ask_level(final, epsilon, theta, final_radius(final.size, epsilon, rest))
         left = found.level_after(move).pooled(told.of_those(present))
         usual = self._usual_level_error() * rest
         theta = theta + left.value / (1 + (left.std_error / usual) ** 2) * one
@@ -255,12 +255,16 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         present: Number,
         notes: list[str],
     ) -> Generator[Ask, Estimate, RegressionFit]:
-        """Return the mean, after all users who are left have estimated it better."""
+        """Return the mean as all users who are left estimate it, from where it is known to be."""
+        at, estimates = known.value, []
         for cohort in cohorts:
-            coef = known.value * np.eye(1, self.schema.num_features)[0]
-            told = yield from ask_level(cohort, self.epsilon, coef, final_radius(size))
+            coef = at * np.eye(1, self.schema.num_features)[0]
+            radius = final_radius(cohort.size, self.epsilon, size)
+            told = yield from ask_level(cohort, self.epsilon, coef, radius)
             left = told.of_those(present)
-            known = known.pooled(Number(known.value + left.value, left.std_error))
+            at += left.value
+            estimates.append(Number(at, left.std_error))
+        known = estimates[0].pooled(estimates[1])
         return self._constant(known, (known.std_error / size) ** 2, notes)
 
     def _constant(self, mean: Number, lost: float, notes: list[str]) -> RegressionFit:

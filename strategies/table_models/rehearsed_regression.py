@@ -206,17 +206,17 @@ class _Run:
         go = np.clip(likely, 0.0, safe(told - SAFE * error, steps, variance))
         left = around - go[:, None] * direction
         lost = self._covariance(left, left) / variance
-        radius = [final_radius(math.sqrt(size)) for size in lost * variance + self.rest]
-        unit = number_randomizer(_EPSILON, 1.0).variance
-        final = self._judges("final")
+        final, unit = self._judges("final"), number_randomizer(_EPSILON, 1.0).variance
+        sizes = np.sqrt(lost * variance + self.rest)
+        radius = [final_radius(final, _EPSILON, size) for size in sizes]
         error = np.asarray(radius) * math.sqrt(unit / final)
         usual = LEVEL_SPREAD
         usual += LEVEL_NOISE * math.sqrt(self.variance * self.columns.features / self.users)
-        prior = usual * np.sqrt(lost * variance + self.rest)
+        prior = usual * sizes
         level = (error**-2 + prior**-2.0) ** -0.5 / target
         lost = lost + (level * self.rng.standard_normal(len(lost))) ** 2
         # All who are left estimate the mean where it is returned.
-        wide = np.array([final_radius(size) for size in target])
+        wide = np.array([final_radius(final, _EPSILON, size) for size in target])
         error = wide * math.sqrt(unit / (final + self._judges("score"))) / target
         constant = self.r2 + (error * self.rng.standard_normal(len(lost))) ** 2
         return np.where(go**2 * steps < LEAST**2 * variance, constant, lost)

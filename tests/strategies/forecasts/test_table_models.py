@@ -122,7 +122,7 @@ def test_plans_need_features_and_an_auc_that_is_one():
 def test_rows_are_the_settings_or_else_those_declared():
     schema = Schema({"a": Numeric(0, 1)}, "b", Numeric(0, 1))
     few, many = (PrivateRegression(schema, epsilon=1.0, rows_per_user=rows) for rows in (1, 20))
-    alone, settled = Setting(num_users=3000), Setting(num_users=3000, rows_per_user=5)
+    alone, settled = Setting(num_users=5000), Setting(num_users=5000, rows_per_user=5)
     assert few.expect(alone).value > many.expect(alone).value
     assert few.expect(settled).value == many.expect(settled).value
 

@@ -165,7 +165,7 @@ def test_a_result_comes_back_from_plain_values(fit):
     ("users", "epsilon", "ways"),
     [
         (250, 4.0, "At least 300 users"),
-        (350, 1.0, "2,000 users are needed, or, with.* epsilon 2.4"),
+        (350, 1.0, "3,000 users are needed, or, with.* epsilon 2.93"),
     ],
 )
 def test_too_few_users_are_refused_before_anybody_pays(users, epsilon, ways):
