@@ -40,6 +40,7 @@ _COHORTS = {
 }
 # The level is estimated in steps: shares of its cohort, and radii that targets are clipped to.
 _LEVEL_STEPS = ((0.125, 1.2), (0.125, 1.2), (0.25, 0.9), (0.5, 0.7))
+BIAS = 0.1  # of a mean of targets within these radii, in sizes of targets
 # Of the last level, in sizes of residuals; and the noise, in these, that allows a larger radius:
 # of skewed targets a mean within 1.5 sizes is biased by up to .3 of them.
 _FINAL_RADII, _FINAL_NOISE, _LEAST_RADIUS = (1.5, 4.0), 0.1, 0.1
@@ -55,7 +56,7 @@ _USERS = 1.5  # variance of moments between users
 # is left of .05.
 _TOLERANCE, SAFE = 0.03, 1.8
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
-_SURE = 2.5  # standard errors from which on it is taken for certain that some have no rows
+_SURE = 3.5  # standard errors from which on it is taken for certain that some have no rows
 _NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
 LENGTH = 1.0, 0.4  # of the slopes that fit best over those of a walk, and how that varies

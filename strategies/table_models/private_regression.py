@@ -25,6 +25,7 @@ from ..runtime.units import contrasts
 from .enough import doubts, too_few
 from .expected import expected_regression
 from .judges import (
+    BIAS,
     EVERYBODY,
     LEVEL_NOISE,
     LEVEL_SPREAD,
@@ -256,16 +257,16 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         notes: list[str],
     ) -> Generator[Ask, Estimate, RegressionFit]:
         """Return the mean as all users who are left estimate it, from where it is known to be."""
-        at, estimates = known.value, []
+        # What is known already is biased as well, by targets clipped to where most of them lie.
+        at, total = known.value, Number(known.value, math.hypot(known.std_error, BIAS * size))
         for cohort in cohorts:
             coef = at * np.eye(1, self.schema.num_features)[0]
             radius = final_radius(cohort.size, self.epsilon, size)
             told = yield from ask_level(cohort, self.epsilon, coef, radius)
             left = told.of_those(present)
             at += left.value
-            estimates.append(Number(at, left.std_error))
-        known = estimates[0].pooled(estimates[1])
-        return self._constant(known, (known.std_error / size) ** 2, notes)
+            total = total.pooled(Number(at, left.std_error))
+        return self._constant(total, (total.std_error / size) ** 2, notes)
 
     def _constant(self, mean: Number, lost: float, notes: list[str]) -> RegressionFit:
         """Return the mean, which costs a share ``lost`` of the targets' variance."""
