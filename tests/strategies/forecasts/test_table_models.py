@@ -61,7 +61,7 @@ def refusal(strategy, users):
         (PrivateRegression, 250, 4.0, {}),
         (PrivateRegression, 350, 1.0, {}),
         (PrivateRegression, 1100, 1.5, {"method": "two legs"}),
-        (PrivateClassification, 290, 4.0, {}),
+        (PrivateClassification, 190, 4.0, {}),
         (PrivateClassification, 400, 0.5, {}),
         (PrivateEvaluation, 100, 1.0, {}),
         (PrivateEvaluation, 50, 8.0, {}),
