@@ -383,6 +383,10 @@ def column_of(table: Table, name: str) -> Any:
     ValueError
         If there is none of that name, or there are two.
     """
+    if hasattr(table, "collect") and not hasattr(table, "__array__"):
+        raise ValueError(
+            f"Expected rows, got a {type(table).__name__}: give what its collect() returns."
+        )
     try:
         values = table[name]
     except KeyError:
@@ -396,7 +400,10 @@ def column_of(table: Table, name: str) -> Any:
         raise ValueError(f"Expected one column {name!r} in the table, got {values.shape[1]}.")
     if getattr(values, "ndim", 1) != 1:
         raise ValueError(f"Expected one value a row in {name!r}, got {values.ndim} dimensions.")
-    return values
+    if isinstance(values, str | bytes):
+        raise ValueError(f"Expected a column {name!r}, one entry a row, got {values!r:.40}.")
+    # A column of pyarrow iterates over objects of its own.
+    return values.to_pylist() if hasattr(values, "to_pylist") else values
 
 
 __all__ = ["Categories", "Numeric", "Schema", "Table"]

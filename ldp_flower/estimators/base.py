@@ -15,7 +15,14 @@ from ..simulation.simulate import simulate
 from ..strategies import LdpStrategy, TooFewReports
 from ..validation import check_choice, is_integer
 from ..values.entries import Column
-from .public import named_columns, numeric_columns, target_name, warn_of_clipping
+from .public import (
+    check_numbers,
+    in_memory,
+    named_columns,
+    numeric_columns,
+    target_name,
+    warn_of_clipping,
+)
 
 _SAYS = (
     "Simulated in this process, which sees all rows: nobody is protected yet. In a deployment "
@@ -80,6 +87,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         check_choice("on_refusal", self.on_refusal, ("raise", "constant"))
         if not (self.random_state is None or is_integer(self.random_state)):
             raise ValueError(f"Expected random_state as an integer, got {self.random_state!r}.")
+        X = in_memory(X)
         who = column_of(X, groups) if isinstance(groups, str) else groups
         check_rows(X, who)
         table, targets = self._training(X, y)
@@ -100,6 +108,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     def _training(self, X: Any, y: Any) -> tuple[dict[str, Any], Any]:
         """Return columns by name and targets, and note what is public about both."""
         if self.schema is None:
+            check_numbers(X)
             rows, targets = validate_data(self, X, y, y_numeric=self._y_numeric, **_ROWS)
             table = self._named(rows)
             columns = numeric_columns(list(table), self.bounds)
@@ -136,7 +145,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     def _fitted(self, X: Any) -> dict[str, Any]:
         """Return the columns of rows to predict for."""
         check_is_fitted(self)
-        return self._table(X)
+        return self._table(in_memory(X))
 
     def _html_repr(self) -> str:
         """Return scikit-learn's picture, the result if there is one, and what a fit is."""

@@ -13,7 +13,7 @@ from ..schema import Categories, Numeric, Schema
 from ..strategies import LdpStrategy, PrivateClassification
 from ..values.entries import Column
 from .base import LdpEstimator
-from .public import labels_of
+from .public import decoded, labels_of
 
 
 class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
@@ -161,6 +161,10 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
         if str(getattr(y, "dtype", "")) == "boolean" and not y.isna().any():
             y = y.astype(bool)  # of which scikit-learn would make 0 and 1
         table, targets = super()._training(X, y)
+        if (found := decoded(self.schema_, targets)) is not None:
+            self._order = np.argsort(np.array(self.schema_.classes))
+            self.classes_ = np.arange(len(self._order), dtype=targets.dtype)
+            return table, found
         labels = labels_of(self.schema_, targets)
         self._order = np.argsort(labels)
         self.classes_ = labels[self._order]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from ..schema import Categories, Numeric, Schema, Table
-from ..values.entries import as_numbers
+from ..values.entries import as_numbers, entries, number_of
 
 #: Bounds of columns and targets that nobody gave any: those of standardised numbers.
 STANDARDISED = (-3.0, 3.0)
@@ -81,6 +81,39 @@ def _beyond(kind: Numeric | Categories, values: object) -> float:
     return float(np.mean((known < kind.low) | (known > kind.high))) if len(known) else 0.0
 
 
+def in_memory(X: Any) -> Any:
+    """Return a pyarrow Table as a DataFrame, and anything else as it is.
+
+    Raises
+    ------
+    ValueError
+        If it is a query that has not been run, such as polars' LazyFrame.
+    """
+    if hasattr(X, "collect") and not hasattr(X, "__array__"):
+        raise ValueError(
+            f"Expected rows, got a {type(X).__name__}: give what its collect() returns."
+        )
+    if hasattr(X, "to_pylist") and hasattr(X, "column_names"):
+        return pd.DataFrame({name: X.column(name).to_pylist() for name in X.column_names})
+    return X
+
+
+def check_numbers(X: Any) -> None:
+    """Raise ValueError with the column and the entry if a named column has texts in it.
+
+    Without a schema all columns are numbers; what is no number may be missing, but no text.
+    """
+    if not hasattr(X, "columns"):
+        return
+    for name in X.columns:
+        for value in entries(X[name]):
+            if isinstance(value, str) and np.isnan(number_of(value)):
+                raise ValueError(
+                    f"Expected numbers in column {name!r}, got {value!r}: declare its categories "
+                    "in a schema."
+                )
+
+
 def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
     """Return the columns of a schema: by name, or those of an array in their order.
 
@@ -103,6 +136,21 @@ def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
             f"got {rows.shape[1]}."
         )
     return pd.DataFrame({name: rows[:, i] for i, name in enumerate(names)})
+
+
+def decoded(schema: Schema, targets: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the labels that scikit-learn has numbered, None where targets are no such numbers.
+
+    Cross-validated probabilities and stacking replace labels by their places among the sorted
+    labels, and expect classes 0, 1, ... back. If the last class is there, all are taken to be.
+    """
+    assert isinstance(schema.bounds, Categories)
+    classes = np.sort(np.array(schema.classes))
+    if targets.dtype.kind not in "iu" or not np.isnan(schema.bounds.coded(targets)).all():
+        return None
+    if targets.min() < 0 or targets.max() != len(classes) - 1:
+        return None
+    return np.asarray(classes[targets])
 
 
 def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:

@@ -56,22 +56,31 @@ class TellingGrid(InProcessGrid):
 
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Let through once what clients say of the rows of every cohort."""
-    said: set[object] = set()
+    """Say once, at the end, what clients say of the rows of every cohort, with numbers added up."""
+    said: dict[tuple[object, ...], logging.LogRecord] = {}
 
-    def first(record: logging.LogRecord) -> bool:
-        known = record.msg in said
-        said.add(record.msg)
-        return not known
+    def kept(record: logging.LogRecord) -> bool:
+        args = record.args if isinstance(record.args, tuple) else ()
+        words = tuple(arg for arg in args if not isinstance(arg, int))
+        first = said.setdefault((record.name, record.msg, *words), record)
+        if first is not record:
+            assert isinstance(first.args, tuple)  # as that of the same words
+            pairs = zip(first.args, args, strict=True)
+            first.args = tuple(
+                a + b if isinstance(a, int) and isinstance(b, int) else a for a, b in pairs
+            )
+        return False
 
     loggers = [logging.getLogger(name) for name in _OF_ROWS]
     for logger in loggers:
-        logger.addFilter(first)
+        logger.addFilter(kept)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(first)
+            logger.removeFilter(kept)
+        for record in said.values():
+            logging.getLogger(record.name).handle(record)
 
 
 def _is_seen() -> bool:

@@ -1,5 +1,6 @@
 """In which cell of a table users fall: one report each, and nobody without an answer in the way."""
 
+import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -103,6 +104,19 @@ class Shares:
         """Return the standard errors of weighted sums of the shares, weights (sums, cells)."""
         variances = np.einsum("ij,jk,ik->i", weights, self.covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
+
+
+class PopulationErrors:
+    """A result whose ``std_error`` is that of a population; the old name of this still works."""
+
+    std_error: Floats
+
+    @property
+    def population_std_error(self) -> Floats:
+        """Deprecated: the same as ``std_error``, which is that of the population."""
+        message = "population_std_error is now called std_error; these users' own, users_std_error."
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.std_error
 
 
 def clipped(shares: Floats) -> Floats:

@@ -17,7 +17,7 @@ from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
-from .cells import MOST_CELLS, CellShares, Shares, cell_question
+from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ _NORMAL = 1.96
 
 
 @dataclass(repr=False, kw_only=True)
-class CountsResult(Result):
+class CountsResult(PopulationErrors, Result):
     """The shares of a column's categories among users who have one.
 
     Attributes
@@ -41,9 +41,10 @@ class CountsResult(Result):
     shares : ndarray of float64, shape (categories,)
         Unbiased estimates, which add up to 1; those of rare categories may be below 0.
     std_error : ndarray of float64, shape (categories,)
-        Standard errors of the shares among these users, each with the row that it drew.
-    population_std_error : ndarray of float64, shape (categories,)
-        The same, of shares in a population that users and their rows are drawn from.
+        Standard errors of the shares in the population that the users are drawn from, the row that
+        each user draws included.
+    users_std_error : ndarray of float64, shape (categories,)
+        The narrower ones of the shares among these very users, each with the one row that it drew.
     answering, answering_std_error : float
         Share of the users who have a row with a category.
     """
@@ -52,7 +53,7 @@ class CountsResult(Result):
     categories: list[str]
     shares: Floats
     std_error: Floats
-    population_std_error: Floats
+    users_std_error: Floats
     answering: float
     answering_std_error: float
 
@@ -65,8 +66,9 @@ class CountsResult(Result):
         Returns
         -------
         DataFrame
-            ``category``, its ``share`` of the users who have one, the ``standard error`` of that,
-            the one for a ``population`` that the users are a sample of, and an interval of 95 %.
+            ``category``, its ``share`` of the users who have one, the ``standard error`` of that
+            for the population that the users are a sample of, the narrower one ``of these users``
+            with the rows that they drew, and an interval of 95 % for the population.
         """
         from pandas import DataFrame
 
@@ -75,7 +77,7 @@ class CountsResult(Result):
                 self.column: self.categories,
                 "share": self.shares,
                 "standard error": self.std_error,
-                "of the population": self.population_std_error,
+                "of these users": self.users_std_error,
                 "95 % from": self.shares - _NORMAL * self.std_error,
                 "95 % to": self.shares + _NORMAL * self.std_error,
             }
@@ -241,8 +243,8 @@ def counted(column: str, categories: list[str], found: Shares, num_users: int) -
         column=column,
         categories=categories,
         shares=shares,
-        std_error=np.sqrt(np.maximum(population - spread, 0.0)),
-        population_std_error=np.sqrt(population),
+        std_error=np.sqrt(population),
+        users_std_error=np.sqrt(np.maximum(population - spread, 0.0)),
         answering=min(answering, 1.0),
         answering_std_error=error,
         notes=notes,

@@ -16,7 +16,7 @@ from ..forecasts.cells import expected_mean
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
-from .cells import cell_question
+from .cells import PopulationErrors, cell_question
 from .counts import categories_of, check_schema, too_few
 from .levels import GroupMeans, Levels
 
@@ -30,7 +30,7 @@ _NORMAL = 1.96
 
 
 @dataclass(repr=False, kw_only=True)
-class MeansResult(Result):
+class MeansResult(PopulationErrors, Result):
     """Means of columns, by groups where these were asked for.
 
     Attributes
@@ -44,9 +44,9 @@ class MeansResult(Result):
     means : ndarray of float64, shape (columns, groups)
         In the columns' units; NaN where a group may be empty.
     std_error : ndarray of float64, shape (columns, groups)
-        Standard errors of the means of these users.
-    population_std_error : ndarray of float64, shape (columns, groups)
-        The same, of a population that the users are drawn from.
+        Standard errors of the means of the population that the users are drawn from.
+    users_std_error : ndarray of float64, shape (columns, groups)
+        The narrower ones of the means of these very users.
     shares : ndarray of float64, shape (columns, groups)
         Which part of the users has a row with entries in the column, and in the group.
     share_errors : ndarray of float64, shape (columns, groups)
@@ -58,7 +58,7 @@ class MeansResult(Result):
     by: str | None
     means: Floats
     std_error: Floats
-    population_std_error: Floats
+    users_std_error: Floats
     shares: Floats
     share_errors: Floats
 
@@ -71,9 +71,9 @@ class MeansResult(Result):
         Returns
         -------
         DataFrame
-            ``column``, the group if there are any, ``mean`` in units, its ``standard error``, the
-            one for a ``population`` that the users are a sample of, an interval of 95 % and the
-            ``share`` of the users that it is about.
+            ``column``, the group if there are any, ``mean`` in units, its ``standard error`` for
+            the population that the users are a sample of, the narrower one ``of these users``, an
+            interval of 95 % for the population and the ``share`` of the users that it is about.
         """
         from pandas import DataFrame
 
@@ -86,7 +86,7 @@ class MeansResult(Result):
                 **names,
                 "mean": mean,
                 "standard error": error,
-                "of the population": self.population_std_error.ravel(),
+                "of these users": self.users_std_error.ravel(),
                 "95 % from": mean - _NORMAL * error,
                 "95 % to": mean + _NORMAL * error,
                 "share": self.shares.ravel(),
@@ -289,10 +289,8 @@ class Means(LdpStrategy[MeansResult]):
             groups=self._groups,
             by=self.by,
             means=np.where(clear, middle + half * [each.mean for each in found], np.nan),
-            std_error=np.where(clear, half * [each.std_error for each in found], np.inf),
-            population_std_error=np.where(
-                clear, half * [each.population_std_error for each in found], np.inf
-            ),
+            std_error=np.where(clear, half * [each.population_std_error for each in found], np.inf),
+            users_std_error=np.where(clear, half * [each.std_error for each in found], np.inf),
             shares=share,
             share_errors=share_errors,
             notes=notes,

@@ -19,7 +19,7 @@ from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.result import Floats, Result
-from .cells import MOST_CELLS, CellShares, Shares, cell_question
+from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 from .counts import categories_of, check_schema, counted, too_few
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _LEVEL = 0.05  # of the test, in a result's text
 
 
 @dataclass(repr=False, kw_only=True)
-class TwoWayResult(Result):
+class TwoWayResult(PopulationErrors, Result):
     """A contingency table of shares, and a test of independence.
 
     Attributes
@@ -44,9 +44,9 @@ class TwoWayResult(Result):
     shares : ndarray of float64, shape (rows, columns)
         Unbiased estimates of the shares among users with a row that has both, which add up to
         1; some may be below 0.
-    std_error, population_std_error : ndarray of float64, shape (rows, columns)
-        Standard errors of the shares among these users, and of a population that they are
-        drawn from.
+    std_error, users_std_error : ndarray of float64, shape (rows, columns)
+        Standard errors of the shares in the population that the users are drawn from, the row that
+        each user draws included; and the narrower ones among these very users, with these rows.
     smoothed : ndarray of float64, shape (rows, columns)
         The shares drawn towards those of independent columns with the same margins, as far as the
         noise calls for, none below 0: closer to the truth as a whole.
@@ -66,7 +66,7 @@ class TwoWayResult(Result):
     column_categories: list[str]
     shares: Floats
     std_error: Floats
-    population_std_error: Floats
+    users_std_error: Floats
     smoothed: Floats
     chi_squared: float
     degrees_of_freedom: int
@@ -82,8 +82,9 @@ class TwoWayResult(Result):
         Returns
         -------
         DataFrame
-            The two categories, their ``share``, its ``standard error``, the one for a
-            ``population`` that the users are a sample of, and the ``smoothed`` share.
+            The two categories, their ``share``, its ``standard error`` for the population
+            that the users are a sample of, the narrower one ``of these users``, and the
+            ``smoothed`` share.
         """
         from pandas import DataFrame
 
@@ -94,7 +95,7 @@ class TwoWayResult(Result):
                 self.column: np.tile(self.column_categories, rows),
                 "share": self.shares.ravel(),
                 "standard error": self.std_error.ravel(),
-                "of the population": self.population_std_error.ravel(),
+                "of these users": self.users_std_error.ravel(),
                 "smoothed": self.smoothed.ravel(),
             }
         )
@@ -232,7 +233,7 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             column_categories=self._columns,
             shares=told.shares.reshape(shape),
             std_error=told.std_error.reshape(shape),
-            population_std_error=told.population_std_error.reshape(shape),
+            users_std_error=told.users_std_error.reshape(shape),
             smoothed=smoothed(told.shares.reshape(shape), _covariance(found)),
             chi_squared=chi_squared,
             degrees_of_freedom=(shape[0] - 1) * (shape[1] - 1),

@@ -17,14 +17,14 @@ def users_of(features: np.ndarray, rows: int) -> Users:
     return Users.from_rows(features, features[:, 0], np.arange(len(features)) // rows)
 
 
-def normal_users(dim: int, rows: int) -> Users:
-    """Return 4,000 users with normal features."""
-    return users_of(normals(4000 * rows, dim), rows)
+def normal_users(dim: int, rows: int, num_users: int = 4000) -> Users:
+    """Return users with normal features."""
+    return users_of(normals(num_users * rows, dim), rows)
 
 
-def table_users(dim: int) -> tuple[Schema, Users]:
+def table_users(dim: int, num_users: int = 4000) -> tuple[Schema, Users]:
     """Return users with 5 rows each, a constant among their features, and their schema."""
-    users = normal_users(dim, 5)
+    users = normal_users(dim, 5, num_users)
     users.features[:, 0] = 1.0
     return Schema({f"x{j}": Numeric(-4, 4) for j in range(1, dim)}, "y", Numeric(-4, 4)), users
 

@@ -25,8 +25,8 @@ _REAL_VALUED = (
 _COLUMNS = {
     "share": "Share: the part of the users whom a row is about, from 0 to 1, as estimated; noise "
     "can move it a little beyond.",
-    "of the population": "Of the population: the standard error for everybody of whom these users "
-    "are a sample.",
+    "of these users": "Of these users: the narrower standard error, for the users who took "
+    "part and the rows that they drew; the other one is for everybody of whom they are a sample.",
 }
 _SERVER = "Nobody has to trust the server for this: clients randomise before they send."
 

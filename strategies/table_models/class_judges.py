@@ -11,7 +11,7 @@ from scipy.special import digamma
 
 from ldp_flower.guarantee.questions import ClassShare, MeanScore, Ranking, RootCurvature
 from ldp_flower.randomizers import Estimate
-from ldp_flower.schema import Numeric, Schema
+from ldp_flower.schema import Schema
 
 from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
 from ..runtime.base import LdpStrategy
@@ -19,7 +19,7 @@ from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import number_randomizer
 from ..tables.standardisation import Standardisation
-from .judges import EVERYBODY, Number, ask_present
+from .judges import EVERYBODY, Number, ask_present, usual_spread
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,6 @@ _ROW_VARIANCE = 0.2  # of a row's share in a ranking
 # they are all alike. So farther out if the noise of that is small.
 _RADII, _ROOM, _AVERAGED = (0.3, 0.6), 0.75, 0.4
 _FARTHEST, _RANKING_NOISE = 0.75, 0.02
-_NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only
 _TOGETHER = 1.5  # how much farther columns spread scores that have to do with each other
 _LEAST_SPREAD = 0.6  # of the mean square of scores, that is not their mean's
 _LEAST = 0.01  # share of a class that is told
@@ -167,7 +166,7 @@ def judge(
     if judges.present is not None:
         present = yield from ask_present(judges.present, epsilon, len(theta), num_classes)
     share, share_error = yield from _share(judges.share, epsilon, place, num_classes, present)
-    spread = _expected_spread(schema, theta)
+    spread = _TOGETHER * usual_spread(schema, theta)
     # Where the scores' mean is expected: about where the walk balances labels.
     expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
     moved = theta - expected * np.eye(1, len(theta))[0]
@@ -208,18 +207,6 @@ def _share(
     told = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
     mean, error = likely_share(0.5 + told.value, told.std_error)
     return float(np.clip(mean, _LEAST, 1 - _LEAST)), error
-
-
-def _expected_spread(schema: Schema, theta: Floats) -> float:
-    """Return the standard deviation that scores usually have."""
-    spreads = [0.0]
-    for kind in schema.columns.values():
-        if isinstance(kind, Numeric):
-            spreads.append(1.0 if kind.scale is not None else _NUMERIC_SPREAD)
-        else:
-            spreads += [math.sqrt(1 / kind.width * (1 - 1 / kind.width))] * kind.width
-    spread = _TOGETHER * float(np.linalg.norm(spreads * theta))
-    return max(spread, np.finfo(float).tiny ** 0.25)
 
 
 def _size(

@@ -1,6 +1,5 @@
 """What to expect of models of tables, from public numbers: the plans of the two protocols."""
 
-import math
 from functools import lru_cache
 from typing import Any
 
@@ -21,8 +20,8 @@ from .centres import num_askers
 from .class_judges import num_judges, num_present
 from .class_walk import num_steps as class_steps
 from .enough import doubts
-from .judges import LEVEL, MOMENTS, SCORE, SIZES
-from .judges import num_present as num_level_present
+from .judges import cohort_size, held_out
+from .legs import FIRST, FOR_COLUMNS
 from .rehearsed_classes import class_losses
 from .rehearsed_regression import regression_losses
 from .ridge_walk import num_steps as ridge_steps
@@ -146,15 +145,14 @@ def _of_classes(columns: Columns, auc: float) -> Falling:
 
 def _regression_rounds(strategy: LdpStrategy[Any], users: int, schema: Schema, method: str) -> int:
     """Return how often the server asks, where all asked answer."""
-    fewest = strategy.min_reports
-    shares = [LEVEL, SIZES, MOMENTS, SCORE]
-    walkers = users - sum(max(math.ceil(share * users), fewest) for share in shares)
-    levelers = max(math.ceil(LEVEL * users), fewest)
-    asked = len(shares) + (num_level_present(levelers, fewest) > 0)
+    fewest, epsilon = strategy.min_reports, strategy.epsilon
+    present = cohort_size("present", users, epsilon) > fewest - 1
+    asked = present + 4 + 5  # steps of the level; sizes, twice the line, the last level, the score
     if method == "walk":
-        return asked + ridge_steps(walkers, fewest)
+        return asked + ridge_steps(int(users - held_out(users, epsilon)), fewest)
     centres, scales = (~schema.centred).any(), (~schema.scaled).any()
     columns = (centres or scales) + 3 * centres + scales
-    second = int(0.12 * users) - enough_for_norm(strategy.epsilon)
-    legs = ridge_steps(int(0.3 * users), fewest) + ridge_steps(max(second, fewest), fewest)
+    left = (1 - FIRST - FOR_COLUMNS) * users - held_out(users, epsilon, two_stages=True)
+    second = int(left) - enough_for_norm(epsilon)
+    legs = ridge_steps(int(FIRST * users), fewest) + ridge_steps(max(second, fewest), fewest)
     return int(asked + 2 + columns + legs)

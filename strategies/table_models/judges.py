@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient, LineMoments, LineSizes
 from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.schema import Numeric, Schema
 
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
@@ -23,26 +24,46 @@ from ..subprotocols.squared_errors import number_randomizer
 
 Floats = NDArray[np.float64]
 
-# Shares of the users that tell the level, sizes, moments and the score, and the standard error
-# of a moment that no more are asked for.
-LEVEL, SIZES, MOMENTS, SCORE = 0.02, 0.02, 0.1, 0.06
-_ENOUGH = 0.04
+# Of each hold-out cohort: its share of the users at most; and the standard errors, from the
+# mechanism and from users who differ, beyond which more users are of no use. Chosen on every other
+# one of 60 tables, for regressions that are seldom worse than a constant (docs/your-own-data.md).
+_COHORTS = {
+    "present": (0.01, 0.1, 0.1),
+    "level": (0.12, 0.07, 0.15),
+    "sizes": (0.03, 0.2, 0.3),
+    "coarse": (0.05, 0.2, 0.3),
+    "moments": (0.2, 0.1, 0.13),
+    "final": (0.22, 0.05, 0.2),
+    "score": (0.06, 0.1, 0.13),
+    "stage sizes": (0.02, 0.2, 0.3),
+    "stage moments": (0.05, 0.2, 0.3),
+}
+# The level is estimated in steps: shares of its cohort, and radii that targets are clipped to.
+_LEVEL_STEPS = ((0.125, 1.2), (0.125, 1.2), (0.25, 0.9), (0.5, 0.7))
+BIAS = 0.1  # of a mean of targets within these radii, in sizes of targets
+# Of the last level, in sizes of residuals; and the noise, in these, that allows a larger radius:
+# of skewed targets a mean within 1.5 sizes is biased by up to .3 of them.
+_FINAL_RADII, _FINAL_NOISE, _LEAST_RADIUS = (1.5, 4.0), 0.1, 0.1
 _FARTHEST = 2.0  # that a target can be from the middle of its bounds
-_USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of its logarithm
-_LOG_RANGE = math.log(16)
+USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of its logarithm
+_LOG_RANGE = math.log(5)
 _USERS_VARIANCE = 0.5  # of the logarithms of users' sizes
 _ROOM = 1.2  # a root mean square over a geometric mean
 _RADII, _NOISE = (2.0, 12.0), 0.12  # of moments; noise that allows a larger one
-_TRUSTED, _SQUARES = 4.0, (0.3, 10.0)  # mean squares are drawn to 1, and within these
+_TRUSTED, _SQUARES = 4.0, (0.3, 4.0)  # mean squares are drawn to 1, and within these
+_USERS = 1.5  # variance of moments between users
+# R2 that slopes may cost, and the standard errors by which they cost no more. A constant costs what
+# is left of .05.
+_TOLERANCE, SAFE = 0.03, 1.8
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
-_SURE = 2.5  # standard errors from which on it is taken for certain that some have no rows
+_SURE = 3.5  # standard errors from which on it is taken for certain that some have no rows
+_NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
-LENGTH = 0.0, 0.3  # how much longer a walk's slopes usually should be, and how that varies
-_COARSE = 0.2  # noise of moments with which a line tells nothing
+LENGTH = 1.0, 0.4  # of the slopes that fit best over those of a walk, and how that varies
+_USUAL_SHIFT = 0.5  # means of r and q, in their sizes
 LEVEL_SPREAD, LEVEL_NOISE = 0.1, 0.4  # of a walk's level, in residuals' sizes
-USUAL_R2 = 0.2, 0.3  # of models, and how that varies
-SHORTEST = 0.35  # of the slopes' length, below which the model is the mean
-TOLD = 0.02  # share of the variance that a mean may cost which replaces a poor model
+WORSE = 2.0  # standard errors by which a score says that the mean is better
+LEAST = 0.1  # of the targets' standard deviation that predictions vary by, or they are the mean
 
 
 @dataclass(frozen=True)
@@ -67,20 +88,28 @@ class Number:
 EVERYBODY = Number(1.0, 0.0)
 
 
-def judges(strategy: LdpStrategy[Any], share: float) -> Cohort:
-    """Take a share of the users who have not been asked, but no more than are of use."""
-    return strategy.cohorts([_num_judges(strategy, share)])[0]
+def cohort_size(name: str, num_users: float, epsilon: float) -> float:
+    """Return how many of the users a hold-out cohort has, but for the fewest that a run allows."""
+    share, error, spread = _COHORTS[name]
+    if name in ("level", "final"):
+        noise = number_randomizer(epsilon, 1.0).variance * _FINAL_RADII[0]
+        wanted = noise / error**2 + 1 / spread**2
+    else:
+        noise = _RADII[0] ** 2 * ball_codebook(epsilon, 5, 1.0).variance
+        wanted = noise / error**2 + _USERS / spread**2
+    return min(share * num_users, wanted)
 
 
-def _num_judges(strategy: LdpStrategy[Any], share: float) -> int:
-    wanted = num_wanted(strategy.num_users, strategy.epsilon, share)
-    return max(math.ceil(wanted), strategy.min_reports)
+def held_out(num_users: float, epsilon: float, *, two_stages: bool = False) -> float:
+    """Return how many users all hold-out cohorts have together."""
+    names = [name for name in _COHORTS if two_stages or not name.startswith("stage")]
+    return sum(cohort_size(name, num_users, epsilon) for name in names)
 
 
-def num_wanted(num_users: float, epsilon: float, share: float) -> float:
-    """Return how many judges a share of the users is, but no more than are of use."""
-    most = _RADII[0] ** 2 * ball_codebook(epsilon, 5, 1.0).variance / _ENOUGH**2
-    return min(share * num_users, most)
+def hold_out(strategy: LdpStrategy[Any], name: str) -> Cohort:
+    """Take a hold-out cohort from the users who have not been asked."""
+    size = math.ceil(cohort_size(name, strategy.num_users, strategy.epsilon))
+    return strategy.cohorts([max(size, strategy.min_reports)])[0]
 
 
 def moments_radius(judges: float, epsilon: float) -> float:
@@ -89,21 +118,43 @@ def moments_radius(judges: float, epsilon: float) -> float:
     return float(np.clip(_NOISE / noise, *_RADII))
 
 
-def line_tells(judges: float, epsilon: float) -> bool:
-    """Whether so many judges can tell how far to go along a line, and not its level only."""
-    return ball_codebook(epsilon, 5, _RADII[0]).variance < _COARSE**2 * judges
+def hold_out_present(strategy: LdpStrategy[Any]) -> Cohort | None:
+    """Take those who tell who has a row with a target; nobody if they would be too few."""
+    size = math.ceil(cohort_size("present", strategy.num_users, strategy.epsilon))
+    return strategy.cohorts([size])[0] if size >= strategy.min_reports else None
 
 
-def level_judges(strategy: LdpStrategy[Any]) -> list[Cohort]:
-    """Take those who tell the level; if they are enough, half of them to tell who is present."""
-    size = _num_judges(strategy, LEVEL)
-    some = num_present(size, strategy.min_reports)
-    return strategy.cohorts([size - some, some] if some else [size])
+def hold_out_level(strategy: LdpStrategy[Any]) -> list[Cohort]:
+    """Take those who estimate the mean target in steps."""
+    total = cohort_size("level", strategy.num_users, strategy.epsilon)
+    return strategy.cohorts(
+        [max(math.ceil(share * total), strategy.min_reports) for share, _ in _LEVEL_STEPS]
+    )
 
 
-def num_present(level_judges: int, min_reports: int) -> int:
-    """Return how many of those who tell the level tell who is present; 0 if they are too few."""
-    return level_judges // 2 if level_judges >= 2 * min_reports else 0
+def find_level(
+    cohorts: list[Cohort], epsilon: float, dim: int, present: Number
+) -> Generator[Ask, Estimate, Number]:
+    """Return the mean target: every cohort estimates how far it is from the estimate before.
+
+    So targets are clipped to where most of them lie, without knowing where that is. The last two
+    estimates are pooled.
+    """
+    estimates = [Number(0.0, math.inf)]
+    for cohort, (_, radius) in zip(cohorts, _LEVEL_STEPS, strict=True):
+        at = estimates[-1].value
+        step = yield from ask_level(cohort, epsilon, at * np.eye(1, dim)[0], radius)
+        step = step.of_those(present)
+        moved = float(np.clip(at + step.value, -_FARTHEST, _FARTHEST))
+        estimates.append(Number(moved, step.std_error))
+    return estimates[-2].pooled(estimates[-1])
+
+
+def final_radius(users: float, epsilon: float, size: float) -> float:
+    """Return where so many users clip residuals of this size for the last level."""
+    noise = math.sqrt(number_randomizer(epsilon, 1.0).variance / users)
+    radius = float(np.clip(_FINAL_NOISE / noise, *_FINAL_RADII)) * size
+    return min(max(radius, _LEAST_RADIUS), _FARTHEST)
 
 
 def ask_present(
@@ -159,6 +210,31 @@ class Line:
         return float(likely_move(product - r * q, square - q * q, noise, ratio, usual, spread))
 
     @property
+    def shifts(self) -> Floats:
+        """Means of r and of q, drawn to 0 as far as they are noise."""
+        trust = 1 / (1 + (self.noise[:2] / _USUAL_SHIFT) ** 2)
+        return np.asarray(self.scales * trust * self.moments[:2])
+
+    def safe_move(self) -> tuple[float, float]:
+        """Return how far to go along the line, and the share of the variance that this explains.
+
+        It is the likely best move, but no farther than to where the squared error is at most 3 % of
+        the targets' variance above that at the beginning, even if r and q have less in common
+        than reported, by 1.8 standard errors. A move that changes predictions by less than a
+        tenth of the targets' standard deviation is none.
+        """
+        r, q, product, square, loss = self.moments
+        a, b = self.scales
+        variance = a * a * float(np.clip(loss - r * r, *_SQUARES))
+        steps = b * b * float(np.clip(square - q * q, *_SQUARES))
+        covariance = a * b * (product - r * q)
+        least = covariance - SAFE * a * b * self.noise[2] * math.sqrt(1 + r * r + q * q)
+        move = float(np.clip(self.best_move(*LENGTH), 0.0, safe(least, steps, variance)))
+        if move**2 * steps < LEAST**2 * variance:
+            return 0.0, 0.0
+        return move, (2 * move * covariance - move**2 * steps) / variance
+
+    @property
     def sizes(self) -> Floats:
         """Root mean squares of r and q: what tails make them, where that is known."""
         trust = 1 / (1 + (_TRUSTED * self.noise[[4, 3]]) ** 2)
@@ -170,6 +246,11 @@ class Line:
         weights = self.scales * [1.0, -move]
         error = float(np.linalg.norm(weights * self.noise[:2]))
         return Number(float(weights @ self.moments[:2]), error)
+
+
+def safe(covariance: Any, steps: Any, variance: Any) -> Any:
+    """Return the longest move that costs at most 3 % of the variance: 2 c m - s m^2 >= -.03 v."""
+    return (covariance + np.sqrt(covariance**2 + _TOLERANCE * variance * steps)) / steps
 
 
 def likely_move(
@@ -191,31 +272,26 @@ def likely_move(
     return np.asarray(found / (precision + known) / ratio)
 
 
-def score(*lines: Line) -> Number:
+def score(line: Line) -> Number:
     """Return the R2 of a model, where its line leads from predictions to a constant.
 
-    Its error is infinite if the targets' spread does not stand out of the noise, and else that
-    of a model which is no better than a constant: a smaller one would trust losses that are
-    small by chance, or as judges' reports cut large residuals.
-    The mean squared residual is that of the last judges. The spread of the targets is told by
-    them and by those before, who were asked about another model with a line to the same
-    constant.
+    These users chose nothing of the model, so nothing in it is selected by their noise. It is NaN
+    if the targets' spread does not stand out of the noise. Its error is that of a model which is no
+    better than a constant: a smaller one would trust losses that are small by chance, or as
+    users' reports cut large residuals.
     """
-    last = lines[-1]
-    told = np.concatenate([line.moments for line in lines])
-    noise = np.concatenate([line.noise for line in lines])
 
     def spread(moments: Floats) -> float:
-        each = zip(lines, moments.reshape(-1, 5), strict=True)
-        return float(np.mean([_spread(line.scales, own) for line, own in each]))
+        return _spread(line.scales, moments)
 
-    slopes = _differences(spread, told, noise)
+    slopes = _differences(spread, line.moments, line.noise)
     least = _CLEAR * float(np.linalg.norm(slopes))
-    square = last.scales[0] ** 2
-    loss, targets = square * last.moments[4], max(spread(told), least)
-    errors = slopes - square * noise * (np.arange(len(told)) == len(told) - 1)
-    error = float(np.linalg.norm(errors)) / targets if targets > least else math.inf
-    return Number(min(1 - loss / targets, 1.0), error)
+    square, targets = line.scales[0] ** 2, spread(line.moments)
+    if targets <= least:
+        return Number(math.nan, math.nan)
+    loss = square * line.moments[4]
+    errors = slopes - square * line.noise * np.eye(1, 5, 4)[0]
+    return Number(min(1 - loss / targets, 1.0), float(np.linalg.norm(errors)) / targets)
 
 
 def _spread(scales: Floats, moments: Floats) -> float:
@@ -230,15 +306,26 @@ def _differences(function: Callable[[Floats], float], at: Floats, steps: Floats)
     return np.array(moved)
 
 
+def usual_spread(schema: Schema, theta: Floats) -> float:
+    """Return the usual standard deviation of scores whose columns are independent."""
+    spreads = [0.0]
+    for kind in schema.columns.values():
+        if isinstance(kind, Numeric):
+            spreads.append(1.0 if kind.scale is not None else _NUMERIC_SPREAD)
+        else:
+            spreads += [math.sqrt(1 / kind.width * (1 - 1 / kind.width))] * kind.width
+    return max(float(np.linalg.norm(spreads * theta)), np.finfo(float).tiny ** 0.25)
+
+
 def ask_sizes(
     cohort: Cohort, epsilon: float, theta: Floats, direction: Floats
 ) -> Generator[Ask, Estimate, Floats]:
     """Return the sizes of residuals and of steps along a line; the usual ones, if few answer."""
     mechanism = ball_codebook(epsilon, 2, 1.0)
-    question = LineSizes(theta, direction, _USUAL_SIZE, _LOG_RANGE)
+    question = LineSizes(theta, direction, USUAL_SIZE, _LOG_RANGE)
     answer = yield Ask(cohort, question, mechanism, min_reports=0)
     logs = _LOG_RANGE * answer.mean * (1 - (size_error(answer.count, epsilon) / _SIZE_SPREAD) ** 2)
-    return np.asarray(_ROOM * _USUAL_SIZE * np.exp(logs))
+    return np.asarray(_ROOM * USUAL_SIZE * np.exp(logs))
 
 
 def size_error(judges: float, epsilon: float) -> float:

@@ -1,6 +1,6 @@
 """A walk in one leg or two: within the bounds of columns, then around their estimated centres."""
 
-import math
+from bisect import bisect_left
 from collections.abc import Generator
 from functools import partial
 from typing import Any
@@ -15,16 +15,17 @@ from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..subprotocols.norm import enough_for_norm
 from ..tables.standardisation import estimate_standardisation, through
-from .judges import MOMENTS, SIZES, ask_line, ask_sizes, judges
+from .judges import ask_line, ask_sizes, held_out, hold_out
 from .ridge_walk import ridge_walk, row_length
 
 Floats = NDArray[np.float64]
 
-FIRST = 0.3  # share of the users who walk before columns' centres and scales are known
+FIRST = 0.2  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who tell all centres at first
 _WORTH, _FEWEST = 0.25, 1000  # variance of a centre, and users, with which knowing it helps
 _COHORTS = 50  # of min_reports users each, that all questions of two legs may take
-_LEFT = 0.12  # share of the users that is left to tell how far rows lie, and to the second leg
+FOR_COLUMNS = 0.3  # share of the users that tell centres and scales at most
+_SECOND = 0.1  # share of the users that is left for the second leg at least
 USUAL_MOVE = 0.7, 0.4  # from the first leg's end to the second's, and how that varies
 METHODS = ("auto", "walk", "two legs")
 
@@ -37,25 +38,37 @@ def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
 def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
     """Return the better method by public numbers alone."""
     known = noise_of_centres(num_users, dim, epsilon) <= _WORTH
-    enough = num_users >= _FEWEST and not too_few_for_two_legs(num_users, epsilon, min_reports)
+    enough = num_users >= _FEWEST and enough_for_two_legs(num_users, epsilon, min_reports)
     return "two legs" if known and enough else "walk"
+
+
+def enough_for_two_legs(num_users: int, epsilon: float, min_reports: int) -> bool:
+    """Whether enough users are left for the second leg."""
+    kept = held_out(num_users, epsilon, two_stages=True)
+    left = (1 - FIRST - FOR_COLUMNS - _SECOND) * num_users - enough_for_norm(epsilon) - kept
+    return left >= 0 and num_users >= _COHORTS * min_reports
 
 
 def too_few_for_two_legs(num_users: int, epsilon: float, min_reports: int) -> str:
     """Return why so many users are too few for two legs; nothing if they are not."""
-    left = _LEFT * num_users - enough_for_norm(epsilon)
-    if num_users >= _COHORTS * min_reports and left >= 2 * min_reports:
+    if enough_for_two_legs(num_users, epsilon, min_reports):
         return ""
-    needed = (enough_for_norm(epsilon) + 2 * min_reports) / _LEFT
+    most = 2 * num_users
+    while not enough_for_two_legs(most, epsilon, min_reports):
+        most *= 2
+    each = range(num_users, most)
+    needed = each[
+        bisect_left(each, True, key=lambda n: enough_for_two_legs(n, epsilon, min_reports))
+    ]
     return (
         f"{num_users:,} users are too few for two legs at epsilon {epsilon:g}: the second would "
-        f"lack them. At least {math.ceil(max(needed, _COHORTS * min_reports)):,} users are needed, "
+        f"lack them. At least {needed:,} users are needed, "
         'or method="walk".'
     )
 
 
 def two_legs(
-    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float | None
+    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float | None, start: Floats
 ) -> Generator[Ask, Any, Floats]:
     """Return coefficients of the schema's features, from all users not asked yet.
 
@@ -64,9 +77,11 @@ def two_legs(
     hold, the first one gets nowhere. Judges tell how far to follow the second.
     """
     dim, epsilon = schema.num_features, strategy.epsilon
-    sizers, line = judges(strategy, SIZES), judges(strategy, MOMENTS / 2)
+    sizers, line = hold_out(strategy, "stage sizes"), hold_out(strategy, "stage moments")
     length, walkers = row_length(schema), int(FIRST * strategy.num_users)
-    first = yield from ridge_walk(strategy, walkers, dim, rows_per_user, row_length=length)
+    first = yield from ridge_walk(
+        strategy, walkers, dim, rows_per_user, row_length=length, start=start
+    )
     columns = yield from estimate_standardisation(
         strategy, epsilon, schema, partial(ball_codebook, epsilon)
     )

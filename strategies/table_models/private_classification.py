@@ -38,6 +38,7 @@ _METHODS = ("auto", "directions", "lengths")
 _USUAL_ROWS = 8.0
 _COUNTERS = 0.03  # share of the users that tell how many rows they have
 _DOUBTFUL_SHARE = 0.06
+_RARE, _WEAK = 0.1, 0.6  # share of a class, and AUC, below which it is said
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,7 +75,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     Others are kept back. They tell the share of the class, where scores lie, and how
     well these rank: how often rows of the class score above the mean, and others. With
     two normal distributions of scores that is an AUC, and the slope of the logit.
-    Slopes are shortened by the error of that. Where scores surely rank worse than by chance the
+    Slopes are shortened by the error of that. Where scores rank no better than by chance the
     shares are returned instead, and where they may, a note says so. Of more than two classes each
     is told from all others, by its own part of the users.
 
@@ -95,7 +96,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         rounds="up to 57, for each of more than two classes",
         report="1-2",
         use_when="bounds and categories of a table's columns are known, and nothing else",
-        fails_when="where sqrt(d c / n) is above 1.6 for d features and n users, c = 6.3, 1.6, "
+        fails_when="where sqrt(d c / n) is above 1.3 for d features and n users, c = 6.3, 1.6, "
         "0.44 at epsilon 1, 2, 4",
         page="which-method",
     )
@@ -180,11 +181,11 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
             found.append(judged)
         score, error = _score(found)
         notes = []
-        if score - 0.5 < -SURE * error:
+        if score <= 0.5:
             notes.append(
-                f"The model is not returned but the classes' shares, the same for everybody: by "
-                f"people who had no part in it, it ranks worse than chance (AUC {score:.2f}, "
-                f"standard error {error:.2f}). More users or a larger epsilon are needed."
+                "Returned the classes' shares, the same for everybody: on held-out users the model "
+                f"ranked no better than chance (AUC {score:.2f}, standard error {error:.2f}). More "
+                "users or a larger epsilon are needed."
             )
             found, method = [judged.level() for judged in found], "shares"
             score, error = 0.5, 0.0
@@ -239,7 +240,14 @@ def _of_shares(schema: Schema, found: list[Judged]) -> list[str]:
     both = shares if len(found) > 1 else [1 - shares[0], shares[0]]
     rare = [name for name, each in zip(schema.classes, both, strict=True) if each < SURE * error]
     if not rare:
-        return []
+        scarce = [name for name, each in zip(schema.classes, both, strict=True) if each < _RARE]
+        vague = any(each.ranked.auc - SURE * each.ranked.std_error < _WEAK for each in found)
+        if not (scarce and vague):
+            return []
+        return [
+            f"Rare: {', '.join(map(repr, scarce))}, of less than {100 * _RARE:.0f} % of the rows. "
+            "Few people tell what distinguishes such a class, and the model may hardly do so."
+        ]
     return [
         f"Perhaps no row is of class {' or '.join(map(repr, rare))}: shares are told within "
         f"{100 * error:.1f} percentage points (one standard error). What is said of it may be "

@@ -2,9 +2,9 @@
 
 import logging
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,30 +20,29 @@ from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.population import Cohort
 from ..runtime.units import contrasts
 from .enough import doubts, too_few
 from .expected import expected_regression
 from .judges import (
+    BIAS,
     EVERYBODY,
-    LENGTH,
     LEVEL_NOISE,
     LEVEL_SPREAD,
-    MOMENTS,
-    SCORE,
-    SHORTEST,
-    SIZES,
-    TOLD,
-    USUAL_R2,
-    Line,
+    USUAL_SIZE,
+    WORSE,
     Number,
     ask_level,
     ask_line,
     ask_present,
     ask_sizes,
-    judges,
-    level_judges,
-    line_tells,
+    final_radius,
+    find_level,
+    hold_out,
+    hold_out_level,
+    hold_out_present,
     score,
+    usual_spread,
 )
 from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
 from .regression_fit import RegressionFit
@@ -53,7 +52,6 @@ Floats = NDArray[np.float64]
 
 logger = logging.getLogger("flwr")
 
-_SHORT = 0.75  # length that is worth a note
 _SURE = 2.5  # standard errors by which a model is surely better than the mean
 
 
@@ -63,10 +61,11 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     Every user sends one report. Most of them are asked for the direction in which their own rows
     would move the model, see :func:`~.ridge_walk.ridge_walk`. Where users are many enough to
-    estimate all columns' centres and scales, the walk goes on in units of these. Others, who
-    have no part in that, tell the level and the length of the slopes, and the last ones the
-    score. If slopes seem to be worth nothing, or the model worse than a mean that is well known,
-    the mean is returned, and a note says so.
+    estimate all columns' centres and scales, the walk goes on in units of these. The mean target
+    is the rule, and slopes have to earn their place: users who have no part in them decide how far
+    to go from the mean towards the model, no farther than surely costs at most 3 % of the target's
+    variance. If that is nowhere, the mean is returned, and a note says so. The last users, who
+    decide nothing, tell the score.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -85,8 +84,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     -----
     Source: this library. A user's direction is that of a ridge regression of what the model
     leaves of the user's own targets; only its direction is reported, so that no bound on its
-    length has to be known. Level and length are least squares on a line, drawn to what is usual
-    where few users tell. Where these are too few for a line, they tell the level only.
+    length has to be known. The mean is found by steps, as it may lie anywhere within the bounds.
+    The move along the line from the mean to the model is least squares, drawn to what is usual
+    where few users tell, and at most where even two standard errors less in common would do.
 
     Guarantee
     ---------
@@ -105,8 +105,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 300 users, or than 400 / epsilon^2; weak relations take ten "
-        "times as many",
+        fails_when="with fewer than 300 users, or than 3,000 / epsilon^2; weak relations take "
+        "several times as many, and the mean is returned",
         page="your-own-data",
     )
 
@@ -131,7 +131,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield a walk and two legs, with numbers of rows that are estimated."""
-        schema, users = table_users(dim)
+        schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="walk"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two legs"), users
 
@@ -155,74 +155,74 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return (self.method == "two legs" and too_few_for_two_legs(*given)) or too_few(*given)
 
     def protocol(self) -> Protocol:
-        """Walk, then have judges tell level, length and score."""
+        """Descend, and let held-out users decide how much of it is returned."""
         if refusal := self._too_few(self.num_users):
             raise TooFewReports(refusal)
-        notes = doubts(self.num_users, self.epsilon)
-        (levelers, *askers), sizers = level_judges(self), judges(self, SIZES)
-        line, scorers = judges(self, MOMENTS), judges(self, SCORE)
         method, why = self._chosen(self.num_users)
         logger.info("\t     method %s: %s", method, why)
-        dim = self.schema.num_features
+        epsilon, dim = self.epsilon, self.schema.num_features
+        one, notes = np.eye(1, dim)[0], doubts(self.num_users, epsilon)
+        asked, level = hold_out_present(self), hold_out_level(self)
+        held = ("sizes", "coarse", "moments", "final", "score")
+        sizes, *lines, final, scorers = (hold_out(self, name) for name in held)
         present = EVERYBODY
-        for cohort in askers:
-            present = yield from ask_present(cohort, self.epsilon, dim)
+        if asked is not None:
+            present = yield from ask_present(asked, epsilon, dim)
         if present.value < 1:
             notes.append(
                 f"About {100 * (1 - present.value):.0f} % of the people have no row with a target: "
                 "the model is of the others."
             )
-        level = yield from ask_level(levelers, self.epsilon, np.zeros(dim))
-        mean = level.of_those(present)
-        middle = mean.value / (1 + mean.std_error**2)
-        start = middle * np.eye(1, dim)[0]
+        mean = yield from find_level(level, epsilon, dim, present)
+        start = mean.value * one
         if method == "walk":
             length = row_length(self.schema)
-            walk = ridge_walk(self, self.num_unasked, dim, self.rows_per_user, row_length=length)
-            theta = (yield from walk).coef
+            descent = ridge_walk(
+                self, self.num_unasked, dim, self.rows_per_user, row_length=length, start=start
+            )
+            theta = (yield from descent).coef
         else:
-            theta = yield from two_legs(self, self.schema, self.rows_per_user)
-            if noise_of_centres(self.num_users, dim, self.epsilon) > 1:
+            theta = yield from two_legs(self, self.schema, self.rows_per_user, start)
+            if noise_of_centres(self.num_users, dim, epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
-        # The line: predictions around the mean target, so that it begins at a constant.
+        # The line from the mean target to the model; the second cohort is asked about it around
+        # the means, and in units of the sizes, that the first one found.
         direction = theta - start
-        scales = yield from ask_sizes(sizers, self.epsilon, theta, direction)
-        lines: list[Line] = []
-        if line_tells(line.size, self.epsilon):
-            found = yield from ask_line(line, self.epsilon, theta, direction, scales, present)
-            length = 1 + found.best_move(*LENGTH)
-            if length < SHORTEST:
-                at = found.level_after(-1.0)
-                target = mean.pooled(Number(middle + at.value, at.std_error))
-                return (yield from self._mean(scorers, target, scales, present, notes))
-            theta = theta + (length - 1) * direction
-            left, usual = found.level_after(length - 1), self._usual_level_error() * scales[0]
-            if length < _SHORT:
-                notes.append(
-                    f"The slopes were {100 / length - 100:.0f} % too long for the {line.size:,} "
-                    "people who judged them and were shortened."
-                )
-            lines, scales = [found], found.sizes
-        else:
-            told = yield from ask_level(line, self.epsilon, theta, float(scales[0]))
-            left, usual = told.of_those(present), self._usual_level_error() * scales[0]
-        theta = theta + left.value / (1 + (left.std_error / usual) ** 2) * np.eye(1, dim)[0]
-        last = yield from ask_line(scorers, self.epsilon, theta, theta - start, scales, present)
-        lines.append(last)
-        worth = score(*lines)
-        for each in lines:
-            at = each.level_after(-1.0)
-            mean = mean.pooled(Number(middle + at.value, at.std_error))
-        lost = (mean.std_error / float(np.hypot(*scales))) ** 2
-        if lost < TOLD and worth.pooled(Number(*USUAL_R2)).value < -lost:
-            return self._constant(mean, lost, notes)
+        unit = usual_spread(self.schema, direction) / USUAL_SIZE
+        scales = yield from ask_sizes(sizes, epsilon, start, direction / unit)
+        scales = scales * [1.0, unit]
+        found = yield from ask_line(lines[0], epsilon, start, direction, scales, present)
+        shifts = found.shifts
+        start, direction = start + shifts[0] * one, direction - shifts[1] * one
+        found = yield from ask_line(lines[1], epsilon, start, direction, found.sizes, present)
+        move, explained = found.safe_move()
+        left = found.level_after(0.0)
+        mean, size = mean.pooled(Number(start[0] + left.value, left.std_error)), found.sizes
+        if not move:
+            return (yield from self._mean([final, scorers], mean, size[0], present, notes))
+        theta, rest = start + move * direction, size[0] * math.sqrt(np.clip(1 - explained, 0.2, 1))
+        told = yield from ask_level(final, epsilon, theta, final_radius(final.size, epsilon, rest))
+        left = found.level_after(move).pooled(told.of_those(present))
+        usual = self._usual_level_error() * rest
+        theta = theta + left.value / (1 + (left.std_error / usual) ** 2) * one
+        scales = np.array([rest, move * size[1]])
+        worth = score(
+            (yield from ask_line(scorers, epsilon, theta, move * direction, scales, present))
+        )
+        if worth.value + WORSE * worth.std_error < 0:
+            return self._constant(mean, (mean.std_error / size[0]) ** 2, notes)
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
             score=worth.value,
             score_std_error=worth.std_error,
             method=method,
         )
-        if worth.value < _SURE * worth.std_error:
+        if math.isnan(worth.value):
+            notes.append(
+                f"The score is not known: by {scorers.size:,} people who had no part in the model, "
+                "noise hides how far the target varies."
+            )
+        elif worth.value < _SURE * worth.std_error:
             low, high = fit.score_interval
             notes.append(
                 f"The model may be no better than the mean: by {scorers.size:,} people who had no "
@@ -249,15 +249,23 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         return LEVEL_SPREAD + LEVEL_NOISE * math.sqrt(noise)
 
     def _mean(
-        self, cohort: Any, known: Number, scales: Floats, present: Number, notes: list[str]
+        self,
+        cohorts: Sequence[Cohort],
+        known: Number,
+        size: float,
+        present: Number,
+        notes: list[str],
     ) -> Generator[Ask, Estimate, RegressionFit]:
-        """Return the mean, after the users who would have told the score have told more of it."""
-        coef = known.value * np.eye(1, self.schema.num_features)[0]
-        size = float(np.hypot(*scales))
-        radius = float(np.clip(1.5 * size, 0.2, 2.0))
-        told = yield from ask_level(cohort, self.epsilon, coef, radius)
-        level = told.of_those(present)
-        total = known.pooled(Number(known.value + level.value, level.std_error))
+        """Return the mean as all users who are left estimate it, from where it is known to be."""
+        # What is known already is biased as well, by targets clipped to where most of them lie.
+        at, total = known.value, Number(known.value, math.hypot(known.std_error, BIAS * size))
+        for cohort in cohorts:
+            coef = at * np.eye(1, self.schema.num_features)[0]
+            radius = final_radius(cohort.size, self.epsilon, size)
+            told = yield from ask_level(cohort, self.epsilon, coef, radius)
+            left = told.of_those(present)
+            at += left.value
+            total = total.pooled(Number(at, left.std_error))
         return self._constant(total, (total.std_error / size) ** 2, notes)
 
     def _constant(self, mean: Number, lost: float, notes: list[str]) -> RegressionFit:
@@ -265,9 +273,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         coef = mean.value * np.eye(1, self.schema.num_features)[0]
         unit = float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
         notes.append(
-            "The model is the mean, without slopes: to those who judged, they were worth nothing. "
-            f"The mean is right within about {1.96 * mean.std_error * unit:.3g} (95 %). More "
-            "users or a larger epsilon may show more."
+            "Returned the mean, without slopes: on held-out users they did not surely reduce the "
+            f"error. The mean is right within about {1.96 * mean.std_error * unit:.3g} (95 %). "
+            "More users or a larger epsilon may show more."
         )
         return RegressionFit(
             coef=coef, score=-lost, score_std_error=1.4 * lost, method="constant", notes=notes

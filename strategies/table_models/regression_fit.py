@@ -35,7 +35,8 @@ class RegressionFit(Result):
         standard errors, so none are told: ``score`` says how much the whole is worth.
     score, score_std_error : float
         R2 by users who had no part in the fit, and its standard deviation: the share of the
-        targets' variance, over users, that predictions explain; 0 for the mean.
+        targets' variance, over users, that predictions explain. Both are NaN where noise hides
+        how far the targets vary. For the mean it is what not knowing it better is expected to cost.
     method : str
         How it was found: ``"walk"``, ``"two legs"``, or ``"constant"``.
     """
@@ -113,7 +114,9 @@ class RegressionFit(Result):
         drawn, schema = self._drawn, self._schema
         names = [charts.label(schema.names[i]) for i in drawn]
         unit = float(np.ptp(schema.in_units(np.array([0.0, 1.0]))))
-        axes.barh(names, unit * self.coef[drawn], color=charts.BLUE)
+        sure = self.score_interval[0] > 0
+        colour, fill = (charts.BLUE, 1.0) if sure else (charts.GREY, 0.4)
+        axes.barh(names, unit * self.coef[drawn], color=colour, alpha=fill)
         axes.invert_yaxis()
         axes.axvline(0, color=charts.GREY, lw=1)
         axes.set_xlabel(f"{schema.target}, for a quarter of a column's range or for a category")
@@ -121,7 +124,7 @@ class RegressionFit(Result):
 
     def _told(self) -> str:
         low, high = self.score_interval
-        if not np.isfinite(low):
+        if np.isnan(low):
             return "R2 cannot be told: noise hides how far the target varies"
         return f"R2 = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
 

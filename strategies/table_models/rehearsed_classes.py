@@ -18,7 +18,7 @@ from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_cla
 from .centres import FARTHEST as FARTHEST_SQUARE
 from .centres import USUAL, num_wanted
 from .class_judges import num_judges, score_error
-from .class_walk import FARTHEST, FEW_ROWS, LONGEST, SURE
+from .class_walk import FARTHEST, FEW_ROWS, LONGEST
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -62,7 +62,7 @@ def class_losses(columns: Columns, rows: float, auc: float, users: float) -> Flo
     reached = ndtr(found / np.sqrt(1 - own * found**2) / math.sqrt(2))
     error = score_error(max(judges[-1], 1), _EPSILON, rows)
     seen = (reached - 0.5) / error + rng.standard_normal(len(reached))
-    return np.where(seen < -SURE, auc - 0.5, np.maximum(auc - reached, 0.0))
+    return np.where(seen <= 0, auc - 0.5, np.maximum(auc - reached, 0.0))
 
 
 def _around_centres(

@@ -19,20 +19,17 @@ from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_tab
 from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer
 from .judges import (
+    LEAST,
     LENGTH,
-    LEVEL,
     LEVEL_NOISE,
     LEVEL_SPREAD,
-    MOMENTS,
-    SCORE,
-    SHORTEST,
-    SIZES,
-    TOLD,
-    USUAL_R2,
+    SAFE,
+    cohort_size,
+    final_radius,
+    held_out,
     likely_move,
-    line_tells,
     moments_radius,
-    num_wanted,
+    safe,
     size_error,
 )
 from .legs import FIRST, USUAL_MOVE, chosen
@@ -42,13 +39,11 @@ Floats = NDArray[np.float64]
 Rng = np.random.Generator
 
 _EPSILON = 1.0
-_FARTHEST = 2.0  # that a target can be from the middle of its bounds
 # Of those who tell columns' scales, centres twice, and scales again: their share of the users, and
 # the mechanism's radius for one column. No more are asked than tell a column to within a tenth.
 _COLUMNS = ((0.05, 2.0), (0.05, 1.0), (0.1, 1.0), (0.1, 0.7))
 _ENOUGH, _NORM = 0.1, 0.03
 _USERS_VARIANCE = 1.5  # of what users have for moments, in units of their sizes
-_TARGETS = 0.7  # error of the targets' spread over that of a moment
 
 
 def regression_losses(columns: Columns, rows: float, r2: float, users: float) -> Floats:
@@ -85,15 +80,19 @@ class _Run:
 
     def losses(self) -> Floats:
         """Walk, then have judges tell level, length and score."""
-        kept = sum(self._judges(share) for share in (LEVEL, SIZES, MOMENTS, SCORE))
-        if chosen(round(self.users), self.columns.features, _EPSILON, 1) == "walk":
-            missing = self._walk(self.tables.moments, self.best, self.rest, self.users - kept)
+        two_legs = chosen(round(self.users), self.columns.features, _EPSILON, 1) != "walk"
+        left = self.users - held_out(self.users, _EPSILON, two_stages=two_legs)
+        # The walk begins at the mean target.
+        missing = self.best.copy()
+        missing[:, 0] = -self._shift(self.best)
+        if two_legs:
+            missing = self._two_legs(missing, left)
         else:
-            missing = self._two_legs(self.users - kept)
+            missing = self._walk(self.tables.moments, missing, self.rest, left)
         return self._judged(missing)
 
-    def _judges(self, share: float) -> float:
-        return num_wanted(self.users, _EPSILON, share)
+    def _judges(self, name: str) -> float:
+        return cohort_size(name, self.users, _EPSILON)
 
     def _shift(self, model: Floats) -> Floats:
         """Return by how much slopes raise the mean prediction."""
@@ -126,10 +125,10 @@ class _Run:
                 total += missing
         return total / (STEPS - STEPS // 2)
 
-    def _two_legs(self, users: float) -> Floats:
+    def _two_legs(self, missing: Floats, users: float) -> Floats:
         """Walk again in units of columns' scales, and have judges tell how far to follow."""
         tables = self.tables
-        first = self._walk(tables.moments, self.best, self.rest, FIRST * self.users)
+        first = self._walk(tables.moments, missing, self.rest, FIRST * self.users)
         told, noise = self._columns()
         centred = tables.centred().mean
         centred += noise * np.sqrt(tables.narrow)[:, None] * self.rng.standard_normal(first.shape)
@@ -142,15 +141,14 @@ class _Run:
         start = first * scale / size
         start[:, :1] = (first[:, :1] + (first * moved)[:, 1:].sum(axis=1, keepdims=True)) / size
         left = users - FIRST * self.users - told
-        left -= self._judges(SIZES) + self._judges(MOMENTS / 2)
         around = Moments(tables.moments.spectrum / scale**2, centred / scale)
         around.mean[:, 0] = 1.0
         end = self._walk(around, start, self.rest / size[:, 0] ** 2, left)
         second = end * size / scale
         second[:, :1] = end[:, :1] * size - (second * moved)[:, 1:].sum(axis=1, keepdims=True)
         move = first - second
-        sizes = self._sizes(first, move)
-        go = self._move(first, move, sizes, self._judges(MOMENTS / 2), USUAL_MOVE)
+        sizes = self._sizes(first, move, self._judges("stage sizes"))
+        go = self._move(first, move, sizes, self._judges("stage moments"), USUAL_MOVE)
         return first - np.clip(go, 0.0, 1.0)[:, None] * move
 
     def _columns(self) -> tuple[float, float]:
@@ -164,11 +162,13 @@ class _Run:
         # An estimate is shortened by what is noise in it, so it is never off by more than all.
         return sum(asked) + norm, 1 / math.sqrt(1 + (asked[1] + asked[2]) / unit)
 
-    def _sizes(self, missing: Floats, direction: Floats) -> tuple[Floats, Floats, Floats]:
+    def _sizes(
+        self, missing: Floats, direction: Floats, judges: float
+    ) -> tuple[Floats, Floats, Floats]:
         """Return the sizes of residuals and of steps as they are told, and the mean step."""
         square = self.tables.moments.square
         sizes = np.sqrt([square(missing) + self.rest, square(direction)])
-        error = size_error(self._judges(SIZES), _EPSILON)
+        error = size_error(judges, _EPSILON)
         residual, steps = sizes * np.exp(error * self.rng.standard_normal(sizes.shape))
         return residual, steps, direction[:, 0] + self._shift(direction)
 
@@ -189,42 +189,37 @@ class _Run:
         return likely_move(told, variance, noise, steps / residual, *usual)
 
     def _judged(self, missing: Floats) -> Floats:
-        """Return what is lost after level, length and score are told."""
-        tables, target = self.tables, self.tables.size
-        level_error = math.sqrt(
-            number_randomizer(_EPSILON, _FARTHEST).variance / self._judges(LEVEL)
-        )
+        """Return what is lost after held-out users have told how far to go, and the level."""
+        target = self.tables.size
         direction = self.best - missing
-        direction[:, 0] -= tables.centre / (1 + level_error**2)
-        judges = self._judges(MOMENTS)
-        residual, steps, mean = sizes = self._sizes(missing, direction)
-        if line_tells(judges, _EPSILON):
-            go = self._move(missing, direction, sizes, judges, LENGTH)
-            error = _noise(judges) * np.hypot(residual, steps * go)
-        else:
-            go = np.zeros_like(mean)
-            error = residual * math.sqrt(number_randomizer(_EPSILON, 1.0).variance / judges)
-        level = missing[:, 0] + self._shift(missing) - go * mean
+        direction[:, 0] = -self._shift(direction)  # held-out users find the mean of steps first
+        around = self.best.copy()
+        around[:, 0] = -self._shift(self.best)
+        variance = target**2
+        steps = np.maximum(self._covariance(direction, direction), np.finfo(float).tiny)
+        noise = _noise(self._judges("moments"))
+        error = noise * target * np.sqrt(steps)
+        told = self._covariance(direction, around) + error * self.rng.standard_normal(len(steps))
+        usual, spread = LENGTH
+        precision = (steps / error) ** 2
+        likely = (precision * told / steps + usual * spread**-2) / (precision + spread**-2)
+        go = np.clip(likely, 0.0, safe(told - SAFE * error, steps, variance))
+        left = around - go[:, None] * direction
+        lost = self._covariance(left, left) / variance
+        final, unit = self._judges("final"), number_randomizer(_EPSILON, 1.0).variance
+        sizes = np.sqrt(lost * variance + self.rest)
+        radius = [final_radius(final, _EPSILON, size) for size in sizes]
+        error = np.asarray(radius) * math.sqrt(unit / final)
         usual = LEVEL_SPREAD
         usual += LEVEL_NOISE * math.sqrt(self.variance * self.columns.features / self.users)
-        told = level + error * self.rng.standard_normal(len(level))
-        level = level - told / (1 + (error / (usual * residual)) ** 2)
-        left = missing - go[:, None] * direction
-        lost = (self._covariance(left, left) + level**2) / target**2
-        # The mean is returned instead where judges see no more than that in the model.
-        by_line = _noise(judges) * np.hypot(residual, steps)
-        error = (level_error**-2 + by_line**-2.0) ** -0.5 / target
+        prior = usual * sizes
+        level = (error**-2 + prior**-2.0) ** -0.5 / target
+        lost = lost + (level * self.rng.standard_normal(len(lost))) ** 2
+        # All who are left estimate the mean where it is returned.
+        wide = np.array([final_radius(final, _EPSILON, size) for size in target])
+        error = wide * math.sqrt(unit / (final + self._judges("score"))) / target
         constant = self.r2 + (error * self.rng.standard_normal(len(lost))) ** 2
-        worth, spread = USUAL_R2
-        seen = self._seen(lost)
-        gate = (error**2 < TOLD) & (seen[0] / seen[1] ** 2 + worth / spread**2 < 0)
-        return np.where(gate | (1 + go < SHORTEST), constant, lost)
-
-    def _seen(self, lost: Floats) -> tuple[Floats, Floats]:
-        """Return the R2 that judges tell, and its error."""
-        noise, loss = _noise(self._judges(SCORE)), 1 - self.r2 + lost
-        error = noise * np.hypot(loss, _TARGETS * np.hypot(loss, 1))
-        return 1 - loss + error * self.rng.standard_normal(len(lost)), error
+        return np.where(go**2 * steps < LEAST**2 * variance, constant, lost)
 
 
 def _noise(judges: float) -> float:

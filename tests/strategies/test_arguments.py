@@ -116,10 +116,14 @@ def misleading():
     return Users(x, y, np.arange(4001))
 
 
-def table():
-    users = normal(800, 5)
+def normal_table(num_users):
+    users = normal(num_users, 5)
     users.features[:, 0] = 1.0
     return users
+
+
+def table():
+    return normal_table(800)
 
 
 OTHER_TABLE = {
@@ -254,7 +258,7 @@ MODES = [
     (
         "PrivateRegression",
         {"schema": SCHEMA, "epsilon": 4.0, "rows_per_user": 5, "method": "two legs"},
-        table(),
+        normal_table(2500),
         OTHER_TABLE | {"method": "walk"},
     ),
     ("Quantiles", {**COLUMN, "levels": [0.3, 0.5], "epsilon": 4.0}, table(), {"column": "x2"}),

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ldp_flower import simulate
+from ldp_flower.strategies import TooFewReports
 from ldp_flower.sweep import sweep
 
 from .data import judged, training_users
@@ -61,7 +62,11 @@ def repeat(
     def run(method: str, epsilon: float, num_users: int, seed: int) -> dict[str, float]:
         protocol = PROTOCOLS[method]
         users = training_users(seed, num_users, protocol.declared)
-        result = simulate(protocol.strategy(epsilon), users, seed=seed)
+        try:
+            result = simulate(protocol.strategy(epsilon), users, seed=seed)
+        except TooFewReports as refusal:
+            print(f"{method}, epsilon {epsilon:g}, seed {seed}: {refusal}", flush=True)
+            return {"r2": float("nan")}
         score = r2(result.coef, seed, num_users, protocol.declared)
         print(f"{method}, epsilon {epsilon:g}, seed {seed}: R2 {score:.3f}", flush=True)
         return {"r2": score}
@@ -70,7 +75,8 @@ def repeat(
     if num_seeds and protocols and epsilons:
         grid = {"method": protocols, "epsilon": epsilons, "num_users": [num_users]}
         for row in sweep(run, grid, seeds=num_seeds, path=path):
-            found[row["method"]][float(row["epsilon"])].append(float(row["r2"]))
+            if np.isfinite(score := float(row["r2"])):
+                found[row["method"]][float(row["epsilon"])].append(score)
     return found
 
 

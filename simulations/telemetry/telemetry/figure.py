@@ -74,7 +74,7 @@ def _destinations(axes: plt.Axes, rows: pd.DataFrame, flown: CountsResult) -> No
     axes.errorbar(
         100 * flown.shares[order],
         places,
-        xerr=196 * flown.population_std_error[order],
+        xerr=196 * flown.std_error[order],
         fmt="o",
         color=_PRIVATE,
         label="private, with 95 % intervals",

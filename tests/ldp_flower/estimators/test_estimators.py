@@ -5,9 +5,17 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.ensemble import StackingClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -236,3 +244,43 @@ def test_it_says_that_it_simulates():
     assert "nobody is protected yet" in page and "server_app.py" in page
     for kind in (LdpRegressor, LdpClassifier):
         assert "protects nobody" in kind.__doc__
+
+
+def test_probabilities_come_out_of_cross_validation_and_stacking():
+    """scikit-learn numbers the labels for these; both failed with "Expected labels among"."""
+    table = people()
+    promoted = table["promoted"].to_numpy()
+    model = LdpClassifier(PROMOTED, epsilon=8.0, random_state=0)
+    columns = table[["age", "sector"]]
+    found = cross_val_predict(model, columns, promoted, method="predict_proba", cv=3)
+    assert roc_auc_score(promoted == "yes", found[:, 1]) > 0.8  # "no" comes before "yes"
+    ages = LdpClassifier(epsilon=8.0, bounds=(0, 100), classes=["yes", "no"], random_state=0)
+    stacked = StackingClassifier([("ages", ages)], LogisticRegression(), cv=3)
+    stacked.fit(table[["age"]], promoted)
+    assert set(stacked.predict(table[["age"]])) == {"no", "yes"}
+    with pytest.raises(ValueError, match="Expected labels among"):
+        model.fit(columns, np.zeros(len(table), int))  # labels that are no numbering of all classes
+
+
+def test_tables_of_other_libraries_are_taken_or_refused_by_name():
+    pa = pytest.importorskip("pyarrow")
+    table = people()
+    wage = table["wage"].to_numpy()
+    columns = {name: table[name].tolist() for name in ("age", "sector")}
+    frame = LdpRegressor(WAGE, epsilon=8.0, random_state=0).fit(pd.DataFrame(columns), wage)
+    model = LdpRegressor(WAGE, epsilon=8.0, random_state=0).fit(pa.table(columns), wage)
+    np.testing.assert_array_equal(model.result_.coef, frame.result_.coef)
+    whole = columns | {"wage": list(wage)}
+    of_arrow, of_lists = WAGE.users(pa.table(whole)), WAGE.users(whole)
+    np.testing.assert_array_equal(of_arrow.features, of_lists.features)
+
+    class LazyFrame:
+        def collect(self): ...
+
+    for refused in (lambda: model.fit(LazyFrame(), wage), lambda: WAGE.users(LazyFrame())):
+        with pytest.raises(ValueError, match=r"LazyFrame: give what its collect\(\) returns"):
+            refused()
+    with pytest.raises(ValueError, match="numbers in column 'sector', got 'p"):
+        LdpRegressor(epsilon=8.0).fit(pd.DataFrame(columns), wage)
+    with pytest.raises(ValueError, match="a column 'age', one entry a row, got 'forty'"):
+        WAGE.users(whole | {"age": "forty"})

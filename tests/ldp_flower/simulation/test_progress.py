@@ -1,5 +1,6 @@
 """A long simulation tells how far it is, to whoever looks, and wipes it."""
 
+import logging
 import sys
 
 import numpy as np
@@ -48,3 +49,15 @@ def test_what_clients_warn_of_is_said_once_a_run(caplog):
         assert len(result.steps) > 2
         (said,) = [record.getMessage() for record in caplog.records]
         assert "users have nothing that can be reported" in said
+
+
+def test_numbers_of_cohorts_are_added_up(caplog):
+    logger = logging.getLogger("ldp_flower.clients.compute")
+    with progress.said_once():
+        for bad, number in ((8, 116), (3, 100), (0, 50)):
+            logger.warning("%d of %d users of %s", bad, number, "a")
+        logger.warning("%d of %d users of %s", 1, 2, "b")
+    assert [record.getMessage() for record in caplog.records] == [
+        "11 of 266 users of a",
+        "1 of 2 users of b",
+    ]

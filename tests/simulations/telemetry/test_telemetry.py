@@ -51,7 +51,7 @@ def test_the_app_in_process(tmp_path, capsys, monkeypatch):
         written["destinations"]["categories"], fill_value=0.0
     )
     told = written["destinations"]
-    scores = (np.array(told["shares"]) - truth) / told["population_std_error"]
+    scores = (np.array(told["shares"]) - truth) / told["std_error"]
     assert np.abs(scores).max() < 5
     below = [
         weight[rows["arr_delay"] <= value].sum() / 1200 for value in written["delays"]["values"]
