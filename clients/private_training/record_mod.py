@@ -104,7 +104,8 @@ class RecordDpSgdMod(LdpUpdateMod):
        error of fixed text. Metrics that app and operator declare public leave beside it and
        are not protected at all; ``num-examples`` is the declared number of records.
     4. Each record's gradient is computed from the record and parameters alone, is 0 where
-       that fails or is not finite, and is shortened before it is added up. Blocks of a
+       that fails or is not finite, and is shortened before it is added up, both in doubles:
+       one record moves a sum by twice ``max_grad_norm`` at most. Blocks of a
        public size run the same kernels whatever records hold: on a CPU no record moves
        a bit of another's gradient. One that is not of the first one's form, or makes the
        loss fail, is replaced by zeros and counts as 0. The number of steps, and the number
