@@ -168,7 +168,7 @@ class LabelLdpIht(SparseStrategy):
         check_fraction("scale_share", self._scale_share)
         if self.label_bound is not None:
             check_unused(self, "with a label_bound", "scale_share")
-        check_integer("labels_per_user", self.labels_per_user, 1, 16)
+        check_integer("labels_per_user", self.labels_per_user, 1, Labels.most)
         for name, value in (("label_bound", self.label_bound), ("radius", self.radius)):
             if value not in (None, math.inf):
                 check_positive(name, value)
