@@ -250,6 +250,20 @@ def test_no_value_of_the_first_record_decides_whether_training_is_refused(first)
     assert trained(task, net(), data, lambda m, r: m(r[0]).sum() * known[r[1][0]])
 
 
+def test_a_loss_that_fails_at_noisy_parameters_fails_nothing():
+    """An error leaves without a spend, and would tell what noisy steps have made of the data."""
+    model = torch.nn.Linear(5, 1, bias=False)
+    start = model.weight.detach().clone()
+
+    def of_the_start(model, record):
+        if (model.weight != start).any():
+            raise ValueError("the weights have moved")
+        return model(record[0]).sum()
+
+    found = trained(training(model), model, RECORDS, of_the_start)
+    assert np.isfinite(found["weight"]).all() and (found["weight"] != start.numpy()).any()
+
+
 def test_an_optimiser_finds_noisy_gradients_only():
     found = []
 
