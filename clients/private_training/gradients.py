@@ -186,7 +186,9 @@ class Gradients:
         each = self._attempt(lambda: self._at_once(kept, rows, seed))
         if each is None:  # an index out of range, say, is an error of the whole block
             rows = self._working(kept, rows, seed)
-            each = self._at_once(kept, rows, seed)
+            each = self._attempt(lambda: self._at_once(kept, rows, seed))
+        if each is None:  # with the dummy alone: at these parameters, which noisy steps have made
+            return self._nothing(kept), []
         return each, list(rows)
 
     def _working(self, kept: Tensors, rows: _Rows, seed: int) -> _Rows:
@@ -218,8 +220,7 @@ class Gradients:
 
     def _apart(self, kept: Tensors, records: list[tuple[int, int]]) -> tuple[Tensors, list[int]]:
         """Return gradients, one record at a time, and the places of those that have one."""
-        each = {name: x.new_zeros((self._block, *x.shape)) for name, x in kept.items()}
-        used = []
+        each, used = self._nothing(kept), list[int]()
         for place, record in enumerate(records):
             gradient = self._attempt(lambda r=record: self._alone(kept, self._record(*r)))  # type: ignore[misc]
             if gradient is not None:
@@ -227,6 +228,10 @@ class Gradients:
                 for name, part in gradient.items():
                     each[name][place] = part
         return each, used
+
+    def _nothing(self, kept: Tensors) -> Tensors:
+        """Return gradients of 0, those of a whole block."""
+        return {name: x.new_zeros((self._block, *x.shape)) for name, x in kept.items()}
 
     def _alone(self, kept: Tensors, record: Any) -> Tensors:
         """Return a record's gradient, by plain automatic differentiation."""

@@ -104,7 +104,8 @@ class RecordDpSgdMod(LdpUpdateMod):
        error of fixed text. Metrics that app and operator declare public leave beside it and
        are not protected at all; ``num-examples`` is the declared number of records.
     4. Each record's gradient is computed from the record and parameters alone, is 0 where
-       that fails or is not finite, and is shortened before it is added up. Blocks of a
+       that fails or is not finite, and is shortened before it is added up, both in doubles:
+       one record moves a sum by twice ``max_grad_norm`` at most. Blocks of a
        public size run the same kernels whatever records hold: on a CPU no record moves
        a bit of another's gradient. One that is not of the first one's form, or makes the
        loss fail, is replaced by zeros and counts as 0. The number of steps, and the number
@@ -121,8 +122,8 @@ class RecordDpSgdMod(LdpUpdateMod):
        to the next, or was made from all of them (rows less their own mean; weights trained
        before that the message does not hold), that raises before :func:`dp_sgd` for some
        records and not for others (the error is seen, and costs nothing), whose
-       optimiser's settings come from data, or that sends things by
-       itself: vet it. Kernels that read memory behind their input, or a GPU that stops,
+       optimiser's settings come from data or that raises at some noisy gradients, or that
+       sends things by itself: vet it. Kernels that read memory behind their input, or a GPU that stops,
        where an index is out of range. How long training takes, as ``reply-after`` has it;
        a person with several records.
     """

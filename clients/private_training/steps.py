@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Parameters = dict[str, torch.nn.Parameter]
 
-_LARGEST_BLOCK = 1 << 24  # numbers of per-record gradients that are held at a time: 64 MiB
+_LARGEST_BLOCK = 1 << 24  # numbers of per-record gradients that are held at a time: 192 MiB
 _SPARE = 2.0  # standard deviations: one step of 44 draws more records than there is room for
 
 
@@ -47,8 +47,11 @@ def train(
     present = 0 if training.blind else min(present, count)
     plan = training.plan
     block = _block(plan.sampling_rate, count, sum(p.numel() for p in parameters.values()))
+    # Doubles: in four bytes a sum of many gradients, and the length of one with many entries, are
+    # wrong by so much that one record moves a sum by more than twice its bound.
+    sums = {name: torch.nn.Parameter(p.detach().double()) for name, p in parameters.items()}
     private = DPOptimizer(
-        optimizer,
+        torch.optim.SGD(sums.values()),
         noise_multiplier=plan.noise_multiplier,
         max_grad_norm=plan.max_grad_norm,
         expected_batch_size=plan.sampling_rate * count,
@@ -62,8 +65,8 @@ def train(
             private.zero_grad()
             for start in range(0, max(len(drawn), 1), block):
                 each = gradients.of(kept, drawn[start : start + block])
-                for name, parameter in parameters.items():
-                    parameter.grad_sample = each[name]  # type: ignore[attr-defined]
+                for name, parameter in sums.items():
+                    parameter.grad_sample = each[name].double()  # type: ignore[attr-defined]
                 private.clip_and_accumulate()
             _add_noise(private, training.randomness)
             private.scale_grad()
@@ -71,10 +74,10 @@ def train(
                 for name, parameter in parameters.items():
                     parameter.copy_(kept[name])
                     # The optimiser, which may be the app's own, finds noisy sums only.
-                    parameter.grad_sample = parameter.summed_grad = None  # type: ignore[attr-defined]
+                    parameter.grad = sums[name].grad.to(parameter)  # type: ignore[union-attr]
             optimizer.step()
             kept = _copies(parameters)
-    private.zero_grad()
+    optimizer.zero_grad()
     results = {id(p): kept[name].cpu().numpy() for name, p in parameters.items()}
     every = dict(model.named_parameters(remove_duplicate=False))
     names = [name for name in training.sent if name in every and id(every[name]) in results]
@@ -150,7 +153,7 @@ def _add_noise(private: DPOptimizer, randomness: RandomSource) -> None:
     """Do as Opacus's ``add_noise`` does, with noise of the library's own source, on its grid."""
     sigma = private.noise_multiplier * private.max_grad_norm
     for parameter in private.params:
-        sums = parameter.summed_grad.double().cpu().numpy().reshape(1, -1)
+        sums = parameter.summed_grad.cpu().numpy().reshape(1, -1)
         noisy = torch.from_numpy(with_noise(sums, sigma, randomness))
         parameter.grad = noisy.reshape(parameter.shape).to(parameter)
 

@@ -188,7 +188,7 @@ class LabelLdpIht(SparseStrategy):
             check_unused(self, "with a label_bound", "scale_share")
         if self.mechanism == "bit":
             check_unused(self, "with mechanism='bit', which takes one round", "method")
-        check_integer("labels_per_user", self.labels_per_user, 1, 16)
+        check_integer("labels_per_user", self.labels_per_user, 1, Labels.most)
         for name, value in (("label_bound", self.label_bound), ("radius", self.radius)):
             if value not in (None, math.inf):
                 check_positive(name, value)

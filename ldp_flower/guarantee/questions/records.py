@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...values.moments import MAX_DEGREE, num_moments, tensor_powers
-from .base import AboutFeatures, MessageError, PerFeature, Question, Rows
+from .base import (
+    AboutFeatures,
+    MessageError,
+    PerFeature,
+    Question,
+    Rows,
+    integer_expected,
+)
 
 MAX_WIDTH = 1 << 14  # a message can ask for it
 
@@ -175,10 +182,17 @@ class Labels(Question):
     stem: ClassVar[str] = "labels"
     rows: ClassVar[Rows] = Rows.ALL  # or the block would tell which targets are finite
     features_public: ClassVar[bool] = True
+    #: Largest number of targets: with each a row of features leaves.
+    most: ClassVar[int] = 16
 
     labels_per_user: int
     label_bound: float
     theta: PerFeature | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.labels_per_user > self.most:
+            raise integer_expected("labels_per_user", self.most, self.labels_per_user)
 
     def width(self, num_features: int) -> int:
         """Return ``labels_per_user``."""

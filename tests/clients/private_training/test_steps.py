@@ -198,6 +198,40 @@ def test_a_record_moves_a_sum_by_its_bound_at_most(noiseless):
     assert max(np.linalg.norm(each) for each in sums) > 0.49
 
 
+def summed(monkeypatch, rows, bound=0.5):
+    """Return the sum of what is left of gradients, of which each is a row."""
+    found = []
+
+    def without_noise(sums, sigma, rng):
+        found.append(sums.copy())
+        return sums
+
+    monkeypatch.setattr(steps, "with_noise", without_noise)
+    model = torch.nn.Linear(rows.shape[1], 1, bias=False)
+    plan = DpSgdPlan(1.0, 1e-5, 1, 1, 1.0, bound)
+    trained(training(model, plan), model, TensorDataset(rows), lambda m, r: m(r[0]).sum())
+    return found[0]
+
+
+def test_a_long_gradients_length_is_not_lost_in_small_entries(monkeypatch):
+    """Each of them is too small to be seen beside the few large ones, in numbers of four bytes."""
+    row = torch.full((1, 1 << 20), 2**-12.01)
+    row[0, :128] = 1.0
+    length = np.linalg.norm(summed(monkeypatch, 100 * row))
+    assert 0.4999 < length <= 0.5
+
+
+@pytest.mark.parametrize("place", [0, 1000, 1999])
+def test_a_record_among_many_moves_a_sum_by_its_bound_at_most(monkeypatch, place):
+    """It moves how the others' sum is rounded, too, at each further record."""
+    generator = torch.Generator().manual_seed(place)
+    rows = torch.randn(1, 20, generator=generator) * (torch.rand(2000, 1, generator=generator) + 1)
+    others = rows.clone()
+    others[place] *= -1
+    moved = np.linalg.norm(summed(monkeypatch, rows) - summed(monkeypatch, others))
+    assert 0.9999 < moved <= 1.0
+
+
 @pytest.mark.parametrize("length", [1e30, 1e-30])
 def test_sums_are_finite_at_the_largest_lengths_and_the_smallest(length):
     plan = DpSgdPlan(1.0, 1e-5, 1, 1, 1.0, length)
@@ -214,6 +248,20 @@ def test_no_value_of_the_first_record_decides_whether_training_is_refused(first)
     data = Given(lambda i: (ROWS[i], first if i == 0 else "flu"))
     task = training(net())
     assert trained(task, net(), data, lambda m, r: m(r[0]).sum() * known[r[1][0]])
+
+
+def test_a_loss_that_fails_at_noisy_parameters_fails_nothing():
+    """An error leaves without a spend, and would tell what noisy steps have made of the data."""
+    model = torch.nn.Linear(5, 1, bias=False)
+    start = model.weight.detach().clone()
+
+    def of_the_start(model, record):
+        if (model.weight != start).any():
+            raise ValueError("the weights have moved")
+        return model(record[0]).sum()
+
+    found = trained(training(model), model, RECORDS, of_the_start)
+    assert np.isfinite(found["weight"]).all() and (found["weight"] != start.numpy()).any()
 
 
 def test_an_optimiser_finds_noisy_gradients_only():

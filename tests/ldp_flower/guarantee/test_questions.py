@@ -330,6 +330,7 @@ def test_a_digest_is_what_ledgers_have_of_it():
         (lambda: FrequentItems(2, 2.0**60), "integer domain_size"),
         (lambda: ResidualCoefficients(A, B, 1.0, scale=1.0), "scale and scale_weight together"),
         (lambda: Teacher(A, 1, 1.0, num_answers=3), "num_answers and synthetic_seed together"),
+        (lambda: Labels(17, 1.0), "integer labels_per_user of at most 16, got 17"),
         (lambda: TensorMoments(1.0, 1.0, 2, 2), "stride 1 or 2 and a degree that fits"),
         (lambda: Standardised(Labels(1, 1.0), B, C), "Unknown statistic 'standardised_labels'"),
         (lambda: Standardised(Gradient(A), B, C), "Unknown statistic 'standardised_gradient'"),
