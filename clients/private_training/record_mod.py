@@ -123,9 +123,9 @@ class RecordDpSgdMod(LdpUpdateMod):
        before that the message does not hold), that raises before :func:`dp_sgd` for some
        records and not for others (the error is seen, and costs nothing), whose
        optimiser's settings come from data or that raises at some noisy gradients, or that
-       sends things by itself: vet it. Kernels that read memory behind their input, or a GPU that stops,
-       where an index is out of range. How long training takes, as ``reply-after`` has it;
-       a person with several records.
+       sends things by itself: vet it. Kernels that read memory behind their input, or a GPU
+       that stops, where an index is out of range. How long training takes, as
+       ``reply-after`` has it; a person with several records.
     """
 
     def __init__(
