@@ -19,6 +19,10 @@ _BEHIND = (
     "Flower's {} is behind LdpUpdateMod, which clips and randomises by itself: take it out of "
     "the mods."
 )
+_SECURE_AGGREGATION = (
+    "Flower's {} is behind LdpUpdateMod and fails at its messages: take it out of the mods; every "
+    "report is private by itself."
+)
 _ASYNCHRONOUS = "The train function is asynchronous or a generator: Flower calls plain functions."
 _ARGUMENTS = "The train function cannot be called with (message, context)."
 
@@ -45,6 +49,8 @@ def objection(call_next: Callable[..., Any], own: type) -> str | None:
         ):
             if theirs:
                 return _BEHIND.format(name)
+        if (name := _of_flower(mod)) in ("secagg_mod", "secaggplus_mod"):
+            return _SECURE_AGGREGATION.format(name)
     if "client_fn" in _enclosed(innermost):
         return _LEGACY
     if inspect.iscoroutinefunction(innermost) or inspect.isgeneratorfunction(innermost):
@@ -68,6 +74,13 @@ def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
         return dict(inspect.getclosurevars(function).nonlocals)
     except ValueError:  # not set yet
         return {}
+
+
+def _of_flower(mod: object) -> str:
+    """Return the name of a function of Flower's, whose modules differ by version; else nothing."""
+    if not inspect.isfunction(mod) or not f"{mod.__module__}.".startswith("flwr."):
+        return ""
+    return mod.__name__
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

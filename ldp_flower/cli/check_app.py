@@ -67,7 +67,9 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
     if isinstance(refusal, _FirstQuestion):
         errors.print(
             f"Warning: a run with {nodes} nodes starts with a message ({refusal.args[0]}) that no "
-            "strategy of ldp-flower sends: nothing but mods of the ClientApp protects its replies."
+            "strategy of ldp-flower sends: nothing but mods of the ClientApp protects its replies. "
+            "To make training private give the ClientApp mods=[LdpUpdateMod()] and take "
+            "LdpFedAvg(epsilon=...) for its strategy."
         )
         return
     needed = getattr(refusal, "needed", None)  # users, of whom these nodes have some each
@@ -76,7 +78,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
     if needed is not None and nodes < needed <= _MOST_NODES:
         app.restore()
         other, _ = _refusal(app, needed)
-        then = f"With {needed} nodes (num-supernodes) it starts."
+        then = f"With {needed} nodes it starts (ldp-flower run APP --nodes {needed})."
         if other is not None:
             then = f"With {needed} nodes: {_sentence(other)}"
     first = f"With {nodes} nodes: " if needed is not None else ""

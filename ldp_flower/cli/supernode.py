@@ -130,8 +130,8 @@ def check(
     NODE_CONFIG: a node's configuration, its data and its app. Without --app or --table it is a
     plain SuperNode's configuration that is looked at.
 
-    APP: a Flower app, whose ServerApp runs in this process up to its first question. All that
-    such a run would be refused for is told, with the number of nodes that it starts with.
+    APP: a Flower app, whose ServerApp runs in this process up to its first question. What
+    such a run is refused for first is told, with the number of nodes that it starts with.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
     given = (app, table, schema, user_column, ids, unquoted, training)

@@ -116,7 +116,8 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
             raise ValueError(
                 f"Expected fraction_train <= {1 / -(-num_rounds // self.answers_per_user):.3g} for "
                 f"{num_rounds} rounds, got {self.fraction_train}: every round asks other nodes, "
-                f"as each answers answers_per_user = {self.answers_per_user} of them."
+                f"as each answers answers_per_user = {self.answers_per_user} of them. Remove "
+                "it, and the rounds share all nodes."
             )
         return num_rounds or self.answers_per_user * cohorts
 

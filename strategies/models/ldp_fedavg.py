@@ -376,8 +376,9 @@ class LdpFedAvg(FedAvgArguments):
             good = self._for_a_good_model(reporting, num_users, num_rounds)
             reasons.append(
                 f"the noise would drown the model (q > {REFUSE_ABOVE:g}): "
-                f"{schedule.told(reporting)}, {good} give a good one; so do a larger "
-                "epsilon or fewer parameters (force=True tries anyway)"
+                f"{schedule.told(reporting)}, from {good} on noise is not what limits it (q < "
+                f"{WARN_ABOVE:g}); a larger epsilon or fewer parameters (trainable=) take fewer, "
+                "force=True tries anyway"
             )
         asked = self._num_asked(num_users, num_rounds)
         if reasons and asked < num_users:

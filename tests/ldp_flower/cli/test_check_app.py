@@ -95,7 +95,7 @@ def test_too_few_nodes_are_refused_with_the_number_that_is_tried(check, options,
     assert code == 2
     assert f"With {nodes} nodes: At least {needed} users are needed for 3 parameters" in told
     assert "With LdpUpdateMod each node is one user. Few silos: RecordDpSgdMod" in told
-    assert told.endswith(f"With {needed} nodes (num-supernodes) it starts.")
+    assert told.endswith(f"With {needed} nodes it starts (ldp-flower run APP --nodes {needed}).")
 
 
 @pytest.mark.parametrize(

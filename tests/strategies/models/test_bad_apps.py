@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import (
     LocalDpMod,
@@ -71,6 +72,10 @@ BAD = {
         "Flower's adaptiveclipping_mod is behind",
     ),
     "adds noise behind": (app_of(own=[LdpUpdateMod(), FLOWERS_NOISE]), "Flower's LocalDpMod is"),
+    "aggregates securely behind": (
+        app_of([LdpUpdateMod(), secaggplus_mod]),
+        "Flower's secaggplus_mod is behind LdpUpdateMod and fails at its messages",
+    ),
     "clips before": (app_of([fixedclipping_mod, LdpUpdateMod()]), "the first of the mods"),
     "adds noise before": (app_of([FLOWERS_NOISE], [LdpUpdateMod()]), "the first of the mods"),
     "twice": (app_of([LdpUpdateMod()], [LdpUpdateMod()]), "among the mods twice"),
