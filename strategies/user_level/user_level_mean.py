@@ -154,7 +154,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         report="1; paper: 1-2",
         use_when="users have one record or several, and a bound on the mean's length is public",
         fails_when="with few users for its length: at epsilon 0.5 the error of 2,000 users and 64 "
-        "features is 1.7 times the mean",
+        "features is 1.8 times the mean",
         page="user-level-mean",
     )
 
