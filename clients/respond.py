@@ -68,7 +68,8 @@ def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
         return values_of(node.take, some, query, node.own, words)
 
     with_public = query.question.features_public
-    largest = max(query.randomizer.width, query.randomizer.size)
+    randomizer = query.randomizer
+    largest = max(randomizer.width, randomizer.size if randomizer.summable else 1)
     at_once = max(1, min(CHUNK, _ENTRIES // largest))
     return randomised(node, query, slots, values, at_once, public if with_public else None)
 

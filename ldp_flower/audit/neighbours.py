@@ -157,9 +157,12 @@ def compared(
             _check_addressed(after, plan, found)
             _check_sums(after, plan, found)
             _check_same(before, after, plan, query, found)
+        # All on the same accounts, which have spent what the first node's users have.
+        spent = replace(together(ordinary), ids=_ids(0, plan.size))
+        census = DeployedNode(make_app, lambda _: spent, config).ask(None)[1]
         for user in [*candidates, *unlike(candidates[0].num_features)]:
             node = DeployedNode(make_app, partial(_copies, user, plan.size), config)
-            found.census &= node.ask(None)[1] == before.forms[0]
+            found.census &= node.ask(None)[1] == census
         failing = [DeployedNode(make_app, fails, config) for fails in (_fails, _fails_differently)]
         for asked in plan.queries:
             one, other_form = (node.ask(asked)[1] for node in failing)
