@@ -54,6 +54,7 @@ _FACTS = (
     *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
 )
 
+_SHOWN_SIZES = 12  # cohorts that a refusal names
 _SHOWN = 90  # characters of a parameter in the log
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
 _SEEDED = (
@@ -295,9 +296,10 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
 
     def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
         """Say that so many users do not give cohorts of these sizes."""
+        some = list(sizes[:_SHOWN_SIZES])
         return (
             f"{type(self).__name__} plans cohorts of {self.min_reports} users or more; "
-            f"{num_users} users would give cohorts of {list(sizes)}."
+            f"{num_users} users would give cohorts of {some}{' ...' * (len(sizes) > len(some))}."
         )
 
     # ---------------------------------------------------------------- Flower's methods

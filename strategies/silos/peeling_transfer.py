@@ -67,6 +67,12 @@ class PeelingTransfer(PeelingDpIht):
         "are no public number tells: simulate it with silos of made-up records."
     )
 
+    def _refusal(self, num_users: int) -> str:
+        """Say that a step asks one silo, however many there are."""
+        if self.min_reports == 1:
+            return super()._refusal(num_users)
+        return f"Every step asks one silo: min_reports = {self.min_reports} cannot be reached."
+
     def protocol(self) -> Protocol:
         """Train one teacher a silo, then the student."""
         found: list[Floats] = []

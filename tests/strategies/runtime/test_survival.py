@@ -80,7 +80,7 @@ ANALYTICS_AND_TABLES = {
     "HeavyHitters": HeavyHitters(6, epsilon=1.0),
     "HeavyHitters of prefixes": HeavyHitters(6, epsilon=1.0, backend="prefix"),
     "Describe": Describe(NUMBER, epsilon=4.0),
-    "PrivateRegression": PrivateRegression(NUMBER, epsilon=1.0, method="walk"),
+    "PrivateRegression": PrivateRegression(NUMBER, epsilon=2.0, method="walk"),
     "PrivateRegression of two legs": PrivateRegression(NUMBER, epsilon=4.0, method="two legs"),
     "PrivateClassification": PrivateClassification(CLASSES, epsilon=2.0),
     "PrivateEvaluation": PrivateEvaluation(np.full(NUMBER.num_features, 0.3), epsilon=2.0),
@@ -198,7 +198,7 @@ ESTIMATES = {
     *("LdpIht", "SparseRegression", "SparseMean", "UserLevelMean", "MultiRoundRegression"),
     *("TwoRoundRegression", "DpIht", "KnowledgeTransfer", "PeelingDpIht", "PrivateFrankWolfe"),
     *("TwoStageRegression", "PrivateEvaluation", "PeelingTransfer", "Quantiles", "Counts"),
-    *("TwoWay", "Means", "Describe"),
+    *("TwoWay", "Means", "Describe", "LabelLdpIht"),
 }
 NAMES = [name for name in PROTOCOLS if name != "LdpFedAvg"]
 
