@@ -17,7 +17,7 @@ CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
 def test_the_version_is_said_in_one_place():
     assert PROJECT["dynamic"] == ["version"]
     assert CITATION["version"] == ldp_flower.__version__
-    newest = re.search(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    newest = re.search(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert newest[1] == ldp_flower.__version__
     guide = (ROOT / "docs" / "deployment.md").read_text("utf-8")
     assert set(re.findall(r"ldp_flower-(.*?)-py3", guide)) == {ldp_flower.__version__}
