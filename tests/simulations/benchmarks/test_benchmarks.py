@@ -75,7 +75,7 @@ def test_every_workload_runs_in_process():
     from simulations.benchmarks.workloads import WORKLOADS, Training
 
     for name, workload in WORKLOADS.items():
-        users = min(workload.users, 600)
+        users = min(workload.users, 600 if isinstance(workload, Training) else 4_000)
         dim = min(workload.dim, 16) if workload.features(3) == 3 else workload.dim
         rows = min(workload.rows, 20)
         nodes = users if isinstance(workload, Training) else 1
