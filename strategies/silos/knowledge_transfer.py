@@ -69,7 +69,7 @@ class KnowledgeTransfer(SparseStrategy):
     -----
     Source: the setting is that of Wang & Gu, "A Knowledge Transfer Framework for
     Differentially Private Sparse Learning", AAAI 2020. Their guarantee is false in general
-    (``docs/knowledge-transfer.md``), and this is not their algorithm: noise is not added to one
+    (``docs/silos.md``), and this is not their algorithm: noise is not added to one
     silo's answers in proportion to an assumed stability of the training, but hides any
     teacher among all that the ball holds, so that nothing has to be assumed. The price is
     that many silos are needed: with 10 of 1,000 coefficients some 3,000 at epsilon 2.
@@ -97,7 +97,7 @@ class KnowledgeTransfer(SparseStrategy):
         report="1",
         use_when="there are some 1,000 silos or more, each protected as a whole",
         fails_when="with fewer than some 1,000 silos at epsilon 2 (300 at 4) and 1,000 features",
-        page="knowledge-transfer",
+        page="silos",
     )
     no_plan = (
         "The student is as good as the silos' own models let it be, and how good these are "

@@ -32,7 +32,7 @@ class PeelingTransfer(PeelingDpIht):
     Source: the setting is that of Wang & Gu, "A Knowledge Transfer Framework for
     Differentially Private Sparse Learning", AAAI 2020, for several silos, with the guarantee of
     peeling in the place of theirs, which is false in general
-    (``docs/knowledge-transfer.md``). The bounded quantity is the same as theirs: one
+    (``docs/silos.md``). The bounded quantity is the same as theirs: one
     record's gradient in each coordinate.
 
     There are ``num_steps`` rounds for each silo. The result, a :class:`TransferResult`, has the
@@ -60,7 +60,7 @@ class PeelingTransfer(PeelingDpIht):
         use_when="silos are few, and their records are protected one by one",
         fails_when="with few records: 800 in one silo leave a relative error of .26 at epsilon 2; "
         "choices do not average out, and 20 such silos leave .11",
-        page="knowledge-transfer",
+        page="silos",
     )
     no_plan = (
         "The student is as good as the silos' own models let it be, and how good these "

@@ -70,7 +70,7 @@ class PrivateFrankWolfe(ClippedSilos):
         use_when="features are correlated, and few records speak of each",
         fails_when="with few records: 800 leave a relative error of .43 at epsilon 2, and 1.05 for "
         "classes",
-        page="knowledge-transfer",
+        page="silos",
     )
     no_plan = (
         "Which vertices silos name depends on how far apart features' scores are, which "

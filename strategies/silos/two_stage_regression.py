@@ -79,7 +79,7 @@ class TwoStageRegression(ShrinkingClip):
         use_when="targets are classes and records few",
         fails_when="for numbers from epsilon 2 on, where `PeelingDpIht` corrects its choices: with "
         "800 records a relative error of .34 instead of .20",
-        page="knowledge-transfer",
+        page="silos",
     )
     no_plan = (
         "What its choices of coefficients cost depends on how far apart features' "
