@@ -12,7 +12,7 @@ from ldp_flower.compare import Comparison
 
 DOCS = Path(__file__).parents[1] / "docs"
 CELLS = DOCS / "figures" / "compare-app.csv"
-PAGE = (DOCS / "compare.md").read_text("utf-8")
+PAGE = (DOCS / "which-method.md").read_text("utf-8").partition("## Your own app under")[2]
 (BLOCK,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

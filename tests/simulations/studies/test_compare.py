@@ -219,4 +219,5 @@ def test_the_costs_on_the_page_are_those_of_the_runs():
 
 
 def test_the_page_is_short():
-    assert len(re.sub(r"^\|.*?$", "", PAGE, flags=re.MULTILINE).split()) < 950
+    methods = PAGE.partition("## Your own app under")[0]
+    assert len(re.sub(r"^\|.*?$", "", methods, flags=re.MULTILINE).split()) < 950
