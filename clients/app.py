@@ -9,12 +9,12 @@ from ldp_flower.guarantee.questions import forms_with
 from ldp_flower.guarantee.user_source import SCHEMA, KnowsSchema
 
 from .compute import LoadUsers, UsersNode, check_loader
+from .effective_policy import EffectivePolicy, Seed, check_own
 from .own_statistics import OwnStatistics, checked
 from .received import Received
 from .refusal import Refusal
 from .reply import reply_with
 from .respond import respond
-from .terms import Seed, Terms, check_own
 
 
 def attach(
@@ -165,5 +165,5 @@ class _Client:
         return reply_with(message, context, self._policy, answer)
 
     def _open(self, received: Received, context: Context) -> UsersNode:
-        terms = Terms.of(received, context, self._policy, self._seed)
+        terms = EffectivePolicy.resolve(received, context, self._policy, self._seed)
         return UsersNode.of(received, context, terms, self._load_users, self._statistics)

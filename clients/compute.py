@@ -19,6 +19,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
 
 from .arithmetic.chosen import chosen
+from .effective_policy import EffectivePolicy, called
 from .node import Node, operators_ledger
 from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
@@ -26,7 +27,6 @@ from .received import Received
 from .refusal import Refusal
 from .statistics import compute, public_block
 from .statistics.classes import with_places
-from .terms import Terms, called
 
 LoadUsers = Callable[[Context], UserSource]
 
@@ -55,7 +55,7 @@ class UsersNode(Node):
         cls,
         received: Received,
         context: Context,
-        terms: Terms,
+        terms: EffectivePolicy,
         load_users: LoadUsers,
         own: OwnStatistics = NONE,
     ) -> Self:

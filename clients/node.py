@@ -13,9 +13,9 @@ from ldp_flower.guarantee.ledger import RESERVED, Entry, Ledger, SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words
 
+from .effective_policy import EffectivePolicy
 from .received import Received
 from .refusal import Refusal
-from .terms import Terms
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Node:
 
     Attributes
     ----------
-    terms : Terms
+    terms : EffectivePolicy
         The rules.
     keys : NodeKeys
         The keys of the node's users.
@@ -61,7 +61,7 @@ class Node:
         Flower's number of the run, for the operator's books.
     """
 
-    terms: Terms
+    terms: EffectivePolicy
     keys: NodeKeys
     ledger: Ledger
     accounts: NDArray[np.generic] = field(repr=False)

@@ -50,7 +50,7 @@ def _check(node: UsersNode, query: Query) -> None:
         raise Refusal.malformed(error) from error
     if question.needs_targets(node.users.num_features) and not node.users.has_targets:
         raise Refusal(Refusal.MALFORMED, "The node's users have no targets; see Users.from_rows.")
-    node.terms.check(query.randomizer)
+    node.terms.require_allowed(query.randomizer)
     if question.features_public and not node.terms.policy.features_public:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")
 

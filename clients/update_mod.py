@@ -19,12 +19,12 @@ from ldp_flower.randomizers.ball import directions
 
 from .app_form import objection
 from .compute import CHUNK
+from .effective_policy import EffectivePolicy, Seed, check_own
 from .node import Node, operators_ledger
 from .received import Received, with_own_metadata
 from .refusal import Refusal
 from .reply import reply_with
 from .respond import randomised
-from .terms import Seed, Terms, check_own
 
 CallNext = Callable[[Message, Context], Message]
 Failed = Callable[[str], None]
@@ -185,7 +185,7 @@ class LdpUpdateMod:
             question, sent = _checked(query, model)
         except MessageError as error:
             raise Refusal.malformed(error) from error
-        node.terms.check(query.randomizer)
+        node.terms.require_allowed(query.randomizer)
         training = Training(received, context, call_next, content, name, sent)
 
         def values(slots: Slots) -> Floats:
@@ -222,7 +222,7 @@ class LdpUpdateMod:
         return self._public_metrics & set(operators.split() if isinstance(operators, str) else ())
 
     def _open(self, received: Received, context: Context) -> Node:
-        terms = Terms.of(received, context, self._policy, self._seed)
+        terms = EffectivePolicy.resolve(received, context, self._policy, self._seed)
         if terms.simulated:
             # Not the ledger of LdpClientApp, which may share the state: that one has many users.
             ledger = StateLedger(received.state, 1, NODE)

@@ -10,10 +10,10 @@ from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.parameters import Floats, flattened
 
 from .compute import LoadUsers, UsersNode, check_loader
+from .effective_policy import EffectivePolicy, Seed
 from .node import Node
 from .one_user import as_if_alone, own_context, with_user
 from .received import Received, with_own_metadata
-from .terms import Seed, Terms
 from .update_mod import LdpUpdateMod, Training, log_failure, reply_of, update_of
 
 
@@ -100,7 +100,7 @@ class LdpUserUpdateMod(LdpUpdateMod):
         self._load_users = load_users
 
     def _open(self, received: Received, context: Context) -> UsersNode:
-        terms = Terms.of(received, context, self._policy, self._seed)
+        terms = EffectivePolicy.resolve(received, context, self._policy, self._seed)
         return UsersNode.of(received, context, terms, self._load_users)
 
     def _updates(self, node: Node, step: int, slots: Slots, training: Training) -> Floats:

@@ -25,9 +25,9 @@ from ldp_flower.guarantee.parameters import flattened
 from ldp_flower.guarantee.training import RIDER, digest
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
+from ..effective_policy import Seed, forbid
 from ..received import Received, with_own_metadata
 from ..refusal import Refusal
-from ..terms import Seed, forbid
 from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model
 from .training import Training, current
 

@@ -1,16 +1,17 @@
-"""Audit: try to break what a protocol's clients promise.
+"""Audit: try to break the guarantee of a protocol's clients.
 
-``handler`` attacks a whole client, ``enumeration`` computes the privacy loss of exact
-mechanisms; ``probe`` calls clients, ``distinguish`` tells users apart. With the noise on a
-``tape``, ``independence`` looks whose noise it is, ``neighbours`` what neighbouring nodes of a
-deployment (``deployed``) show, ``crowded`` what many users on one do, ``settings`` what operators
-set, and ``records`` how far a record moves a silo's sum. What is ``entering`` a mechanism is
-looked at there and on neighbouring nodes. ``people`` are those on the nodes.
+* ``handler`` attacks a whole client; ``enumeration`` computes the privacy loss of exact mechanisms.
+* ``probe`` calls clients; ``distinguish`` tells two users' reports apart.
+* ``independence`` replays ``recorded_randomness`` and checks that users do not share noise.
+* ``neighbours`` compares neighbouring nodes of a deployment (``deployed``), ``many_users`` a node
+  with many users, ``settings`` the operator's settings.
+* ``records`` measures how far one record moves a silo's sum; ``entering`` notes the values that
+  reach a mechanism; ``extreme_users`` makes the users of all these nodes.
 """
 
 from .enumeration import exact_epsilon, extreme_inputs, worst_epsilon
+from .extreme_users import extreme_holders, extreme_silos, extreme_users, extremes
 from .handler import Audit, audit_handler, recorded_queries
-from .people import extreme_holders, extreme_silos, extreme_users, extremes
 
 __all__ = [
     "Audit",

@@ -35,12 +35,12 @@ from ..guarantee.questions import forms_with
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer
-from .crowded import crowded
 from .distinguish import Sample, likeliest_events
 from .enumeration import worst_epsilon
+from .extreme_users import crowd, together
 from .independence import independent
+from .many_users import many_users
 from .neighbours import Neighbours, compared
-from .people import crowd, together
 from .probe import Client, MakeApp, RecordingGrid, quiet
 from .records import bounded
 from .settings import Settings, kept
@@ -227,7 +227,7 @@ def audit_handler(
         people = list(candidates.values())
         own_noise = independent(client, copies, people[0], tape_seed)
         same = compared(client.query, make_app, copies, people, tape_seed)
-        many = crowded(client, people[0].num_features, tape_seed)
+        many = many_users(client, people[0].num_features, tape_seed)
         settings = kept(client.query, make_app, copies, people, tape_seed)
         within = bounded(client.query, make_app, people[0].num_features)
     best = int(np.argmax(bounds))

@@ -17,10 +17,10 @@ from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, SystemRandom, Words, derive
 from .distinguish import log_ratio
-from .people import copied, crowd, nobody, together
+from .extreme_users import copied, crowd, nobody, together
 from .probe import Client
+from .recorded_randomness import RecordedRandomness, replaying
 from .replacing import replaced
-from .tape import Tape, playing
 
 #: Probability with which the test of the law finds something in a client that is right.
 FALSE_ALARM = 1e-6
@@ -68,7 +68,7 @@ def _own_bytes(client: Client, people: Users, seed: int) -> bool:
     chosen = KeyedRandom(derive(seed, np.arange(_TAPES))).words((_TAPES, len(people))) % 2 > 0
     queries = _questions(client.query)
     for number, some in enumerate(chosen):
-        tape = Tape(int(derive(seed, number)[0]))
+        tape = RecordedRandomness(int(derive(seed, number)[0]))
         before, ends = _asked(client, people, queries, tape)
         after, _ = _asked(client, people, queries, replace(tape, redrawn=some, draws=[]))
         if before is None or after is None:
@@ -78,7 +78,7 @@ def _own_bytes(client: Client, people: Users, seed: int) -> bool:
             return False
         which = number % len(queries)
         first, last = [0, *ends][which], ends[which]
-        alone = Tape(tape.seed, np.ones(len(people), bool), first, last)
+        alone = RecordedRandomness(tape.seed, np.ones(len(people), bool), first, last)
         later, _ = _asked(client, people, queries, alone)
         others = [i for i in range(len(queries)) if i != which]
         if later is None or [later[i] for i in others] != [before[i] for i in others]:
@@ -97,12 +97,12 @@ def _questions(query: Query) -> list[Query]:
 
 
 def _asked(
-    client: Client, people: Users, queries: Sequence[Query], tape: Tape
+    client: Client, people: Users, queries: Sequence[Query], tape: RecordedRandomness
 ) -> tuple[list[list[bytes]] | None, list[int]]:
     """Return every question's reports, None if any is missing, and where its draws end."""
     found: list[list[bytes]] = []
     ends: list[int] = []
-    with playing(tape), one_coin():
+    with replaying(tape), one_coin():
         for (answer,) in client.answers_in_turn(people, queries):
             slots, reports = client.single_reports(answer)
             if slots.tolist() != list(range(len(people))):
@@ -122,7 +122,9 @@ def _agree_by_chance(client: Client, people: Users, seed: int) -> bool:
     queries = _questions(client.query)
     reports = np.empty((_NODES, len(queries) * len(people)), object)
     for number in range(_NODES):
-        found, _ = _asked(client, people, queries, Tape(int(derive(seed, 1, number)[0])))
+        found, _ = _asked(
+            client, people, queries, RecordedRandomness(int(derive(seed, 1, number)[0]))
+        )
         if found is None:
             return False
         reports[number] = [report for question in found for report in question]

@@ -23,9 +23,9 @@ from ..guarantee.questions import Question
 from ..guarantee.users import Users
 from .deployed import MEMORY, NODE_ID, DeployedNode, Seen, contents, terms_for
 from .entering import Block, entering
-from .people import copied, crowd, halved, together, unlike
+from .extreme_users import copied, crowd, halved, together, unlike
 from .probe import MakeApp
-from .tape import Tape, playing
+from .recorded_randomness import RecordedRandomness, replaying
 
 _SINGLE = 6  # users who are asked for single reports
 _TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
@@ -131,7 +131,7 @@ def compared(
             assert node.ledger.commit(poor, ids[plan.poor], paid, node.policy)
             spent = {str(name): (cost.epsilon, cost.delta) for name in ids[plan.poor]}
             replies, forms = [], []
-            with playing(Tape(seed)) as tape, entering(query.randomizer) as noted:
+            with replaying(RecordedRandomness(seed)) as tape, entering(query.randomizer) as noted:
                 for asked in plan.queries:
                     reply, form = node.ask(asked)
                     replies.append(reply)
@@ -141,7 +141,7 @@ def compared(
                         spent |= {str(name): (cost.epsilon, cost.delta) for name in ids[able]}
                     found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent
             # The same again, by a client that has just been started: from the ledger.
-            with playing(Tape(seed + 1)) as other:
+            with replaying(RecordedRandomness(seed + 1)) as other:
                 again = contents(node.ask(plan.queries[1])[0])
             found.charged &= again == contents(replies[1]) and not other.draws
             found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent

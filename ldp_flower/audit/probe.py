@@ -17,7 +17,7 @@ from ..randomizers.base import Reports
 from ..randomness import derive
 from ..simulation.grid import InProcessGrid
 from .distinguish import Sample
-from .people import copied
+from .extreme_users import copied
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 

@@ -22,7 +22,7 @@ from ..randomizers import (
 )
 from ..randomness import KeyedRandom, derive
 from .entering import Floats, entering
-from .people import crowd, together
+from .extreme_users import crowd, together
 from .probe import Client, MakeApp
 
 _COUNTS = (1, 3, 40)

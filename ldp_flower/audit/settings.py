@@ -16,11 +16,11 @@ from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
 from ..guarantee.users import Users
 from .deployed import MEMORY, DeployedNode, Seen, contents, terms_for
+from .extreme_users import crowd, together, unlike
 from .neighbours import Plan
-from .people import crowd, together, unlike
 from .probe import MakeApp
+from .recorded_randomness import RecordedRandomness, replaying
 from .replacing import replaced
-from .tape import Tape, playing
 
 _ROWS = 2  # that a policy lets a user use
 _REPLY_AFTER = 2.0  # seconds, through which nobody really sleeps
@@ -100,7 +100,7 @@ def kept(
 def _told(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> list[_Told]:
     told = []
     for asked in queries:
-        with playing(Tape(seed)) as tape:
+        with replaying(RecordedRandomness(seed)) as tape:
             reply, form = node.ask(asked)
         told.append((form, contents(reply), tape.draws))
     return told

@@ -7,7 +7,7 @@ from pathlib import Path
 from flwr.app import Context, Message, RecordDict
 
 from ..audit.app.errors import CannotAuditError
-from ..audit.app.loading import Stranger, quiet
+from ..audit.app.loading import AuditedApp, quiet
 from ..guarantee.messages import CENSUS, QUERY, MessageError
 from ..guarantee.training import RIDER, taken_apart
 from ..simulation.grid import InProcessGrid
@@ -55,7 +55,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
     try:
         declared = declared_config(folder)
         told = {key: override(declared, key, value) for key, value in settings.items()}
-        app = Stranger(folder, told)
+        app = AuditedApp(folder, told)
     except (ValueError, CannotAuditError) as error:
         fail(str(error), USAGE)
     asked = declared.get("num-nodes")
@@ -85,7 +85,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
     fail("\n".join(filter(None, [f"{first}{_sentence(refusal)}", then])), USAGE)
 
 
-def _refusal(app: Stranger, nodes: int) -> tuple[BaseException | None, int]:
+def _refusal(app: AuditedApp, nodes: int) -> tuple[BaseException | None, int]:
     """Return what ends a run before this library's first question, if any, and how many users."""
     run_config: dict[str, Scalar] = {**app.run_config}
     if "num-nodes" in run_config:

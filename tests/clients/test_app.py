@@ -133,12 +133,12 @@ def test_no_output_is_much_likelier_for_one_input_than_for_another(epsilon):
 def _single_reports(users, mechanism, seed):
     """Run the handler's own steps up to single reports (it would send sums of so many)."""
     from ldp_flower.clients.compute import UsersNode, values_of
-    from ldp_flower.clients.terms import Terms
+    from ldp_flower.clients.effective_policy import EffectivePolicy
     from ldp_flower.guarantee.ledger import StateLedger
 
     slots = np.arange(len(users))
     ledger = StateLedger(RecordDict(), len(users))
-    terms = Terms(True, PrivacyPolicy(10.0), seed=1000 + seed)
+    terms = EffectivePolicy(True, PrivacyPolicy(10.0), seed=1000 + seed)
     keys = NodeKeys(1, 0, len(users))
     node = UsersNode(terms, keys, ledger, slots, 0, users)
     asked = query(randomizer=mechanism)

@@ -16,9 +16,9 @@ import pytest
 from flwr.app import Error
 
 from ldp_flower.audit import extreme_users, settings
-from ldp_flower.audit.crowded import crowded
 from ldp_flower.audit.handler import ldp_client_app
 from ldp_flower.audit.independence import independent
+from ldp_flower.audit.many_users import many_users
 from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
@@ -77,7 +77,7 @@ def findings(question, *checks):
         elif check == "bounded":
             found[check] = bounded(question, ldp_client_app, DIM)
         elif check == "crowded":
-            found |= vars(crowded(client, DIM, 1))
+            found |= vars(many_users(client, DIM, 1))
         elif check == "settings":
             found |= vars(settings.kept(question, ldp_client_app, copies, people, 1))
         else:

@@ -2,8 +2,9 @@
 
 ``loading`` imports the app, ``conversation`` hears what its own server asks, ``sources`` finds
 where its data come in and ``variants`` makes neighbours of them; a ``node`` answers as often as
-is asked. ``exactly`` tells what differs for sure, ``measured`` what noise is worth at least,
-``repeats`` where it is the same twice, ``claims`` what was promised.
+is asked. ``deterministic_leaks`` finds replies that differ on every run, ``measured`` bounds the
+epsilon of noise from below, ``repeats`` finds noise that is the same twice, ``claims`` reads the
+claimed epsilon and delta.
 """
 
 from .attack import Options, audit_app

@@ -12,7 +12,7 @@ from flwr.app import Message
 
 from ...accounting import gaussian_noise_multiplier
 from ...validation import check_fraction, check_positive
-from . import exactly
+from . import deterministic_leaks
 from .claims import Claims
 from .compared import Runs, only_errors
 from .conversation import PATIENCE, Conversation, overheard
@@ -22,14 +22,14 @@ from .data.variants import BASE, Variant, other_records, that_differ, variants
 from .errors import CannotAuditError
 from .findings import AppAudit
 from .judged import judge, tell
-from .loading import RunConfig, Stranger
+from .loading import AuditedApp, RunConfig
 from .node import Node
 from .noise import repeats
 from .noise.clocks import with_the_clock
-from .noise.gaps import gaps
 from .noise.measured import USUAL_DELTA, Bound, bounds, furthest
 from .noise.moments import Moments, moments
 from .noise.steady import Effect, Effects
+from .noise.structured_noise import gaps
 from .restart import Asked, after_restarts
 
 CONFIDENCE = 0.999
@@ -123,7 +123,7 @@ def audit_app(
     CannotAuditError
         If the app cannot be attacked: the text says what to give.
     """
-    app = Stranger(folder, options.config or {}, options.sample)
+    app = AuditedApp(folder, options.config or {}, options.sample)
     node_config: dict[str, Any] = dict(options.node_config or {})
     if options.sample is not None:
         node_config["data-path"] = str(options.sample.resolve())
@@ -160,7 +160,7 @@ def audit_app(
 
 
 def _overheard(
-    app: Stranger,
+    app: AuditedApp,
     options: Options,
     node_config: dict[str, Any],
     claims: Claims,
@@ -239,7 +239,7 @@ def _attack(
     found = {BASE: moments(base)}
     errors = only_errors([message.metadata.message_type for message in node.messages], base)
     report.untried.extend(f"{kind}: it answers with nothing but {e}" for kind, e in errors.items())
-    comparison = exactly.Comparison(node, base, seconds)
+    comparison = deterministic_leaks.Comparison(node, base, seconds)
     for variant in tried:
         runs = node.runs(variant, few)
         comparison.add(variant, runs)

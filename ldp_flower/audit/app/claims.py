@@ -1,4 +1,4 @@
-"""What protection is attached, and what it claims: read where it runs, not where it is written."""
+"""The claimed epsilon and delta, read from DP mods and wrappers at run time."""
 
 import math
 from collections.abc import Iterable, Iterator

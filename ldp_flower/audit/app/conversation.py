@@ -16,7 +16,7 @@ from flwr.app import Context, Message, RecordDict
 from ...simulation.grid import InProcessGrid
 from .claims import Claims
 from .errors import CannotAuditError
-from .loading import Stranger, quiet
+from .loading import AuditedApp, quiet
 
 _SECURE = "secaggplus_configs"  # the record by which Flower's secure aggregation asks
 PATIENCE = 40.0  # seconds of work for real; after that nodes repeat themselves
@@ -72,7 +72,7 @@ class _Listening(InProcessGrid):
     """
 
     def __init__(
-        self, app: Stranger, num_nodes: int, node_config: dict[str, Any], claims: Claims
+        self, app: AuditedApp, num_nodes: int, node_config: dict[str, Any], claims: Claims
     ) -> None:
         super().__init__(app.client, num_nodes, app.run_config)
         self._claims = claims
@@ -100,7 +100,7 @@ class _Listening(InProcessGrid):
 
 
 def overheard(
-    app: Stranger, num_nodes: int, node_config: dict[str, Any], claims: Claims
+    app: AuditedApp, num_nodes: int, node_config: dict[str, Any], claims: Claims
 ) -> Conversation:
     """Run the app's ServerApp on nodes in this process; return what the first one was asked.
 

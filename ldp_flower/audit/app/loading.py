@@ -25,7 +25,7 @@ _OF_A_SERVER = (
 RunConfig = dict[str, bool | float | int | str]
 
 
-class Stranger:
+class AuditedApp:
     """An app in a directory, imported.
 
     Parameters

@@ -11,7 +11,7 @@ from ...simulation.grid import InProcessGrid
 from .claims import Claims
 from .data.sources import Sources
 from .data.variants import BASE, Variant
-from .loading import Stranger, quiet
+from .loading import AuditedApp, quiet
 from .replies import Seen, seen
 
 
@@ -43,7 +43,7 @@ class Node:
 
     Parameters
     ----------
-    app : Stranger
+    app : AuditedApp
         The app.
     messages : sequence of Message
         What it is asked, in order.
@@ -64,7 +64,7 @@ class Node:
 
     def __init__(
         self,
-        app: Stranger,
+        app: AuditedApp,
         messages: Sequence[Message],
         num_nodes: int,
         node_config: dict[str, Any],

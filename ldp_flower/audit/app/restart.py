@@ -20,7 +20,7 @@ from .claims import Claims
 from .compared import Runs, stacked
 from .data.sources import Sources
 from .findings import Finding
-from .loading import RunConfig, Stranger
+from .loading import AuditedApp, RunConfig
 from .node import Node
 from .noise.repeats import SELDOM, same_by_chance, varying
 from .replies import Seen
@@ -99,7 +99,7 @@ def _restarted(asked: Asked) -> list[list[Seen]] | None:
 def main(question: str, out: str) -> None:
     """Answer a run's messages once, and leave what a server sees of it in a file."""
     asked: Asked = pickle.loads(Path(question).read_bytes())
-    app = Stranger(asked.folder, asked.run_config, asked.sample)
+    app = AuditedApp(asked.folder, asked.run_config, asked.sample)
     node = Node(app, asked.messages, asked.num_nodes, asked.node_config, Sources(app), Claims())
     Path(out).write_bytes(pickle.dumps(node.first()))
 

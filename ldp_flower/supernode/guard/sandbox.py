@@ -14,7 +14,7 @@ from typing import Final, Literal
 from . import bubblewrap, child, probe, system_calls
 from .installed import folders, python_path
 from .limits import Limits
-from .stranger import Stranger, StrangerError
+from .untrusted_process import UntrustedProcess, UntrustedProcessError
 
 _NOBODY: Final = 65534
 _ENVIRONMENT: Final = {
@@ -60,9 +60,9 @@ class Sandbox:
         if self.kind not in ("bubblewrap", "none"):
             raise ValueError(f"Expected sandbox bubblewrap or none, got {self.kind!r}.")
 
-    def start(self, script: str = child.__file__, *arguments: str) -> Stranger:
+    def start(self, script: str = child.__file__, *arguments: str) -> UntrustedProcess:
         """Start a script in the sandbox."""
-        return Stranger(self._command(script, arguments), self._environment(), self.limits)
+        return UntrustedProcess(self._command(script, arguments), self._environment(), self.limits)
 
     def check(self, hidden: Sequence[Path]) -> None:
         """Raise SandboxError unless it hides these files, and all else that it should.
@@ -121,7 +121,7 @@ class Sandbox:
         try:
             with stranger:
                 found = stranger.answer(b"", 1)
-        except StrangerError:
+        except UntrustedProcessError:
             raise SandboxError(
                 "Training needs a sandbox, which this system does not give: "
                 f"{stranger.output or 'no reason given'}. Bubblewrap 0.8 or newer needs user "

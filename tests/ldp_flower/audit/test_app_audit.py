@@ -29,8 +29,8 @@ from ldp_flower.audit.app.data.variants import (
     that_differ,
     variants,
 )
-from ldp_flower.audit.app.noise.gaps import _step
 from ldp_flower.audit.app.noise.shapes import laplace_epsilon, normal_epsilon, passes
+from ldp_flower.audit.app.noise.structured_noise import _step
 from ldp_flower.audit.app.replies import seen
 from ldp_flower.cli.app import app as command
 
@@ -238,7 +238,7 @@ def test_answers_without_noise_are_told_apart_from_noise_by_enough_runs(write, m
     folder = write(CALIBRATED, 'metrics["num-examples"] = len(x)')
     exact = ("a function of the data, without noise", "train: metrics/num-examples, in 2 messages")
     assert findings(folder, Options(claim=3.0, seconds=0.2)) == {exact}
-    monkeypatch.setattr("ldp_flower.audit.app.exactly._LONGEST", 0.0)
+    monkeypatch.setattr("ldp_flower.audit.app.deterministic_leaks._LONGEST", 0.0)
     found = audit_app(folder, Options(claim=3.0, seconds=0.2))
     assert exact not in {(finding.what, finding.where) for finding in found.found}
     assert any(finding.what.startswith("no noise was seen") for finding in found.findings)

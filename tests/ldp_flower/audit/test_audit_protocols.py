@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from ldp_flower.audit import extremes, recorded_queries
-from ldp_flower.audit.crowded import Crowded, crowded
 from ldp_flower.audit.handler import ldp_client_app
 from ldp_flower.audit.independence import independent
+from ldp_flower.audit.many_users import ManyUsers, many_users
 from ldp_flower.audit.neighbours import Neighbours, compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
@@ -47,6 +47,6 @@ def test_nothing_is_found_in_any_protocols_client(protocol):
         assert found == Neighbours(), (query.statistic, query.randomizer)
         assert independent(Client(query, ldp_client_app), copies, people[0], 3), query.statistic
         width = people[0].num_features
-        assert crowded(Client(query, ldp_client_app), width, 3) == Crowded(), query.statistic
+        assert many_users(Client(query, ldp_client_app), width, 3) == ManyUsers(), query.statistic
         assert kept(query, ldp_client_app, copies, people, 3) == Settings(), query.statistic
         assert bounded(query, ldp_client_app, width), query.statistic

@@ -13,7 +13,7 @@ from flwr.app import Message
 
 from ....guarantee.users import Users
 from ..errors import CannotAuditError
-from ..loading import Stranger
+from ..loading import AuditedApp
 from .forms import fingerprint, leaves, size
 from .values import kept, stands_alone
 from .variants import BASE, Variant
@@ -63,11 +63,11 @@ class Sources:
 
     Parameters
     ----------
-    app : Stranger
+    app : AuditedApp
         The app.
     """
 
-    def __init__(self, app: Stranger) -> None:
+    def __init__(self, app: AuditedApp) -> None:
         self._app = app
         self.found: list[Source] = []
         self.records = 0

@@ -1,4 +1,4 @@
-"""Noise with gaps: what numbers share, and what comes in steps, leaves something without any."""
+"""Detect quantised noise, and noise that is shared between coordinates."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations

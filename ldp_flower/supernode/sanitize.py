@@ -1,7 +1,8 @@
-"""What Flower's own SuperNode does with a stranger's words: reads settings, and logs names.
+"""Sanitise untrusted run configurations and names before Flower's SuperNode parses or logs them.
 
-It does so in its one process, which all messages pass. Settings that cannot be read would end
-it, large ones fill its memory, and names with line ends forge lines of the operator's log.
+Flower does both in the one process that all messages pass. A setting that cannot be parsed would
+end the process, a large one would fill its memory, and a name with line ends would forge lines
+of the operator's log.
 """
 
 import io

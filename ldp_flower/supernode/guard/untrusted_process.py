@@ -1,4 +1,4 @@
-"""A process of somebody else's code: what goes in, what may come out, and when it is ended."""
+"""A process that runs submitted code: its input, its bounded output, and its limits."""
 
 import contextlib
 import os
@@ -24,11 +24,11 @@ _BEHIND_OTHERS: Final = (
 )
 
 
-class StrangerError(Exception):
+class UntrustedProcessError(Exception):
     """The process gave no answer of the form that was asked for."""
 
 
-class Stranger:
+class UntrustedProcess:
     """A process that gets bytes, and whose answer has as many bytes as it is asked for.
 
     Nothing in the answer is interpreted here. The process, and with its sandbox all that it
@@ -95,7 +95,7 @@ class Stranger:
 
         Raises
         ------
-        StrangerError
+        UntrustedProcessError
             If there are fewer when it ends, or it uses more time or memory than it may.
         """
         deadline = time.monotonic() + self._limits.seconds
@@ -108,7 +108,7 @@ class Stranger:
             while len(answer) < size:
                 now = time.monotonic()
                 if now > deadline:
-                    raise StrangerError(f"It took longer than {self._limits.seconds} s.")
+                    raise UntrustedProcessError(f"It took longer than {self._limits.seconds} s.")
                 if now > looked + _PATIENCE:
                     self._check_memory()
                     looked = time.monotonic()
@@ -121,7 +121,7 @@ class Stranger:
                     elif key.fileobj is stdout:
                         piece = os.read(stdout.fileno(), min(_PIECE, size - len(answer)))
                         if not piece:
-                            raise StrangerError("It ended, or closed its output, unasked.")
+                            raise UntrustedProcessError("It ended, or closed its output, unasked.")
                         answer += piece
                     elif not self._hear():
                         selector.unregister(stderr)
@@ -143,11 +143,11 @@ class Stranger:
             with contextlib.suppress(psutil.Error):
                 used += process.memory_info().rss
         if used > self._limits.memory_bytes:
-            raise StrangerError(f"It used more than {self._limits.memory} MiB.")
+            raise UntrustedProcessError(f"It used more than {self._limits.memory} MiB.")
         # What the kernel keeps for a process, in sockets above all, is in no account of it.
         machine = psutil.virtual_memory()
         if machine.available < _RESERVE * machine.total:
-            raise StrangerError("The machine's memory was nearly used up.")
+            raise UntrustedProcessError("The machine's memory was nearly used up.")
 
     def _started(self) -> list[psutil.Process]:
         try:

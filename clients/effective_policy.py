@@ -1,4 +1,4 @@
-"""The terms that a node answers under: a simulation's, or those that its operator has set."""
+"""The policy that a node answers under: its operator's and the app's own together."""
 
 import logging
 from collections.abc import Callable
@@ -32,8 +32,11 @@ _UNLIMITED = PrivacyPolicy(
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The rules that a client answers under: a simulation's, or its operator's.
+class EffectivePolicy:
+    """The policy that a client answers under.
+
+    In a deployment it combines the operator's policy with the app's own; in a simulation it is
+    the app's own.
 
     Attributes
     ----------
@@ -54,10 +57,10 @@ class Terms:
     rehearsal: bool = False
 
     @classmethod
-    def of(
+    def resolve(
         cls, received: Received, context: Context, own: PrivacyPolicy | None, seed: Seed
     ) -> Self:
-        """Return the terms on a node, given what the app was constructed with.
+        """Return the effective policy of a node, given what the app was constructed with.
 
         A ``seed`` that is a function gets the ``context``. Of a simulation's ``context`` the
         seed of the run is read, if the app asks for it; of any other nothing.
@@ -84,7 +87,7 @@ class Terms:
             raise Refusal(Refusal.MISCONFIGURED, "The client is seeded outside a simulation.")
         return cls(False, operators.tightened_by(own), None, rehearsal)
 
-    def check(self, randomizer: Randomizer) -> None:
+    def require_allowed(self, randomizer: Randomizer) -> None:
         """Raise Refusal if the policy does not allow one report of this mechanism."""
         forbid(type(randomizer).__name__, self.policy.objection(randomizer))
 

@@ -1,7 +1,7 @@
-"""A node of more users than a client takes at a time: whose noise, and whose data, reports show.
+"""Attack a node with more users than a client handles at a time.
 
-A client that is right for a few users may still give those whom it takes later the noise of
-those whom it took before, or sort users by what they hold once there are many.
+A client that is right for few users may give later users the noise of earlier ones, or order
+users by their data once there are many.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
+from .extreme_users import crowd, nobody, together
 from .independence import one_coin
-from .people import crowd, nobody, together
 from .probe import Client
+from .recorded_randomness import RecordedRandomness, replaying
 from .replacing import replaced
-from .tape import Tape, playing
 
 _AT_ONCE = 1024  # users that a client takes at a time
 _USERS = 2 * _AT_ONCE + 300
@@ -27,7 +27,7 @@ _HALVES = 4  # of the users: two of them are in the same halves once in 16 times
 
 
 @dataclass
-class Crowded:
+class ManyUsers:
     """What a node of many users has shown.
 
     Attributes
@@ -42,7 +42,7 @@ class Crowded:
     isolated: bool = True
 
 
-def crowded(client: Client, num_features: int, seed: int) -> Crowded:
+def many_users(client: Client, num_features: int, seed: int) -> ManyUsers:
     """Ask a node of many users, with noise from a tape.
 
     The noise of one half of the users is drawn again, then that of the other half: the reports
@@ -62,32 +62,34 @@ def crowded(client: Client, num_features: int, seed: int) -> Crowded:
     try:
         return _tried(client, num_features, seed)
     except RuntimeError:  # an answer is missing
-        return Crowded(independent=False, isolated=False)
+        return ManyUsers(independent=False, isolated=False)
 
 
-def _tried(client: Client, num_features: int, seed: int) -> Crowded:
+def _tried(client: Client, num_features: int, seed: int) -> ManyUsers:
     silos = isinstance(client.query.randomizer, RecordMechanism)
-    users, found = np.arange(_SILOS if silos else _USERS), Crowded()
+    users, found = np.arange(_SILOS if silos else _USERS), ManyUsers()
     ordinary, nothing = crowd(_KINDS, num_features), nobody(num_features)
     kinds = together([*ordinary, nothing, nothing.take(np.zeros(1, np.int64), max_rows=0)])
     empty = kinds.take(np.full(len(users), _KINDS))
-    before, _ = _asked(client, empty, Tape(seed))
+    before, _ = _asked(client, empty, RecordedRandomness(seed))
     starts = np.arange(0, len(users), _AT_ONCE)
     for half in KeyedRandom(derive(seed, 2, users)).words((len(users), _HALVES)).T % 2 > 0:
         for redrawn in (half, ~half):
-            after, _ = _asked(client, empty, Tape(seed, redrawn))
+            after, _ = _asked(client, empty, RecordedRandomness(seed, redrawn))
             changed = _changed(before, after, len(users))
             found.independent &= bool(np.logical_or.reduceat(changed & redrawn, starts).all())
             found.independent &= not changed[~redrawn].any()
     poor = users % 3 == 1
-    before, slots = _asked(client, kinds.take(users % _KINDS), Tape(seed))
+    before, slots = _asked(client, kinds.take(users % _KINDS), RecordedRandomness(seed))
     others = kinds.take(np.where(poor, _KINDS + 1, users % _KINDS))
-    after, same_slots = _asked(client, others, Tape(seed))
+    after, same_slots = _asked(client, others, RecordedRandomness(seed))
     found.isolated = slots == same_slots and not _changed(before, after, len(users))[~poor].any()
     return found
 
 
-def _asked(client: Client, people: Users, tape: Tape) -> tuple[NDArray[np.uint8], bytes]:
+def _asked(
+    client: Client, people: Users, tape: RecordedRandomness
+) -> tuple[NDArray[np.uint8], bytes]:
     """Return the bytes of all users' reports, in the order in which they are made, and slots."""
     kind: Any = type(client.query.randomizer)
     name = "report" if issubclass(kind, RecordMechanism) else "randomize"
@@ -99,7 +101,7 @@ def _asked(client: Client, people: Users, tape: Tape) -> tuple[NDArray[np.uint8]
         made.append(np.ascontiguousarray(reports).reshape(len(reports), -1).view(np.uint8))
         return reports
 
-    with playing(tape), one_coin(), replaced(kind, **{name: noting}):
+    with replaying(tape), one_coin(), replaced(kind, **{name: noting}):
         (answer,) = client.answers(people, [None])
     told = answer.arrays.get("slots", answer.arrays.get("count", np.zeros(0)))
     return np.concatenate(made), told.tobytes()

@@ -1,4 +1,4 @@
-"""What tells data apart for sure, grouped into findings."""
+"""Find replies that differ between neighbouring data on every run, and group them into findings."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
-"""A tape in place of the system's randomness: the same bytes again, but for some users'.
+"""Replay the same random bytes instead of the system's, except for chosen users.
 
-With it a client can be asked what would have happened with the same noise on other data,
-or with the same data and other noise of some users.
+With it the audit asks a client again with the same noise and other data, or with the same data
+and other noise of some users.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _OTHER = 1  # what tells a row's second take from its first
 
 
 @dataclass
-class Tape:
+class RecordedRandomness:
     """Bytes for every row of every draw, and what has been drawn.
 
     Attributes
@@ -56,7 +56,7 @@ class Tape:
 class _Played(RandomSource):
     """The part of a tape that begins with a user."""
 
-    def __init__(self, tape: Tape, first: int) -> None:
+    def __init__(self, tape: RecordedRandomness, first: int) -> None:
         self._tape, self._first = tape, first
 
     def words(self, shape: tuple[int, ...]) -> Words:
@@ -65,7 +65,7 @@ class _Played(RandomSource):
 
 
 @contextmanager
-def playing(tape: Tape) -> Iterator[Tape]:
+def replaying(tape: RecordedRandomness) -> Iterator[RecordedRandomness]:
     """Let every :class:`SystemRandom` of this process read the tape."""
 
     def words(source: SystemRandom, shape: tuple[int, ...]) -> Words:

@@ -1,4 +1,4 @@
-"""The people on the nodes that the audit asks: ordinary ones, extreme ones, copies."""
+"""Worst-case users for the audit: maximally different, invalid, and copied ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def extreme_users(num_features: int) -> dict[str, Users]:
 
 
 def extreme_holders(domain_size: int) -> dict[str, Users]:
-    """Return single users who hold items as unlike as can be, or what is no item."""
+    """Return worst-case single users: maximally different items, and invalid ones."""
     items = {
         "first item": [0.0],
         "last item": [domain_size - 1.0],
