@@ -5,7 +5,7 @@ from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query
-from ldp_flower.guarantee.questions import forms_with
+from ldp_flower.guarantee.questions import wire_types_with
 from ldp_flower.guarantee.user_source import SCHEMA, KnowsSchema
 
 from .compute import LoadUsers, UsersNode, check_loader
@@ -136,7 +136,7 @@ class _Client:
         self._policy = policy
         self._seed = seed
         self._statistics = checked(statistics)
-        self._forms = forms_with(self._statistics)
+        self._forms = wire_types_with(self._statistics)
 
     def census(self, message: Message, context: Context) -> Message:
         """Answer how many users the node holds, and what their keys are."""

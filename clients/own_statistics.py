@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ldp_flower.guarantee.questions import Question, forms_with, slots
+from ldp_flower.guarantee.questions import Question, slots, wire_types_with
 from ldp_flower.guarantee.users import Users
 
 from .arithmetic.rows import Floats
@@ -40,7 +40,7 @@ def checked(statistics: OwnStatistics | None) -> OwnStatistics:
             "Expected statistics to map classes of questions to functions, "
             f"got {type(statistics).__name__}."
         )
-    forms_with(statistics)  # refuses what is no question, and names that there are
+    wire_types_with(statistics)  # refuses what is no question, and names that there are
     for kind, statistic in statistics.items():
         if not callable(statistic):
             raise ValueError(

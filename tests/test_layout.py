@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ldp_flower.guarantee.questions import FORMS, View
+from ldp_flower.guarantee.questions import WIRE_TYPES, TransformedQuestion
 from ldp_flower.strategies import LdpStrategy
 
 ROOT = Path(__file__).parents[1]
@@ -138,11 +138,11 @@ def names_in(path, names):
 
 
 def test_statistics_have_names_on_the_wire_only():
-    kinds = {kind for form in FORMS.values() for kind in form.kinds}
+    kinds = {kind for form in WIRE_TYPES.values() for kind in form.kinds}
     stems = {kind.stem for kind in kinds} | {
-        kind.suffix for kind in kinds if issubclass(kind, View)
+        kind.suffix for kind in kinds if issubclass(kind, TransformedQuestion)
     }
-    names = {*FORMS, *stems, *(f"_{stem}" for stem in stems)} - {"", "_"}
+    names = {*WIRE_TYPES, *stems, *(f"_{stem}" for stem in stems)} - {"", "_"}
     for folder in ("clients", "strategies"):
         for path in modules(folder):
             assert names_in(path, names) <= HOMONYMS, path

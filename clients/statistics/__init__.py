@@ -22,7 +22,7 @@ from ldp_flower.guarantee.questions import (
     Rotated,
     RotatedBins,
     Standardised,
-    View,
+    TransformedQuestion,
 )
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
@@ -74,7 +74,7 @@ _TURNS: Turns = {Rotated: rotated, RotatedBins: rotated_bins}
 
 def knows(question: Question) -> bool:
     """Whether there is a statistic for a question."""
-    if isinstance(question, View):
+    if isinstance(question, TransformedQuestion):
         return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
     return type(question) in STATISTICS or type(question) in DRAWING
 
@@ -94,7 +94,7 @@ def compute(users: Users, question: Question, words: Words | None = None) -> Flo
     if kind in DRAWING:
         coins = np.zeros(len(users), np.uint64) if words is None else words
         return _doubles(DRAWING[kind](users, question, coins))
-    if not isinstance(question, View):
+    if not isinstance(question, TransformedQuestion):
         return _doubles(STATISTICS[kind](users, question))
     if kind in _VIEWS:
         return compute(_VIEWS[kind](users, question), question.inner)

@@ -31,7 +31,7 @@ from flwr.clientapp import ClientApp
 
 from ..guarantee.keys import HASH_END, NodeKeys
 from ..guarantee.messages import Query
-from ..guarantee.questions import forms_with
+from ..guarantee.questions import wire_types_with
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer
@@ -142,7 +142,7 @@ def recorded_queries(
     ``statistics`` as of :class:`ldp_flower.clients.LdpClientApp`.
     """
     app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
-    grid = RecordingGrid(app, forms_with(statistics or ()))
+    grid = RecordingGrid(app, wire_types_with(statistics or ()))
     with quiet("flwr"):
         strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
     return grid.queries

@@ -11,7 +11,7 @@ from flwr.clientapp import ClientApp
 
 from ..guarantee.keys import NodeKeys, Slots
 from ..guarantee.messages import QUERY, Query, Report
-from ..guarantee.questions import Form
+from ..guarantee.questions import WireType
 from ..guarantee.users import Users
 from ..randomizers.base import Reports
 from ..randomness import derive
@@ -123,11 +123,11 @@ class RecordingGrid(InProcessGrid):
     ----------
     client_app : ClientApp
         What the node runs.
-    forms : mapping of str to Form
+    forms : mapping of str to WireType
         What can be asked by.
     """
 
-    def __init__(self, client_app: ClientApp, forms: Mapping[str, Form]) -> None:
+    def __init__(self, client_app: ClientApp, forms: Mapping[str, WireType]) -> None:
         super().__init__(client_app, num_nodes=1)
         self._forms = forms
         self.queries: list[Query] = []

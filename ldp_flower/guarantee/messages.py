@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, Summary, randomizer_from_config
 from .keys import HASH_END
-from .questions import FORMS, Arrays, Form, Question, question_from_wire
+from .questions import WIRE_TYPES, Arrays, Question, WireType, question_from_wire
 from .questions import MessageError as MessageError
 
 FORMAT_VERSION = 1
@@ -163,7 +163,9 @@ class Query:
         return _to_record_dict(self.to_config(), self.question.to_wire()[1])
 
     @classmethod
-    def from_record_dict(cls, content: RecordDict, forms: Mapping[str, Form] = FORMS) -> "Query":
+    def from_record_dict(
+        cls, content: RecordDict, forms: Mapping[str, WireType] = WIRE_TYPES
+    ) -> "Query":
         """Decode a Flower message's content; ``forms`` is what can be asked by.
 
         Raises
@@ -175,7 +177,7 @@ class Query:
 
     @classmethod
     def from_config(
-        cls, config: Mapping[str, Any], arrays: Arrays, forms: Mapping[str, Form] = FORMS
+        cls, config: Mapping[str, Any], arrays: Arrays, forms: Mapping[str, WireType] = WIRE_TYPES
     ) -> "Query":
         """Build a query from untrusted plain values, checking each.
 

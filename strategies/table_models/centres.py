@@ -65,7 +65,7 @@ def estimate_centres(
     One report of each user, within the length of the farthest row. What is found is drawn to
     what all columns have in common.
     """
-    known = Standardisation.none(schema.num_features)
+    known = Standardisation.identity(schema.num_features)
     if not askers:
         return known
     squares = _columns(schema, FARTHEST)

@@ -14,7 +14,7 @@ from ldp_flower.schema import Schema
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..subprotocols.norm import enough_for_norm
-from ..tables.standardisation import estimate_standardisation, through
+from ..tables.standardisation import estimate_standardisation, with_standardisation
 from .judges import ask_line, ask_sizes, held_out, hold_out
 from .ridge_walk import ridge_walk, row_length
 
@@ -93,7 +93,7 @@ def two_legs(
         row_length=length,
         start=columns.moved(first.coef),
     )
-    second = yield from through(walk, columns)
+    second = yield from with_standardisation(walk, columns)
     direction = columns.restored(second.coef) - first.coef
     scales = yield from ask_sizes(sizers, epsilon, first.coef, direction)
     told = yield from ask_line(line, epsilon, first.coef, direction, scales)

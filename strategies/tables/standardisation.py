@@ -40,7 +40,7 @@ class Standardisation:
     scales: Floats
 
     @classmethod
-    def none(cls, num_features: int) -> Self:
+    def identity(cls, num_features: int) -> Self:
         """Return the one that leaves all columns as they are."""
         size = num_features + 1
         return cls(np.zeros(size), np.ones(size))
@@ -62,7 +62,7 @@ class Standardisation:
         return np.asarray(slopes)
 
 
-def through(
+def with_standardisation(
     asks: Generator[Ask, Any, T], standardisation: Standardisation
 ) -> Generator[Ask, Any, T]:
     """Run a protocol whose every question is about standardised columns."""
@@ -111,7 +111,7 @@ def estimate_standardisation(
     mechanism : callable
         From a number of coordinates and a radius to the mechanism for vectors.
     """
-    estimated = Standardisation.none(schema.num_features)
+    estimated = Standardisation.identity(schema.num_features)
     centres = np.flatnonzero(~schema.centred)
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
@@ -175,7 +175,7 @@ class _Estimator:
         question = partial(ColumnMeanNorm, centre, coordinates=columns)
         (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
         asks = estimate_norm(cohort, self.epsilon, question, root / 2)
-        distance = (yield from through(asks, known)).value
+        distance = (yield from with_standardisation(asks, known)).value
         second = self.mechanism(len(columns), min(_ROOM * distance, root))
         ask = Ask(self._cohort(second, _LARGER_SHARE), ColumnMeans(centre, columns), second)
         fine = yield known.applied(ask)

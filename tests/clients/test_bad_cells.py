@@ -18,7 +18,7 @@ from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import (
-    FORMS,
+    WIRE_TYPES,
     AboutFeatures,
     ClassShare,
     ClassStep,
@@ -262,7 +262,7 @@ def test_what_is_asked_about_targets_that_are_none_is_refused(users):
 
 def test_which_statistics_are_about_features_alone():
     """Each of the others moves with the targets, or is asked in regressions only."""
-    alone = {name for name, form in FORMS.items() if issubclass(form.kinds[-1], AboutFeatures)}
+    alone = {name for name, form in WIRE_TYPES.items() if issubclass(form.kinds[-1], AboutFeatures)}
     assert not Rotated(Mean(np.zeros(2)), np.ones(2), np.zeros(2)).about_targets
     assert Standardised(ColumnMeans(np.zeros(3)), np.zeros(3), np.ones(3)).about_targets
     assert alone == {

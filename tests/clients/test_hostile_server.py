@@ -24,7 +24,7 @@ from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import FORMAT_VERSION, Report, pack
-from ldp_flower.guarantee.questions import FORMS, Per, View, question_from_wire
+from ldp_flower.guarantee.questions import WIRE_TYPES, Per, TransformedQuestion, question_from_wire
 from ldp_flower.randomizers import (
     Codebook,
     Composed,
@@ -146,7 +146,7 @@ def fitting_arrays(name, slots, params):
             arrays[slot.wire] = np.arange(size) if chosen else np.full(1, float(size))
     question = question_from_wire(name, arrays, params)
     width = question.width(DIM)
-    inner = question.inner.width(DIM) if isinstance(question, View) else None
+    inner = question.inner.width(DIM) if isinstance(question, TransformedQuestion) else None
     lengths |= {Per.VALUE: width, Per.INNER: inner}
     listed = {Per.CHOSEN, Per.MARK}
     return {
@@ -176,8 +176,8 @@ def fitting_randomizer(width, draw):
 @st.composite
 def contents(draw):
     """Return what a query message holds."""
-    name = draw(st.sampled_from(sorted(FORMS)))
-    slots = FORMS[name].slots
+    name = draw(st.sampled_from(sorted(WIRE_TYPES)))
+    slots = WIRE_TYPES[name].slots
     number = st.sampled_from([1.0, 2.0, 3.0, 0.5, 1e-300, 1e300])
     numbers = sorted((slot for slot in slots if slot.per is None), key=lambda slot: slot.wire)
     params = {slot.wire: draw(number) for slot in numbers if slot.required or draw(st.booleans())}

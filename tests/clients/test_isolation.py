@@ -15,12 +15,14 @@ from ldp_flower.clients.compute import public_of, values_of
 from ldp_flower.clients.statistics import compute, public_block
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
-from ldp_flower.guarantee.questions import FORMS, Per, UpdateQuestion, question_from_wire
+from ldp_flower.guarantee.questions import WIRE_TYPES, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
 from ldp_flower.randomizers.hadamard_matrix import padded
 from ldp_flower.randomness import KeyedRandom, derive
 
-NAMES = [name for name, form in FORMS.items() if not issubclass(form.kinds[-1], UpdateQuestion)]
+NAMES = [
+    name for name, form in WIRE_TYPES.items() if not issubclass(form.kinds[-1], UpdateQuestion)
+]
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
 SLOW = ("lasso_features", "pursued_features", "teacher")  # fitted user by user
 FEW = [1, 3, 17]
@@ -86,7 +88,7 @@ def questions(name, dim):
     if name in ("table_cell", "level_rounding"):
         yield from cells(name, dim)
         return
-    slots = FORMS[name].slots
+    slots = WIRE_TYPES[name].slots
     optional = [{slot.wire} for slot in slots if slot.per is None and not slot.required]
     optional = [one for one in optional if not any(one <= pair for pair in TOGETHER)]
     wires = {slot.wire for slot in slots if slot.per is None}

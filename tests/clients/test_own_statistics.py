@@ -20,7 +20,7 @@ from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import (
-    FORMS,
+    WIRE_TYPES,
     AboutFeatures,
     Labels,
     Mean,
@@ -30,7 +30,7 @@ from ldp_flower.guarantee.questions import (
     Signed,
     Standardised,
     UpdateQuestion,
-    forms_with,
+    wire_types_with,
 )
 from ldp_flower.randomizers import RandomizedResponse, RecordGaussian, SubsetHypercube
 from ldp_flower.strategies import Ask, LdpStrategy, Result
@@ -293,7 +293,7 @@ def test_a_name_is_plain(stem):
         LdpClientApp(load_users, statistics={named(stem): above})
 
 
-@pytest.mark.parametrize("stem", sorted(FORMS))
+@pytest.mark.parametrize("stem", sorted(WIRE_TYPES))
 def test_no_name_that_exists_can_be_taken(stem):
     with pytest.raises(ValueError, match="Expected Named to have a new stem, got"):
         attach(ClientApp(), load_users, statistics={named(stem): above})
@@ -348,13 +348,13 @@ def test_a_deployed_node_answers_pays_and_answers_the_same_again(tmp_path):
 def test_another_app_knows_nothing_of_it(tmp_path):
     config = deployed(tmp_path)
     LdpClientApp(load_users, statistics=OWN)
-    before = dict(FORMS)
+    before = dict(WIRE_TYPES)
     plain = LdpClientApp(load_users)
     for asked in ASKED.values():
         reply = ask(plain, asked, config)
         assert reply.error.code == Refusal.MALFORMED
         assert reply.error.reason == f"Unknown statistic {asked.statistic!r}."
-    assert before == FORMS and not {"above", "shifted"} & set(FORMS)
+    assert before == WIRE_TYPES and not {"above", "shifted"} & set(WIRE_TYPES)
 
 
 @pytest.mark.parametrize(
@@ -485,8 +485,8 @@ def test_an_audit_takes_an_app_or_its_statistics():
 
 
 def test_forms_with_adds_to_the_closed_registry_and_leaves_it_alone():
-    forms = forms_with([Above, Shifted])
-    assert set(forms) - set(FORMS) == {"above", "shifted"}
-    assert {name: forms[name] for name in FORMS} == FORMS
+    forms = wire_types_with([Above, Shifted])
+    assert set(forms) - set(WIRE_TYPES) == {"above", "shifted"}
+    assert {name: forms[name] for name in WIRE_TYPES} == WIRE_TYPES
     with pytest.raises(ValueError, match="Unknown statistic 'rotated_shifted'"):
         Rotated(Shifted(np.zeros(3)), np.ones(3), np.zeros(4))

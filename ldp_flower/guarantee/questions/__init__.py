@@ -2,7 +2,7 @@
 
 Strategies ask with these objects and clients compute by their classes; only here do
 statistics have names. The registry is closed: a message can ask for nothing else, unless
-the node's own app brings a statistic for it (:func:`forms_with`).
+the node's own app brings a statistic for it (:func:`wire_types_with`).
 """
 
 import re
@@ -16,6 +16,7 @@ from .base import (
     AboutFeatures,
     Arrays,
     Coordinates,
+    FieldSpec,
     MessageError,
     Per,
     PerCoordinate,
@@ -24,7 +25,6 @@ from .base import (
     Question,
     Rows,
     Signed,
-    Slot,
     Wire,
     name_of,
     slots,
@@ -68,8 +68,16 @@ from .regression import (
     Teacher,
 )
 from .table_cells import LevelRounding, TableCell
+from .transformed import (
+    Fourier,
+    OfClasses,
+    Projected,
+    Rotated,
+    RotatedBins,
+    Standardised,
+    TransformedQuestion,
+)
 from .updates import ClippedUpdate, NormalisedUpdate, UpdateQuestion
-from .views import Fourier, OfClasses, Projected, Rotated, RotatedBins, Standardised, View
 
 _PLAIN: tuple[type[Question], ...] = (
     *(Gradient, GradientNorm, Curvature, RootCurvature, ResidualCoefficients),
@@ -94,17 +102,24 @@ _PLAIN: tuple[type[Question], ...] = (
     *(SharesBelow, Cell, Grain),
     *(NormalisedUpdate, ClippedUpdate),
 )
-_VIEWS: tuple[type[View], ...] = (Standardised, OfClasses, Projected, Fourier, Rotated, RotatedBins)
+_TRANSFORMED: tuple[type[TransformedQuestion], ...] = (
+    Standardised,
+    OfClasses,
+    Projected,
+    Fourier,
+    Rotated,
+    RotatedBins,
+)
 
 
 @dataclass(frozen=True)
-class Form:
-    """What a name on the wire stands for.
+class WireType:
+    """The classes and the link that a name on the wire stands for.
 
     Attributes
     ----------
     kinds : tuple of type
-        The question's class; before it those of the views around it, the outermost first.
+        The question's class; before it those of the transformations around it, the outermost first.
     link : str
         The question's link.
     """
@@ -113,30 +128,32 @@ class Form:
     link: str = "identity"
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[FieldSpec, ...]:
         """All that crosses the wire beside the name."""
         return tuple(slot for kind in self.kinds for slot in slots(kind))
 
 
-def _forms() -> dict[str, Form]:
-    forms = {kind.stem: Form((kind,)) for kind in _PLAIN}
+def _forms() -> dict[str, WireType]:
+    forms = {kind.stem: WireType((kind,)) for kind in _PLAIN}
     for kind in _PLAIN:
         forms |= {
-            f"{link}_{kind.stem}": Form((kind,), link) for link in kind.links if link != "identity"
+            f"{link}_{kind.stem}": WireType((kind,), link)
+            for link in kind.links
+            if link != "identity"
         }
-    for view in _VIEWS:
-        forms |= {name_of((view, *path)): Form((view, *path)) for path in view.inners}
+    for view in _TRANSFORMED:
+        forms |= {name_of((view, *path)): WireType((view, *path)) for path in view.inners}
     return forms
 
 
 #: Every name that a message can ask by.
-FORMS: Mapping[str, Form] = _forms()
+WIRE_TYPES: Mapping[str, WireType] = _forms()
 
 
 _STEM = re.compile("[a-z][a-z0-9_]{0,63}")
 
 
-def forms_with(kinds: Iterable[type[Question]]) -> Mapping[str, Form]:
+def wire_types_with(kinds: Iterable[type[Question]]) -> Mapping[str, WireType]:
     """Return what a message can ask by where these questions are known, too.
 
     Raises
@@ -144,12 +161,12 @@ def forms_with(kinds: Iterable[type[Question]]) -> Mapping[str, Form]:
     ValueError
         If one is no question of its own with a new name, all of whose fields cross the wire.
     """
-    forms = dict(FORMS)
+    forms = dict(WIRE_TYPES)
     for kind in kinds:
         _check_new(kind)
         if kind.stem in forms:
             raise ValueError(f"Expected {kind.__name__} to have a new stem, got {kind.stem!r}.")
-        forms[kind.stem] = Form((kind,))
+        forms[kind.stem] = WireType((kind,))
     return forms
 
 
@@ -157,7 +174,7 @@ def _check_new(kind: type[Question]) -> None:
     if not (isinstance(kind, type) and issubclass(kind, Question)):
         raise ValueError(f"Expected a subclass of Question, got {kind!r}.")
     name = kind.__name__
-    if issubclass(kind, View | UpdateQuestion) or kind.features_public:
+    if issubclass(kind, TransformedQuestion | UpdateQuestion) or kind.features_public:
         raise ValueError(f"Expected {name} to be about rows, all of which stay private.")
     if "__dataclass_params__" not in vars(kind):  # its fields would not be any; all are frozen
         raise ValueError(f"Expected {name} to be a frozen dataclass.")
@@ -182,7 +199,7 @@ def question_from_wire(
     name: object,
     arrays: Arrays,
     params: Mapping[str, object],
-    forms: Mapping[str, Form] = FORMS,
+    forms: Mapping[str, WireType] = WIRE_TYPES,
 ) -> Question:
     """Build a question from untrusted plain values, checking each.
 
@@ -213,15 +230,15 @@ def question_from_wire(
     return question
 
 
-def _check_names(what: str, wanted: list[Slot], given: Mapping[str, object]) -> None:
+def _check_names(what: str, wanted: list[FieldSpec], given: Mapping[str, object]) -> None:
     required = {slot.wire for slot in wanted if slot.required}
     if not required <= set(given) <= {slot.wire for slot in wanted}:
         raise MessageError(f"Expected the {what} {sorted(required)}, got {sorted(given)}.")
 
 
 __all__ = [
-    "FORMS",
     "SELECTORS",
+    "WIRE_TYPES",
     "AboutColumns",
     "AboutFeatures",
     "Arrays",
@@ -238,6 +255,7 @@ __all__ = [
     "Curvature",
     "DistanceBin",
     "DrawnItems",
+    "FieldSpec",
     "Fourier",
     "FrequentItems",
     "Gradient",
@@ -275,18 +293,17 @@ __all__ = [
     "SecondMoments",
     "SharesBelow",
     "Signed",
-    "Slot",
     "SquaredErrors",
     "Standardised",
     "TableCell",
     "TargetScaleBin",
     "Teacher",
     "TensorMoments",
+    "TransformedQuestion",
     "UpdateQuestion",
-    "View",
     "WeightedMean",
     "Wire",
-    "forms_with",
     "question_from_wire",
     "slots",
+    "wire_types_with",
 ]

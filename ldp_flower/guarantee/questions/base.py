@@ -61,7 +61,7 @@ Prior = Annotated[float, "centre"]  # what the wire calls it
 
 
 @dataclass(frozen=True)
-class Slot:
+class FieldSpec:
     """How one field of a question crosses the wire.
 
     Attributes
@@ -126,17 +126,17 @@ def integer_expected(name: str, high: int, value: float) -> MessageError:
     return MessageError(f"Expected an integer {name} of at most {high}, got {value}.")
 
 
-_SLOTS: dict[type["Question"], tuple[Slot, ...]] = {}
+_SLOTS: dict[type["Question"], tuple[FieldSpec, ...]] = {}
 
 
-def slots(kind: type["Question"]) -> tuple[Slot, ...]:
+def slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
     """Return the fields of a question that cross the wire beside its name."""
     if kind not in _SLOTS:
         _SLOTS[kind] = _slots(kind)
     return _SLOTS[kind]
 
 
-def _slots(kind: type["Question"]) -> tuple[Slot, ...]:
+def _slots(kind: type["Question"]) -> tuple[FieldSpec, ...]:
     hints = get_type_hints(kind, include_extras=True)
     found = []
     for own in fields(kind):
@@ -149,7 +149,7 @@ def _slots(kind: type["Question"]) -> tuple[Slot, ...]:
         per = next((mark for mark in marks if isinstance(mark, Per)), None)
         wire = next((mark for mark in marks if isinstance(mark, str)), own.name)
         scalar = plain if plain in (float, int, bool) else np.ndarray
-        found.append(Slot(own.name, wire, scalar, per, own.default is MISSING))
+        found.append(FieldSpec(own.name, wire, scalar, per, own.default is MISSING))
     return tuple(found)
 
 
@@ -298,7 +298,7 @@ class AboutColumns(Question):
 
     @property
     def about_targets(self) -> bool:
-        """By itself not."""
+        """False unless ``coordinates`` include the target, which :meth:`needs_targets` checks."""
         return False
 
     def needs_targets(self, num_features: int) -> bool:

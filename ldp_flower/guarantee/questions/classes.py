@@ -12,8 +12,8 @@ from .base import MessageError, OneNumber, PerFeature, Question, Signed
 _MOST_CLASSES = 1 << 16  # a message can ask for them
 
 
-class OfPlaces(Question):
-    """Base class: targets are places of ``num_classes`` classes."""
+class ClassQuestion(Question):
+    """Base class: targets are class indices 0, ..., num_classes - 1."""
 
     num_classes: int
 
@@ -29,7 +29,7 @@ class OfPlaces(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassStep(OfPlaces):
+class ClassStep(ClassQuestion):
     """The direction of a user's own logistic step from ``theta``, shape (users, num_features).
 
     A label is 1 for a row of the class and -1 for another, and e is the label minus
@@ -61,7 +61,7 @@ class ClassStep(OfPlaces):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassShare(OfPlaces, OneNumber):
+class ClassShare(ClassQuestion, OneNumber):
     """The class's share of a user's rows minus 1/2, one number; 0 without rows.
 
     Attributes
@@ -99,7 +99,7 @@ class MeanScore(OneNumber):
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking(OfPlaces, OneNumber):
+class Ranking(ClassQuestion, OneNumber):
     """How much more often a user's rows of a class score above 0 than its others.
 
     The mean over rows of 1 minus ``share`` for a row of the class, minus ``share`` for another,

@@ -67,7 +67,7 @@ class _OfColumns(Question):
     """Base class: all columns are features here, the target the last one."""
 
     def features(self, num_features: int) -> int:
-        """Return one more."""
+        """Return num_features + 1: the target counts as a column."""
         return num_features + 1
 
 

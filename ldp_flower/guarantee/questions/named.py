@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .base import Question
-from .views import OfClasses, Standardised
+from .transformed import OfClasses, Standardised
 
 _MOST = 8  # columns that are named; a server can ask for thousands
 

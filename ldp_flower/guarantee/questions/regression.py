@@ -209,7 +209,7 @@ class ClassCoefficients(Question):
 
     @property
     def classes_asked(self) -> int:
-        """Two."""
+        """Number of classes (2)."""
         return 2
 
 

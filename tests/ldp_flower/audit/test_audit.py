@@ -27,7 +27,7 @@ from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
-from ldp_flower.guarantee.questions import FORMS, Form, Gradient, Question
+from ldp_flower.guarantee.questions import WIRE_TYPES, Gradient, Question, WireType
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import (
     Codebook,
@@ -339,7 +339,7 @@ def first_row(users, question):
 
 def audited_items(mechanism, values, monkeypatch, reports=1600, first_row=first_row, **arguments):
     monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
-    monkeypatch.setitem(FORMS, FirstRow.stem, Form((FirstRow,)))
+    monkeypatch.setitem(WIRE_TYPES, FirstRow.stem, WireType((FirstRow,)))
     monkeypatch.setitem(STATISTICS, FirstRow, first_row)
     people = {str(items): Users.from_rows([items], [0.0]) for items in values}
     people["no rows"] = next(iter(people.values())).take(np.zeros(1, np.int64), max_rows=0)

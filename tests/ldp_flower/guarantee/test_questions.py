@@ -6,8 +6,8 @@ import pytest
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import (
-    FORMS,
     SELECTORS,
+    WIRE_TYPES,
     Cell,
     ClassCoefficients,
     ClassShare,
@@ -57,7 +57,7 @@ from ldp_flower.guarantee.questions import (
     TargetScaleBin,
     Teacher,
     TensorMoments,
-    View,
+    TransformedQuestion,
     WeightedMean,
     question_from_wire,
 )
@@ -307,7 +307,7 @@ def test_what_was_read_from_the_wire_goes_back_as_it_was(question, name, arrays,
 
 
 def test_the_registry_holds_these_names_and_no_other():
-    assert {name for _, name, _, _ in WIRED} == set(FORMS)
+    assert {name for _, name, _, _ in WIRED} == set(WIRE_TYPES)
 
 
 def test_a_digest_is_what_ledgers_have_of_it():
@@ -400,6 +400,6 @@ def test_every_class_of_questions_is_in_the_registry():
     def below(kind):
         return {kind}.union(*(below(sub) for sub in kind.__subclasses__()))
 
-    known = {kind for form in FORMS.values() for kind in form.kinds}
+    known = {kind for form in WIRE_TYPES.values() for kind in form.kinds}
     stemmed = {k for k in below(Question) if k.stem and "questions" in k.__module__}
-    assert stemmed == known and issubclass(Standardised, View)
+    assert stemmed == known and issubclass(Standardised, TransformedQuestion)

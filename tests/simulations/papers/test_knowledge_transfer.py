@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from ldp_flower.guarantee.questions import FORMS
+from ldp_flower.guarantee.questions import WIRE_TYPES
 from ldp_flower.randomizers import randomizer_from_config
 
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
@@ -53,7 +53,7 @@ def test_the_printed_protocol_never_has_an_epsilon(ridge):
     row = experiments.run(experiments.Task(setting, "printed (no guarantee)", 0))
     assert row["true_epsilon"] is None
     # And no client can be asked for it.
-    assert not any("printed" in name for name in FORMS)
+    assert not any("printed" in name for name in WIRE_TYPES)
     with pytest.raises(ValueError, match="Expected a randomizer in"):
         randomizer_from_config({"name": "PrintedTransfer", "epsilon": 1.0})
 

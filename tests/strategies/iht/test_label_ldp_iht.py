@@ -13,7 +13,7 @@ from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import PUBLIC, compute, public_block
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.messages import Report
-from ldp_flower.guarantee.questions import FORMS, Labels
+from ldp_flower.guarantee.questions import WIRE_TYPES, Labels
 from ldp_flower.randomizers import Composed, GaussianMechanism, HybridMechanism
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 from ldp_flower.simulation.grid import InProcessGrid
@@ -181,7 +181,7 @@ def test_the_public_block_is_the_features_whatever_the_labels_are():
 
 
 def test_no_other_protocol_sends_features():
-    kinds = {kind for form in FORMS.values() for kind in form.kinds}
+    kinds = {kind for form in WIRE_TYPES.values() for kind in form.kinds}
     assert [kind for kind in kinds if kind.features_public] == list(PUBLIC) == [Labels]
 
 

@@ -1,4 +1,4 @@
-"""Questions about users seen otherwise, or about a value moved otherwise: one inside another."""
+"""Questions with a public transformation before or after another question."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -44,8 +44,8 @@ _VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 
 
 @dataclass(frozen=True, eq=False)
-class View(Question):
-    """Base class: another question with something before or after it.
+class TransformedQuestion(Question):
+    """Base class: another question, wrapped in a public transformation of rows or of values.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class View(Question):
         The other question; of one of the ``inners``, without a link.
     """
 
-    #: Classes of the other question, each with those of views in between before it.
+    #: Classes of the other question, each after those of transformations in between.
     inners: ClassVar[tuple[Path, ...]] = ()
 
     inner: Question
@@ -103,7 +103,7 @@ class View(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class Standardised(View):
+class Standardised(TransformedQuestion):
     """Of features and targets that public constants have brought to about mean 0 and scale 1.
 
     A column of mean 0 and scale 1 is left as it is; others become ``(x - mean) / scale``,
@@ -126,7 +126,7 @@ class Standardised(View):
 
 
 @dataclass(frozen=True, eq=False)
-class OfClasses(View):
+class OfClasses(TransformedQuestion):
     """Of users whose targets are labels: 1 for class 1, -1 for class 0."""
 
     stem: ClassVar[str] = "class_"
@@ -137,12 +137,12 @@ class OfClasses(View):
 
     @property
     def classes_asked(self) -> int:
-        """Two."""
+        """Number of classes (2)."""
         return 2
 
 
 @dataclass(frozen=True, eq=False)
-class Projected(View):
+class Projected(TransformedQuestion):
     """Of features that a public random matrix projected, see :mod:`ldp_flower.values.public_maps`.
 
     Attributes
@@ -171,7 +171,7 @@ class Projected(View):
 
 
 @dataclass(frozen=True, eq=False)
-class Fourier(View):
+class Fourier(TransformedQuestion):
     """Of random Fourier features, see :func:`ldp_flower.values.public_maps.fourier_features`.
 
     Attributes
@@ -200,7 +200,7 @@ class Fourier(View):
         return self.num_features
 
 
-class _Turned(View):
+class _Turned(TransformedQuestion):
     """Base class: the inner question's values after a public random rotation."""
 
     def __post_init__(self) -> None:
