@@ -70,7 +70,7 @@ class RecordDpSgdMod(LdpUpdateMod):
     ValueError
         If an argument is not as it should be.
     ImportError
-        If PyTorch, Opacus or dp-accounting is not installed (the extra ``torch``).
+        If PyTorch or dp-accounting is not installed (the extra ``torch``).
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class RecordDpSgdMod(LdpUpdateMod):
     ``allow-inexact=true`` and ``user-id``, the silo's name on the ledger; ``max-width`` where
     the model has more than 1,048,576 parameters. With ``rehearsal`` nobody's record is drawn.
 
-    Per-record gradients are PyTorch's, clipped and summed by Opacus; noise and who is drawn
-    come from the operating system's generator, which Opacus's ``secure_mode`` has no other
-    equal for, and noisy sums are put on a grid. Source: Abadi et al. (2016).
+    Per-record gradients are PyTorch's (``torch.func``). Noise, and which records are drawn, come
+    from the operating system's generator, and noisy sums are put on a grid. Source: Abadi et
+    al. (2016).
 
     Guarantee
     ---------
@@ -142,7 +142,7 @@ class RecordDpSgdMod(LdpUpdateMod):
     ) -> None:
         super().__init__(policy, seed, public_metrics)
         self.plan = DpSgdPlan(epsilon, delta, num_rounds, steps, sampling_rate, max_grad_norm)
-        if missing := [n for n in ("torch", "opacus", "dp_accounting") if find_spec(n) is None]:
+        if missing := [n for n in ("torch", "dp_accounting") if find_spec(n) is None]:
             raise ImportError(
                 f'RecordDpSgdMod needs {", ".join(missing)}: pip install "ldp-flower[torch]"'
             )

@@ -485,8 +485,8 @@ def test_the_form_of_a_reply_does_not_depend_on_the_number_of_records(node_confi
 
 def test_what_is_missing_is_named(monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr(record_mod, "find_spec", lambda n: None if n == "opacus" else found(n))
-    with pytest.raises(ImportError, match=r"RecordDpSgdMod needs opacus: pip install .*torch"):
+    monkeypatch.setattr(record_mod, "find_spec", lambda n: None if n == "torch" else found(n))
+    with pytest.raises(ImportError, match=r"RecordDpSgdMod needs torch: pip install .*torch"):
         RecordDpSgdMod(**PLAN)
 
 
