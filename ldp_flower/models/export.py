@@ -102,8 +102,7 @@ def _inputs(
 
 def _finite(name: str, tensor: torch.Tensor) -> NDArray[Any]:
     """Return a constant's value; an infinite one, as masks have, becomes the largest number."""
-    if _dtype(tensor) == "bool":
-        raise NetworkError(f"Expected the constant {name!r} of floats or integers, got bool.")
+    _dtype(tensor)
     array: NDArray[Any] = tensor.detach().cpu().numpy().copy()
     if np.isnan(array).any():
         raise NetworkError(f"Expected parameters without NaN, got some in {name!r}.")

@@ -266,7 +266,7 @@ _INSTEAD: Mapping[str, Callable[..., Any]] = {
     "aten.view.default": torch.reshape,
     _EMBEDDING: _embedding,
 }
-_MAKES = frozenset({"aten.full.default", "aten.arange.start_step"})
+_MAKES = frozenset({"aten.full.default", "aten.scalar_tensor.default", "aten.arange.start_step"})
 
 
 def _check(operation: Operation, arguments: list[Any], keywords: Mapping[str, Any]) -> None:

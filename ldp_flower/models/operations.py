@@ -25,7 +25,7 @@ _WITHIN_A_RECORD: Final = """
     upsample_bilinear2d.vec embedding
 """
 _PRODUCTS: Final = "mm bmm addmm convolution"
-_CONSTANTS: Final = "full full_like arange.start_step"
+_CONSTANTS: Final = "full full_like scalar_tensor arange.start_step"
 
 #: Names with overload, as PyTorch prints them.
 OPERATIONS: Final = frozenset(

@@ -21,7 +21,6 @@ from .graph import (
 from .limits import Limits
 from .operations import OPERATIONS, PARTS, refusal
 
-_PARAMETER_DTYPES: Final = (*FLOATS, "int64")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,256}")
 _MAX_DIMS = 8
 _MAX_LIST = 256  # entries of one argument: a DenseNet joins some 60 tensors
@@ -124,7 +123,7 @@ def _parameters(plain: object, limits: Limits) -> dict[str, Tensor]:
     for name, each in plain.items():
         if not _NAME.fullmatch(name):
             raise NetworkError(f"Expected names of letters, digits, . and _, got {_shown(name)}.")
-        found[name] = _tensor(f"parameter {name}", each, _PARAMETER_DTYPES, limits.parameters)
+        found[name] = _tensor(f"parameter {name}", each, DTYPES, limits.parameters)
     if (total := sum(tensor.size for tensor in found.values())) > limits.parameters:
         raise NetworkError(f"Expected at most {limits.parameters} parameters, got {total}.")
     if not any(tensor.trainable for tensor in found.values()):

@@ -150,6 +150,7 @@ CASES = {
     + [case(X, V, "bias", (1,), (1,), (1,), False, (0,), 1, shape=(2, 9), other=(5, 2, 3))],
     "full.default": [case((1, 4, 6), 0.5)],
     "full_like.default": [case(X, 0.5)],
+    "scalar_tensor.default": [case(0.5)],
     "arange.start_step": [case(0, 6, 1, keywords={"dtype": Dtype("float32")})],
 }
 _BOTH = "aten.add.Tensor"
