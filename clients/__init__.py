@@ -9,6 +9,7 @@ that are paid once.
 
 from .app import LdpClientApp, attach
 from .one_user import OneUser, user_of
+from .private_training.network_app import NetworkClientApp
 from .private_training.record_mod import RecordDpSgdMod
 from .private_training.training import dp_sgd
 from .refusal import Refusal
@@ -19,6 +20,7 @@ __all__ = [
     "LdpClientApp",
     "LdpUpdateMod",
     "LdpUserUpdateMod",
+    "NetworkClientApp",
     "OneUser",
     "RecordDpSgdMod",
     "Refusal",

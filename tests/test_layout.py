@@ -155,7 +155,7 @@ def test_statistics_have_names_on_the_wire_only():
 
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
-SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning"}
+SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning", "models"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
@@ -175,6 +175,7 @@ MAY_IMPORT = {
     "values": {"validation", "randomness", "randomizers"},
     "guarantee": {"validation", "randomness", "randomizers", "values"},
     "accounting": {"validation", "randomizers"},
+    "models": {"validation"},
     "iht": {"validation", "values"},
     "csv_file": set(),
     "table_file": {"csv_file", "guarantee", "values"},
@@ -183,7 +184,7 @@ MAY_IMPORT = {
     "presentation": {"validation"},
     "planning": {"validation", "presentation", "randomness", "randomizers"},
     "sweep": {"validation"},
-    "clients": BOTH_SIDES | {"iht"},
+    "clients": BOTH_SIDES | {"iht", "models"},
     "strategies/numerics": {"validation"},
     "strategies/runtime": SERVER,
     "strategies/forecasts": SERVER | of_strategies("runtime", "numerics"),
@@ -372,6 +373,7 @@ DOCUMENTED = {"ldp_flower"} | {
             "clients",
             "compare",
             "iht",
+            "models",
             "randomizers",
             "randomness",
             "schema",

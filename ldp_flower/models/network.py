@@ -125,11 +125,11 @@ class Network:
         target_of(self.graph.loss, cost.output)
         return cost
 
-    def target(self) -> Tensor:
+    def target(self, limits: Limits | None = None) -> Tensor:
         """Return type and shape of a record's target."""
         from .losses import target_of
 
-        return target_of(self.graph.loss, self.check().output)
+        return target_of(self.graph.loss, self.check(limits).output)
 
     @property
     def num_trainable(self) -> int:
