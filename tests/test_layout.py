@@ -310,6 +310,7 @@ APPS = (
     "simulations/heavy-hitters/heavy_hitters",
     "simulations/model-updates/model_updates",
     "simulations/own-table/own_table",
+    "simulations/silo-networks/silo_networks",
     "simulations/telemetry/telemetry",
     "simulations/user_level/user_level",
 )
