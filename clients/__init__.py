@@ -10,6 +10,7 @@ that are paid once.
 from .app import LdpClientApp, attach
 from .one_user import OneUser, user_of
 from .private_training.network_app import NetworkClientApp
+from .private_training.network_users import NetworkUsersApp
 from .private_training.record_mod import RecordDpSgdMod
 from .private_training.training import dp_sgd
 from .refusal import Refusal
@@ -21,6 +22,7 @@ __all__ = [
     "LdpUpdateMod",
     "LdpUserUpdateMod",
     "NetworkClientApp",
+    "NetworkUsersApp",
     "OneUser",
     "RecordDpSgdMod",
     "Refusal",

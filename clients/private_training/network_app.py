@@ -112,7 +112,7 @@ class NetworkClientApp(ClientApp):
         content = received.message.content
         try:
             asked, graph = _read(content, self._limits)
-            network = _with_arrays(graph, content)
+            network = network_in(graph, content, ARRAYS)
         except (MessageError, NetworkError) as error:
             raise Refusal(Refusal.MALFORMED, str(error)) from error
         node = whole_node(received, Terms.of(received, context, self._policy, self._seed))
@@ -174,11 +174,12 @@ def _read(content: RecordDict, limits: Limits) -> tuple[NetworkRound, Graph]:
     return asked, parsed(asked.text, limits)
 
 
-def _with_arrays(graph: Graph, content: RecordDict) -> Network:
-    if ARRAYS not in content.array_records:
+def network_in(graph: Graph, content: RecordDict, name: str) -> Network:
+    """Return a network with the parameters that a message holds, in a record of this name."""
+    if name not in content.array_records:
         raise MessageError("Expected one ArrayRecord, the parameters.")
     try:
-        record = content.array_records[ARRAYS]
+        record = content.array_records[name]
         arrays = {name: array.numpy() for name, array in record.items()}
     except Exception as error:  # NumPy's reader fails in many ways on forged headers
         raise MessageError("Expected parameters as NumPy arrays.") from error

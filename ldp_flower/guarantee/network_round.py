@@ -1,4 +1,4 @@
-"""What a server asks of silos that train a network which comes as data: one round of DP-SGD."""
+"""What a server asks of nodes that train a network which comes as data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -83,3 +83,56 @@ class NetworkRound:
 
 
 _OWN = ("optimizer", "learning_rate", "salt", "number")
+_MOST_STEPS = 10_000  # of one user: a message can ask for them
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How each user trains a network on its own rows: plain steps down their mean loss.
+
+    Attributes
+    ----------
+    text : str
+        The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
+    steps : int
+        Number of steps.
+    learning_rate : float
+        Their length, over that of the gradient.
+
+    Raises
+    ------
+    ValueError
+        If one is not as it should be.
+    """
+
+    text: str
+    steps: int
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        check_integer("local_steps", self.steps, 1, _MOST_STEPS)
+        check_positive("local_learning_rate", self.learning_rate)
+
+    def to_config(self) -> ConfigRecord:
+        """Encode for a Flower message."""
+        return ConfigRecord({"version": FORMAT_VERSION, **asdict(self)})
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Read what anybody may have written.
+
+        Raises
+        ------
+        MessageError
+            If it is no local training.
+        """
+        if set(config) != {"version", "text", "steps", "learning_rate"}:
+            raise MessageError("Unknown or missing fields in a local training.")
+        if config["version"] != FORMAT_VERSION:
+            raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
+        if not isinstance(config["text"], str):
+            raise MessageError("Expected the text of a network.")
+        try:
+            return cls(config["text"], config["steps"], config["learning_rate"])
+        except (ValueError, TypeError, OverflowError) as error:
+            raise MessageError(f"Refused local training: {error}") from error

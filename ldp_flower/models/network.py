@@ -66,6 +66,13 @@ class Network:
             if not np.isfinite(array).all():
                 raise NetworkError(f"Expected finite numbers in {name}.")
 
+    def __repr__(self) -> str:
+        """Return its size in words: its text is long."""
+        return (
+            f"Network({self.num_trainable:,} trainable parameters, "
+            f"{len(self.graph.operations)} operations, loss {self.graph.loss})"
+        )
+
     @classmethod
     def export(
         cls,

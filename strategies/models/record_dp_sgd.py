@@ -6,13 +6,12 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Result
+from flwr.serverapp.strategy import FedAvg
 
 from ldp_flower.guarantee.network_round import ARRAYS, METRICS, NETWORK, NetworkRound
 from ldp_flower.models import Network
@@ -21,31 +20,12 @@ from ldp_flower.validation import check_integer
 
 from ..runtime.base import TooFewReports
 from ..runtime.census import wait_for_nodes
+from .model_result import RecordDpSgdResult
 
 logger = logging.getLogger("flwr")
 
 _WEIGHT = "num-examples"
 _SPENT = "epsilon-spent"
-
-
-@dataclass
-class RecordDpSgdResult(Result):  # type: ignore[misc]  # Flower's is untyped
-    """Flower's result, with the network.
-
-    Attributes
-    ----------
-    network : Network
-        The trained network; ``network.to_torch(module)`` loads it into its author's module.
-    epsilon, delta : float
-        What all rounds that were answered cost a record.
-    notes : list of str
-        What did not go as planned.
-    """
-
-    network: Network | None = None
-    epsilon: float = 0.0
-    delta: float = 0.0
-    notes: list[str] = field(default_factory=list)
 
 
 class RecordDpSgd(FedAvg):  # type: ignore[misc]  # Flower's is untyped
