@@ -54,5 +54,5 @@ def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tenso
 
 def _pieces(gradient: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield its columns as doubles, some at a time."""
-    for piece in gradient.split(max(1, _PIECE // len(gradient)), dim=1):
+    for piece in torch.split(gradient, max(1, _PIECE // len(gradient)), dim=1):
         yield piece.to(torch.float64, copy=True)

@@ -14,8 +14,8 @@ from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomizers.real_valued.records import with_noise
 from ldp_flower.randomness import RandomSource
 
-from .clipping import clipped_sums
-from .gradients import Gradients, Loss, Tensors
+from .clipping import Tensors, clipped_sums
+from .gradients import Gradients, Loss
 
 if TYPE_CHECKING:
     from .training import Arrays, Training
@@ -126,8 +126,8 @@ def take_steps(
                 sums[name] += total
         with torch.no_grad():
             for name, parameter in parameters.items():
-                total = sums[name].cpu().numpy().reshape(1, -1)
-                noisy = torch.from_numpy(with_noise(total, sigma, randomness))
+                flat = sums[name].cpu().numpy().reshape(1, -1)
+                noisy = torch.from_numpy(with_noise(flat, sigma, randomness))
                 parameter.copy_(kept[name])
                 # The optimiser, which may be the app's own, finds noisy means only.
                 parameter.grad = (noisy.reshape(parameter.shape) / expected).to(parameter)

@@ -31,7 +31,7 @@ class Cost:
     output : Tensor
         Type and shape of the output.
     intermediates : int
-        Numbers in all intermediate values together.
+        Numbers in all intermediate values that depend on the record.
     flops : int
         Floating-point operations to evaluate it.
     """
@@ -153,7 +153,8 @@ def measure(graph: Graph, limits: Limits) -> Cost:
     dtype = getattr(torch, graph.record.dtype)
     record = torch.empty((1, *graph.record.shape), dtype=dtype, device="meta")
     values: list[Any] = []
-    intermediates = flops = 0
+    intermediates = shared = flops = 0
+    of_record: set[int | str | None] = {None}
     for number, operation in enumerate(graph.operations):
         try:
             value = _call(operation, parameters, record, values, device="meta")
@@ -169,9 +170,13 @@ def measure(graph: Graph, limits: Limits) -> Cost:
                 f"Operation {number} ({operation.name}): Expected values of 1 to {limits.tensor} "
                 f"numbers, got {max(sizes, default=0)}."
             )
-        intermediates += sum(sizes)
+        if any(each.source in of_record for each in operation.references()):
+            of_record.add(number)
+            intermediates += sum(sizes)
+        else:  # of parameters and constants alone: once for all records
+            shared += sum(sizes)
         flops += _flops(operation, parameters, record, values, value, sum(sizes))
-        if intermediates > limits.intermediates:
+        if max(intermediates, shared) > limits.intermediates:
             raise NetworkError(f"Expected at most {limits.intermediates} intermediate numbers.")
         if flops > limits.flops:
             raise NetworkError(f"Expected at most {limits.flops} floating-point operations.")
@@ -196,7 +201,7 @@ def _flops(
         arguments = [_resolve(each, parameters, record, values) for each in operation.arguments]
         return int(counted(*arguments, out_val=value))
     if operation.name in _WINDOWS:
-        return size * max(1, math.prod(operation.arguments[1]))
+        return size * int(max(1, math.prod(operation.arguments[1])))
     inputs = (_find(each, parameters, record, values) for each in operation.references())
     return size + sum(math.prod(each.shape) for each in inputs)
 

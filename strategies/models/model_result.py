@@ -60,7 +60,7 @@ class FedAvgResult(Result):
 
 
 @dataclass
-class RecordDpSgdResult(FlowersResult):  # type: ignore[misc]  # Flower's is untyped
+class RecordDpSgdResult(FlowersResult):
     """Flower's result, with the network.
 
     Attributes

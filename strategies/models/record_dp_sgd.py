@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -28,7 +29,7 @@ _WEIGHT = "num-examples"
 _SPENT = "epsilon-spent"
 
 
-class RecordDpSgd(FedAvg):  # type: ignore[misc]  # Flower's is untyped
+class RecordDpSgd(FedAvg):
     """Train a network on the records of silos by DP-SGD, without running anybody's code there.
 
     Every silo answers every round: it takes ``steps`` noisy steps from the model that it gets, and
@@ -142,8 +143,8 @@ class RecordDpSgd(FedAvg):  # type: ignore[misc]  # Flower's is untyped
                 reasons[f"error {reply.error.code}: {reply.error.reason}"[:200]] += 1
                 continue
             try:
-                found = {name: reply.content[ARRAYS][name].numpy() for name in wanted}
-                weight = float(reply.content[METRICS][_WEIGHT])
+                found = {name: reply.content.array_records[ARRAYS][name].numpy() for name in wanted}
+                weight = float(reply.content.metric_records[METRICS][_WEIGHT])  # type: ignore[arg-type]
                 fits = weight > 0 and all(
                     found[n].shape == t.shape and np.isfinite(found[n]).all()
                     for n, t in wanted.items()
@@ -168,9 +169,8 @@ class RecordDpSgd(FedAvg):  # type: ignore[misc]  # Flower's is untyped
             self._notes.append(f"Round {server_round}: {dict(reasons)} left out.")
         mean = {n: Array((sums[n] / total).astype(t.dtype)) for n, t in wanted.items()}
         spent = self.plan.epsilon_after(server_round)
-        metrics = {"nodes": answered, "records": total, _SPENT: spent}
         logger.info("\t└──> %d nodes, epsilon spent so far %.3g", answered, spent)
-        return ArrayRecord(mean), MetricRecord(metrics)
+        return ArrayRecord(mean), MetricRecord({"nodes": answered, "records": total, _SPENT: spent})
 
     def start(  # type: ignore[override]
         self,
@@ -287,10 +287,7 @@ class RecordDpSgd(FedAvg):  # type: ignore[misc]  # Flower's is untyped
             return
         new = file.with_name(f"{file.name}.new")
         with new.open("wb") as opened:
-            np.savez(
-                opened,
-                allow_pickle=False,
-                **{"print": self._print, "salt": self._salt, "round": number},
-                **{f"array:{name}": array.numpy() for name, array in arrays.items()},
-            )
+            held: dict[str, Any] = {"print": self._print, "salt": self._salt, "round": number}
+            held |= {f"array:{name}": array.numpy() for name, array in arrays.items()}
+            np.savez(opened, allow_pickle=False, **held)
         new.replace(file)
