@@ -9,6 +9,8 @@ that are paid once.
 
 from .app import LdpClientApp, attach
 from .one_user import OneUser, user_of
+from .private_training.network_app import NetworkClientApp
+from .private_training.network_users import NetworkUsersApp
 from .private_training.record_mod import RecordDpSgdMod
 from .private_training.training import dp_sgd
 from .refusal import Refusal
@@ -19,6 +21,8 @@ __all__ = [
     "LdpClientApp",
     "LdpUpdateMod",
     "LdpUserUpdateMod",
+    "NetworkClientApp",
+    "NetworkUsersApp",
     "OneUser",
     "RecordDpSgdMod",
     "Refusal",

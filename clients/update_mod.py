@@ -222,22 +222,28 @@ class LdpUpdateMod:
         return self._public_metrics & set(operators.split() if isinstance(operators, str) else ())
 
     def _open(self, received: Received, context: Context) -> Node:
-        terms = EffectivePolicy.resolve(received, context, self._policy, self._seed)
-        if terms.simulated:
-            # Not the ledger of LdpClientApp, which may share the state: that one has many users.
-            ledger = StateLedger(received.state, 1, NODE)
-            partition = received.config["partition-id"]
-            assert isinstance(partition, int)
-            keys = NodeKeys(0, partition, 1)
-            return Node(terms, keys, ledger, np.zeros(1, np.int64), received.run_id)
-        user = received.config.get("user-id")
-        if not isinstance(user, str) or not user:
-            raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
-        keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, 1)
-        ledger_of_all = operators_ledger(received, terms.policy)
-        accounts = np.array([user])
-        texts(accounts)
-        return Node(terms, keys, ledger_of_all, accounts, received.run_id)
+        return whole_node(
+            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
+        )
+
+
+def whole_node(received: Received, terms: EffectivePolicy) -> Node:
+    """Return a node that is one user, as its operator has named it."""
+    if terms.simulated:
+        # Not the ledger of LdpClientApp, which may share the state: that one has many users.
+        ledger = StateLedger(received.state, 1, NODE)
+        partition = received.config["partition-id"]
+        assert isinstance(partition, int)
+        keys = NodeKeys(0, partition, 1)
+        return Node(terms, keys, ledger, np.zeros(1, np.int64), received.run_id)
+    user = received.config.get("user-id")
+    if not isinstance(user, str) or not user:
+        raise Refusal(Refusal.MISCONFIGURED, "The operator has named no user (user-id).")
+    keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, 1)
+    ledger_of_all = operators_ledger(received, terms.policy)
+    accounts = np.array([user])
+    texts(accounts)
+    return Node(terms, keys, ledger_of_all, accounts, received.run_id)
 
 
 def _model(content: RecordDict) -> tuple[str, Parameters]:

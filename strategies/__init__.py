@@ -21,7 +21,8 @@ from .iht.label_ldp_iht import LabelLdpIht
 from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
 from .models.ldp_fedavg import LdpFedAvg
-from .models.model_result import FedAvgResult
+from .models.model_result import FedAvgResult, RecordDpSgdResult
+from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
 from .runtime.base import LdpStrategy, TooFewReports
 from .runtime.card import Card
@@ -89,6 +90,8 @@ __all__ = [
     "PrivateRegression",
     "Quantiles",
     "QuantilesResult",
+    "RecordDpSgd",
+    "RecordDpSgdResult",
     "RegressionFit",
     "Result",
     "SmoothGlm",

@@ -18,6 +18,7 @@ from flwr.serverapp import ServerApp
 from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import InProcessGrid, Users, randomizers
+from ldp_flower.clients import NetworkClientApp
 from ldp_flower.strategies import LdpFedAvg
 from ldp_flower.strategies.models.trained import Trained
 
@@ -163,6 +164,24 @@ def test_the_record_dp_sgd_example():
     result = names["main"](InProcessGrid(names["app"], 4))
     weight = result.arrays.to_torch_state_dict()["weight"]
     assert weight.diff(dim=0)[0].argmax() == 0
+
+
+def test_the_models_as_data_example():
+    """Labels are by the sign of the first of four features."""
+    text = (DOCS / "models-as-data.md").read_text("utf-8")
+    assert len(text.split()) < 800
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
+    rows = np.random.default_rng(0).normal(size=(5, 2000, 4)).astype(np.float32)
+
+    def load_records(context):
+        silo = int(context.node_config["partition-id"])
+        return rows[silo], (rows[silo, :, 0] > 0).astype(np.int64)
+
+    result = names["main"](InProcessGrid(NetworkClientApp(load_records), 4))
+    outputs = names["net"](torch.from_numpy(rows[4])).detach().numpy()
+    np.testing.assert_allclose(result.network.run(rows[4]), outputs, atol=1e-5)
+    assert np.mean(outputs.argmax(1) == (rows[4, :, 0] > 0)) > 0.8
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -156,7 +156,7 @@ def test_statistics_have_names_on_the_wire_only():
 
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
-SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning"}
+SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning", "models"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
@@ -176,6 +176,7 @@ MAY_IMPORT = {
     "values": {"validation", "randomness", "randomizers"},
     "guarantee": {"validation", "randomness", "randomizers", "values"},
     "accounting": {"validation", "randomizers"},
+    "models": {"validation"},
     "iht": {"validation", "values"},
     "csv_file": set(),
     "table_file": {"csv_file", "guarantee", "values"},
@@ -184,7 +185,7 @@ MAY_IMPORT = {
     "presentation": {"validation"},
     "planning": {"validation", "presentation", "randomness", "randomizers"},
     "sweep": {"validation"},
-    "clients": BOTH_SIDES | {"iht"},
+    "clients": BOTH_SIDES | {"iht", "models"},
     "strategies/numerics": {"validation"},
     "strategies/runtime": SERVER,
     "strategies/forecasts": SERVER | of_strategies("runtime", "numerics"),
@@ -310,6 +311,7 @@ APPS = (
     "simulations/heavy-hitters/heavy_hitters",
     "simulations/model-updates/model_updates",
     "simulations/own-table/own_table",
+    "simulations/silo-networks/silo_networks",
     "simulations/telemetry/telemetry",
     "simulations/user_level/user_level",
 )
@@ -373,6 +375,7 @@ DOCUMENTED = {"ldp_flower"} | {
             "clients",
             "compare",
             "iht",
+            "models",
             "randomizers",
             "randomness",
             "schema",

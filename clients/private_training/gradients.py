@@ -11,9 +11,9 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.data import default_collate
 
+from .clipping import Tensors
 from .mixing import RefuseMixing
 
-Tensors = dict[str, torch.Tensor]
 Loss = Callable[[torch.nn.Module, Any], torch.Tensor]
 _Leaves = list[torch.Tensor]  # of a record, as a batch of one
 _Rows = dict[int, _Leaves]  # by place in a block
@@ -63,7 +63,7 @@ class Gradients:
     ) -> None:
         self._whole = _WithLoss(model, loss)
         self._dataset = dataset
-        self._block = block
+        self.block = block
         self._seeds = seeds
         trained = {id(parameter) for parameter in parameters.values()}
         self._rest = {
@@ -78,12 +78,11 @@ class Gradients:
             if self._dummy is not None:
                 self._try_out({name: p.detach().clone() for name, p in parameters.items()})
 
-    def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> Tensors:
-        """Return records' gradients by name, shape (block, *parameter's), finite.
+    def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
+        """Return records' gradients by name, shape (block, *parameter's), and which are records'.
 
-        Those of ``drawn`` come first, in its order. The gradient is 0 of a record that cannot
-        be read, with which the loss fails, or whose gradient is not finite; in a block, also
-        of one that has another form than the first.
+        Those of ``drawn`` come first, in its order. A record is none that cannot be read, or
+        with which the loss fails; in a block, also one that has another form than the first.
 
         Parameters
         ----------
@@ -92,24 +91,16 @@ class Gradients:
         drawn : ndarray of int
             The records' indices, at most ``block``.
         """
-        *own, of_block = torch.randint(1 << 62, (self._block + 1,), generator=self._seeds).tolist()
+        *own, of_block = torch.randint(1 << 62, (self.block + 1,), generator=self._seeds).tolist()
         records = list(zip(drawn.tolist(), own, strict=False))
         with torch.random.fork_rng(devices=[]):
             if self._dummy is None:
-                each, used = self._apart(kept, records)
+                each, places = self._apart(kept, records)
             else:
-                each, used = self._together(kept, records, of_block)
-        counted = torch.zeros(self._block, dtype=torch.bool, device=self._device)
-        counted[used] = True
-        for gradients in each.values():
-            counted &= gradients.reshape(self._block, -1).isfinite().all(1)
-        if int(counted.sum()) < len(used):
-            self._log("Gradients of some records are not finite and count as 0.", trace=False)
-        # Not by a product: NaN times 0 is NaN.
-        return {
-            name: torch.where(counted.view(-1, *[1] * (g.dim() - 1)), g, torch.zeros_like(g))
-            for name, g in each.items()
-        }
+                each, places = self._together(kept, records, of_block)
+        used = torch.zeros(self.block, dtype=torch.bool, device=self._device)
+        used[places] = True
+        return each, used
 
     def _zeros(self) -> tuple[_Leaves | None, Any]:
         """Return the dummy and its structure; None where the first record has no such form.
@@ -211,7 +202,7 @@ class Gradients:
         """Return the gradients of a block that holds some records, and else the dummy."""
         assert self._dummy is not None
         self._seed(seed)
-        each = [rows.get(place, self._dummy) for place in range(self._block)]
+        each = [rows.get(place, self._dummy) for place in range(self.block)]
         block = tree_unflatten(
             [torch.stack(leaves) for leaves in zip(*each, strict=True)], self._form
         )
@@ -231,7 +222,7 @@ class Gradients:
 
     def _nothing(self, kept: Tensors) -> Tensors:
         """Return gradients of 0, those of a whole block."""
-        return {name: x.new_zeros((self._block, *x.shape)) for name, x in kept.items()}
+        return {name: x.new_zeros((self.block, *x.shape)) for name, x in kept.items()}
 
     def _alone(self, kept: Tensors, record: Any) -> Tensors:
         """Return a record's gradient, by plain automatic differentiation."""
@@ -260,10 +251,10 @@ class Gradients:
         # generators are seeded only where it matters: it takes 200 times as long.
         (torch.default_generator if self._device.type == "cpu" else torch).manual_seed(seed)
 
-    def _log(self, text: str, trace: bool = True) -> None:
+    def _log(self, text: str) -> None:
         """Log something, with what is being handled, once."""
         if text not in self._logged:
-            logging.getLogger(__name__).warning(text, exc_info=trace)
+            logging.getLogger(__name__).warning(text, exc_info=True)
         self._logged.add(text)
 
 

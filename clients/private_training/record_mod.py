@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from importlib.util import find_spec
 
@@ -26,10 +26,11 @@ from ldp_flower.guarantee.training import RIDER, digest
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
 from ..effective_policy import Seed, forbid
+from ..node import Node
 from ..received import Received, with_own_metadata
 from ..refusal import Refusal
 from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model
-from .training import Training, current
+from .training import Arrays, Training, current
 
 _NAME = "RecordDpSgd"  # in the operator's books, where what protects records begins with Record
 _MODEL, _METRIC = "model:", "metric:"  # of what is kept of a reply
@@ -70,7 +71,7 @@ class RecordDpSgdMod(LdpUpdateMod):
     ValueError
         If an argument is not as it should be.
     ImportError
-        If PyTorch, Opacus or dp-accounting is not installed (the extra ``torch``).
+        If PyTorch or dp-accounting is not installed (the extra ``torch``).
 
     Attributes
     ----------
@@ -84,9 +85,9 @@ class RecordDpSgdMod(LdpUpdateMod):
     ``allow-inexact=true`` and ``user-id``, the silo's name on the ledger; ``max-width`` where
     the model has more than 1,048,576 parameters. With ``rehearsal`` nobody's record is drawn.
 
-    Per-record gradients are PyTorch's, clipped and summed by Opacus; noise and who is drawn
-    come from the operating system's generator, which Opacus's ``secure_mode`` has no other
-    equal for, and noisy sums are put on a grid. Source: Abadi et al. (2016).
+    Per-record gradients are PyTorch's (``torch.func``). Noise, and which records are drawn, come
+    from the operating system's generator, and noisy sums are put on a grid. Source: Abadi et
+    al. (2016).
 
     Guarantee
     ---------
@@ -142,7 +143,7 @@ class RecordDpSgdMod(LdpUpdateMod):
     ) -> None:
         super().__init__(policy, seed, public_metrics)
         self.plan = DpSgdPlan(epsilon, delta, num_rounds, steps, sampling_rate, max_grad_norm)
-        if missing := [n for n in ("torch", "opacus", "dp_accounting") if find_spec(n) is None]:
+        if missing := [n for n in ("torch", "dp_accounting") if find_spec(n) is None]:
             raise ImportError(
                 f'RecordDpSgdMod needs {", ".join(missing)}: pip install "ldp-flower[torch]"'
             )
@@ -162,8 +163,7 @@ class RecordDpSgdMod(LdpUpdateMod):
             raise Refusal.malformed(error) from error
         node = self._open(received, context)
         plan = self.plan
-        cost = Cost(plan.epsilon, plan.delta, f"{received.run_id} {plan.name}", plan.num_rounds)
-        forbid(_NAME, node.terms.policy.objection_to(cost, len(flat), True, False))
+        cost = allowed(node, plan, node.run_id, len(flat))
         # Copies: records are the app's own from here on, which may write into them.
         model = {key: copy(array) for key, array in content.array_records[name].items()}
         asked = digest(content)
@@ -180,12 +180,41 @@ class RecordDpSgdMod(LdpUpdateMod):
             # A rehearsal shows no data, and what is declared public may be some.
             rehearsal = node.terms.rehearsal
             public = {} if rehearsal else _metrics(reply, self._public(received))
-            return _report(training, public)
+            return report_of(training.trained, {NUM_EXAMPLES: training.count} | public)
 
-        whole = json.dumps([kind, node.run_id, node.accounts.tolist(), plan.name, asked])
-        slots = np.zeros(1, np.int64)
-        identity = hashlib.sha256(whole.encode()).hexdigest()
-        return _reply(node.paid_once(slots, cost, identity, (kind, _NAME), trained), name, model)
+        return reply_of(paid_for(node, cost, kind, asked, trained), name, model)
+
+
+def allowed(node: Node, plan: DpSgdPlan, run: int, num_parameters: int) -> Cost:
+    """Return what a run's plan costs; raise Refusal if the operator does not allow it."""
+    cost = Cost(plan.epsilon, plan.delta, f"{run} {plan.name}", plan.num_rounds)
+    forbid(_NAME, node.terms.policy.objection_to(cost, num_parameters, True, False))
+    return cost
+
+
+def paid_for(
+    node: Node,
+    cost: Cost,
+    kind: str,
+    asked: str,
+    trained: Callable[[Slots], Report],
+) -> Report:
+    """Return the report of one round, which is on the ledger with the plan's cost.
+
+    Parameters
+    ----------
+    node : Node
+        The node, which is one user: the silo.
+    cost : Cost
+        The plan's.
+    kind, asked : str
+        Type of the message, and the digest of its content.
+    trained : callable
+        Trains, unless this message has been answered before.
+    """
+    whole = json.dumps([kind, node.accounts.tolist(), cost.plan, asked])
+    identity = hashlib.sha256(whole.encode()).hexdigest()
+    return node.paid_once(np.zeros(1, np.int64), cost, identity, (kind, _NAME), trained)
 
 
 def _run(
@@ -205,23 +234,23 @@ def _run(
         current.reset(token)
 
 
-def _report(training: Training, public: dict[str, int | float]) -> Report:
+def report_of(trained: Arrays, metrics: Mapping[str, int | float]) -> Report:
     """Return what is kept of a reply: what was trained, and metrics that are public."""
-    assert training.trained is not None
-    metrics = {NUM_EXAMPLES: training.count} | public
     return Report(
-        {f"{_MODEL}{key}": array for key, array in training.trained.items()}
+        {f"{_MODEL}{key}": array for key, array in trained.items()}
         | {f"{_METRIC}{key}": np.array(value) for key, value in metrics.items()}
     )
 
 
-def _reply(report: Report, name: str, model: dict[str, Array]) -> RecordDict:
-    """Return the reply as Flower's strategies expect it: all arrays, and metrics."""
+def reply_of(report: Report, name: str, model: Mapping[str, Array]) -> RecordDict:
+    """Return the reply as Flower's strategies expect it: a model's arrays, and metrics."""
     found = report.arrays
-    arrays = {
-        key: Array(found[f"{_MODEL}{key}"]) if f"{_MODEL}{key}" in found else array
-        for key, array in model.items()
+    trained = {
+        key.removeprefix(_MODEL): Array(array)
+        for key, array in found.items()
+        if key.startswith(_MODEL)
     }
+    arrays = {**model, **trained}
     metrics = {
         key.removeprefix(_METRIC): value.item()
         for key, value in found.items()

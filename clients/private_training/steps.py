@@ -1,18 +1,21 @@
 """The steps of DP-SGD: nothing is kept of records but noisy sums of their clipped gradients."""
 
+import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
-from opacus.optimizers import DPOptimizer
+from numpy.typing import NDArray
 
+from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomizers.real_valued.records import with_noise
 from ldp_flower.randomness import RandomSource
 
-from .gradients import Gradients, Loss, Tensors
+from .clipping import Tensors, clipped_sums
+from .gradients import Gradients, Loss
 
 if TYPE_CHECKING:
     from .training import Arrays, Training
@@ -45,43 +48,96 @@ def train(
     present = _length(dataset)
     count = training.num_records or max(present, 1)
     present = 0 if training.blind else min(present, count)
-    plan = training.plan
-    block = _block(plan.sampling_rate, count, sum(p.numel() for p in parameters.values()))
-    # Doubles: in four bytes a sum of many gradients, and the length of one with many entries, are
-    # wrong by so much that one record moves a sum by more than twice its bound.
-    sums = {name: torch.nn.Parameter(p.detach().double()) for name, p in parameters.items()}
-    private = DPOptimizer(
-        torch.optim.SGD(sums.values()),
-        noise_multiplier=plan.noise_multiplier,
-        max_grad_norm=plan.max_grad_norm,
-        expected_batch_size=plan.sampling_rate * count,
-    )
-    kept = _copies(parameters)
-    with _random_state_of_its_own(training.randomness) as seeds:
+    block = block_size(training.plan, count, sum(p.numel() for p in parameters.values()))
+    with random_state_of_its_own(training.randomness) as seeds:
         gradients = Gradients(model, loss, dataset, parameters, block, seeds)
-        for _ in range(plan.steps):
-            uniforms = training.randomness.uniforms((1, count))[0, :present]
-            drawn = np.flatnonzero(uniforms < plan.sampling_rate)
-            private.zero_grad()
-            for start in range(0, max(len(drawn), 1), block):
-                each = gradients.of(kept, drawn[start : start + block])
-                for name, parameter in sums.items():
-                    parameter.grad_sample = each[name].double()  # type: ignore[attr-defined]
-                private.clip_and_accumulate()
-            _add_noise(private, training.randomness)
-            private.scale_grad()
-            with torch.no_grad():
-                for name, parameter in parameters.items():
-                    parameter.copy_(kept[name])
-                    # The optimiser, which may be the app's own, finds noisy sums only.
-                    parameter.grad = sums[name].grad.to(parameter)  # type: ignore[union-attr]
-            optimizer.step()
-            kept = _copies(parameters)
-    optimizer.zero_grad()
+        kept = take_steps(
+            training.plan, parameters, optimizer, gradients, count, present, training.randomness
+        )
     results = {id(p): kept[name].cpu().numpy() for name, p in parameters.items()}
     every = dict(model.named_parameters(remove_duplicate=False))
     names = [name for name in training.sent if name in every and id(every[name]) in results]
     return {name: results[id(every[name])] for name in names}, count
+
+
+class RecordGradients(Protocol):
+    """The gradients of single records, in blocks of one public size."""
+
+    block: int
+
+    def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
+        """Return gradients by parameter, shape (block, *parameter's), and which are records'.
+
+        Parameters
+        ----------
+        kept : dict of str to Tensor
+            The parameters' values.
+        drawn : ndarray of int
+            The records' indices, at most ``block``; their gradients come first, in this order.
+        """
+
+
+def take_steps(
+    plan: DpSgdPlan,
+    parameters: Parameters,
+    optimizer: torch.optim.Optimizer,
+    gradients: RecordGradients,
+    count: int,
+    present: int,
+    randomness: RandomSource,
+) -> Tensors:
+    """Take the steps of one round, and return the parameters' values.
+
+    Parameters
+    ----------
+    plan : DpSgdPlan
+        Noise, sampling rate and number of steps.
+    parameters : dict of str to Parameter
+        What is trained. Whatever else writes into it between the steps is overwritten.
+    optimizer : torch.optim.Optimizer
+        An optimiser of these parameters; it sees noisy means only.
+    gradients : RecordGradients
+        Gradients of single records.
+    count : int
+        Public number of records, by which sums are divided, with the sampling rate.
+    present : int
+        Number of records that may be drawn, at most ``count``.
+    randomness : RandomSource
+        Source of noise and of the records that are drawn.
+
+    Notes
+    -----
+    Source: Abadi et al. (2016), with Poisson sampling. For each step: draw records, shorten each
+    one's gradient, add them up, add noise, divide by the expected number of records.
+    """
+    expected = plan.sampling_rate * count
+    sigma = plan.noise_multiplier * plan.max_grad_norm
+    kept = _copies(parameters)
+    dropped = False
+    for _ in range(plan.steps):
+        uniforms = randomness.uniforms((1, count))[0, :present]
+        drawn = np.flatnonzero(uniforms < plan.sampling_rate)
+        sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in kept.items()}
+        for start in range(0, max(len(drawn), 1), gradients.block):
+            each, used = gradients.of(kept, drawn[start : start + gradients.block])
+            found, counted = clipped_sums(each, used, plan.max_grad_norm)
+            dropped |= bool((used & ~counted).any())
+            for name, total in found.items():
+                sums[name] += total
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                flat = sums[name].cpu().numpy().reshape(1, -1)
+                noisy = torch.from_numpy(with_noise(flat, sigma, randomness))
+                parameter.copy_(kept[name])
+                # The optimiser, which may be the app's own, finds noisy means only.
+                parameter.grad = (noisy.reshape(parameter.shape) / expected).to(parameter)
+        optimizer.step()
+        kept = _copies(parameters)
+    optimizer.zero_grad()
+    if dropped:
+        log = logging.getLogger(__name__)
+        log.warning("Gradients of some records are not finite and count as 0.")
+    return kept
 
 
 def _parameters(
@@ -134,14 +190,15 @@ def _length(dataset: Any) -> int:
     return len(dataset)
 
 
-def _block(rate: float, count: int, num_parameters: int) -> int:
+def block_size(plan: DpSgdPlan, count: int, numbers: int) -> int:
     """Return the number of records that are computed at once, from public numbers alone.
 
-    Blocks of one size hold as many as are drawn, mostly, in as few blocks as memory allows.
+    ``numbers`` is how many are held for a record. Blocks of one size hold as many records as are
+    drawn, mostly, in as few blocks as memory allows.
     """
-    mean = rate * count
+    rate, mean = plan.sampling_rate, plan.sampling_rate * count
     most = max(1, min(count, math.ceil(mean + _SPARE * math.sqrt(mean * (1 - rate)))))
-    blocks = math.ceil(most / max(1, _LARGEST_BLOCK // num_parameters))
+    blocks = math.ceil(most / max(1, _LARGEST_BLOCK // numbers))
     return math.ceil(most / blocks)
 
 
@@ -149,17 +206,8 @@ def _copies(parameters: Parameters) -> Tensors:
     return {name: parameter.detach().clone() for name, parameter in parameters.items()}
 
 
-def _add_noise(private: DPOptimizer, randomness: RandomSource) -> None:
-    """Do as Opacus's ``add_noise`` does, with noise of the library's own source, on its grid."""
-    sigma = private.noise_multiplier * private.max_grad_norm
-    for parameter in private.params:
-        sums = parameter.summed_grad.cpu().numpy().reshape(1, -1)
-        noisy = torch.from_numpy(with_noise(sums, sigma, randomness))
-        parameter.grad = noisy.reshape(parameter.shape).to(parameter)
-
-
 @contextmanager
-def _random_state_of_its_own(randomness: RandomSource) -> Iterator[torch.Generator]:
+def random_state_of_its_own(randomness: RandomSource) -> Iterator[torch.Generator]:
     """Seed PyTorch's generator, which an optimiser may draw from, and put it back afterwards.
 
     Yields a second one, which seeds what is random about records.

@@ -89,8 +89,7 @@ def dp_sgd(
 
     Notes
     -----
-    Per-record gradients are PyTorch's (``torch.func``), clipping, summing and scaling
-    Opacus's, noise and sampling ldp-flower's own. ``loss`` is called under ``vmap``; where
+    Per-record gradients are PyTorch's (``torch.func``). ``loss`` is called under ``vmap``; where
     that fails for records of zeros, all are taken one by one, which is slower.
     """
     training = current.get()

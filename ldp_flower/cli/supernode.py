@@ -38,6 +38,13 @@ Unquoted = Annotated[
         help="The CSV file was written without quotes: they are characters like any other.",
     ),
 ]
+RecordsOf = Annotated[
+    Path | None,
+    typer.Option(
+        help="Train networks that come as data on this file (.npz with records and targets), "
+        "without an app."
+    ),
+]
 TrainOn = Annotated[
     list[Path] | None,
     typer.Option(
@@ -62,6 +69,7 @@ def supernode(
     user_column: UserColumn = None,
     ids: Ids = None,
     unquoted: Unquoted = False,
+    records: RecordsOf = None,
     train_on: TrainOn = None,
     sandbox: SandboxKind = "bubblewrap",
     train_seconds: Seconds = Limits.seconds,
@@ -69,14 +77,15 @@ def supernode(
 ) -> None:
     """Start Flower's SuperNode with the operator's own app, and keep it running.
 
-    Every message of every run is answered by this app, or from this table. Of what a run
+    Every message of every run is answered by this app, from this table or with what these records
+    train. Of what a run
     brings along nothing is unpacked, imported or executed.
 
     With --train-on messages that train are answered, too: by a randomised report of what the
     run's own code learns. It runs in a sandbox, without network, ledger and other files.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
-    settings = _settings(app, table, schema, user_column, ids, unquoted, training)
+    settings = _settings(app, table, schema, user_column, ids, unquoted, records, training)
     try:
         flower.check()
         config = node_config_of(arguments)
@@ -108,6 +117,7 @@ def check(
     user_column: UserColumn = None,
     ids: Ids = None,
     unquoted: Unquoted = False,
+    records: RecordsOf = None,
     train_on: TrainOn = None,
     sandbox: SandboxKind = "bubblewrap",
     train_seconds: Seconds = Limits.seconds,
@@ -134,7 +144,7 @@ def check(
     such a run is refused for first is told, with the number of nodes that it starts with.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
-    given = (app, table, schema, user_column, ids, unquoted, training)
+    given = (app, table, schema, user_column, ids, unquoted, records, training)
     anything = any(each not in (None, False) for each in given)
     if Path(what).expanduser().is_dir():
         if anything:
@@ -161,16 +171,21 @@ def _settings(
     user_column: str | None,
     ids: Path | None,
     unquoted: bool,
+    records: Path | None,
     training: Training | None,
 ) -> Settings:
     path = os.environ.get("PATH", os.defpath)
     of_table = (table, schema, user_column, ids, unquoted or None)
+    if records is not None:
+        if any(given is not None for given in (app, training, *of_table)):
+            fail("Expected --records alone: it needs no app, no table and no sandbox.", USAGE)
+        return Settings(None, None, path, records=str(records.expanduser().resolve()))
     if app is not None or (training is not None and of_table == (None,) * 5):
         if any(given is not None for given in of_table):
             fail("Expected either --app or --table, which needs no app.", USAGE)
         return Settings(app, None, path, training)
     if table is None or schema is None or user_column is None:
-        fail("Expected either --app, or --table with --schema and --user-column.", USAGE)
+        fail("Expected --app, --table with --schema and --user-column, or --records.", USAGE)
     file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
     return Settings(None, Table(file, declared, user_column, named, not unquoted), path, training)

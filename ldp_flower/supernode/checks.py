@@ -17,6 +17,7 @@ from ..guarantee.ledger_file import LedgerError
 from .census import census
 from .guard.sandbox import SandboxError
 from .pinned import AppError
+from .records_file import RecordsFile
 from .settings import Settings, Table, Training
 
 # Above it an attacker who guesses between two versions of the data is wrong with a probability of
@@ -61,7 +62,9 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
     _keys(config, settings, findings)
     _places(config, settings, findings)
     if settings is not None and not findings.problems:
-        if settings.app is not None or settings.table is not None:
+        if settings.records is not None:
+            _records(config, settings.records, policy, findings)
+        elif settings.name:
             _app(config, settings, findings)
         if settings.training is not None:
             _train(config, settings.training, findings)
@@ -126,7 +129,7 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
             f"The key {key!r} is no setting of ldp-flower and is left to the app: is {setting!r} "
             "meant?"
         )
-    if settings is not None and settings.table is not None and settings.training is None:
+    if settings is not None and settings.app is None and settings.training is None:
         for key in sorted(PrivacyPolicy.unknown_settings(config) - set(nearly)):
             findings.problems.append(f"The key {key!r} has no effect on a node without an app.")
 
@@ -140,6 +143,8 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
     if table is not None:
         named |= {f"--table {table.path}": table.path, f"--schema {table.schema}": table.schema}
         named |= {f"--ids {table.ids}": table.ids} if table.ids is not None else {}
+    if settings is not None and settings.records is not None:
+        named[f"--records {settings.records}"] = settings.records
     for name, text in named.items():
         path = Path(text).expanduser()
         if not path.exists():
@@ -196,6 +201,27 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         what = "Table" if settings.app is None else "App"
         findings.facts.append(f"{what}: {settings.name}, with {users} users.")
         findings.doubts += heard.told  # entries that are not what the schema declares
+
+
+def _records(
+    config: Mapping[str, object], path: str, policy: PrivacyPolicy | None, findings: Findings
+) -> None:
+    if "user-id" not in config:
+        findings.problems.append(
+            "There is no name for the silo on the ledger: set user-id in the node's configuration."
+        )
+    if policy is not None and not (policy.unit == "record" and policy.allow_inexact):
+        findings.problems.append(
+            'Training on records needs unit="record", num-records, max-delta and '
+            "allow-inexact=true in the node's configuration."
+        )
+    try:
+        records, _ = RecordsFile(path)()
+    except ValueError as error:
+        findings.problems.append(str(error))
+        return
+    shape = " x ".join(map(str, records.shape[1:])) or "one number"
+    findings.facts.append(f"Records: {path}, {len(records)} of {shape}.")
 
 
 def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:

@@ -9,13 +9,14 @@ from typing import Literal, Self
 
 from flwr.clientapp import ClientApp
 
-from ..clients import LdpClientApp
+from ..clients import LdpClientApp, NetworkClientApp
 from ..schema import Schema
 from ..table_file import TableLoader
 from .guard.limits import Limits
 from .guard.sandbox import Sandbox
 from .guard.training import Guarded
 from .pinned import AppError, Pinned, load
+from .records_file import RecordsFile
 from .run import Operator
 
 
@@ -109,17 +110,20 @@ class Settings:
         The operator's own PATH, which its app finds again; Flower's parts have another.
     training : Training or None (default: None)
         How the runs' own code trains; None: not at all.
+    records : str or None (default: None)
+        A file of records, on which networks are trained that come as data.
     """
 
     app: str | None
     table: Table | None
     path: str
     training: Training | None = None
+    records: str | None = None
 
     @property
     def name(self) -> str:
         """What the log says has answered."""
-        return self.app or ("" if self.table is None else self.table.path)
+        return self.app or self.records or ("" if self.table is None else self.table.path)
 
     def client_app(self) -> ClientApp:
         """Return the operator's app.
@@ -127,17 +131,22 @@ class Settings:
         Raises
         ------
         AppError
-            If there is none, or both an app and a table.
+            If there is none, or more than one of an app, a table and records.
         """
-        if self.app is not None and self.table is None:
-            return load(self.app)
-        if self.table is not None and self.app is None:
-            return LdpClientApp(self.table.loader())
-        raise AppError("Expected either --app, or --table with --schema and --user-column.")
+        if sum(each is not None for each in (self.app, self.table, self.records)) == 1:
+            if self.app is not None:
+                return load(self.app)
+            if self.table is not None:
+                return LdpClientApp(self.table.loader())
+            if self.records is not None:
+                return NetworkClientApp(RecordsFile(self.records))
+        raise AppError(
+            "Expected one of --app, --table with --schema and --user-column, or --records."
+        )
 
     def operator(self) -> Operator:
         """Return what answers messages."""
-        if self.training is not None and self.app is None and self.table is None:
+        if self.training is not None and not self.name:
             return self.training.guarded(None)
         pinned = Pinned(self.name, self.client_app())
         return pinned if self.training is None else self.training.guarded(pinned)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
+from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
 from ldp_flower.guarantee.parameters import with_parameters
 from ldp_flower.guarantee.training import RIDER
+from ldp_flower.models import Network
 from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation.words import counted
 from ldp_flower.validation import check_integer, check_optional, check_unused
@@ -99,6 +101,14 @@ class LdpFedAvg(FedAvgArguments):
         stay as the initial arrays have them. For a PyTorch module with frozen layers take
         :func:`~ldp_flower.strategies.trainable_of`. By default all arrays of floats but the
         running statistics of batch normalisation.
+    network : Network, optional
+        A network as data, which users of :class:`ldp_flower.clients.NetworkUsersApp` train
+        without any code of an app. Its parameters are the initial arrays, and it says which of
+        them are trained.
+    local_steps : int (default: 5)
+        Number of steps of each user, down the mean loss of its own rows.
+    local_learning_rate : float (default: 0.5)
+        Their length, over that of the gradient.
     message_type : str (default: "train")
         Type of the messages, ``train.NAME`` for the train function NAME.
     arrayrecord_key, configrecord_key : str
@@ -159,6 +169,9 @@ class LdpFedAvg(FedAvgArguments):
     sparsity: int | None = None
     threshold: Literal["final", "each"] = "final"
     trainable: Sequence[str] | None = None
+    network: Network | None = None
+    local_steps: int = 5
+    local_learning_rate: float = 0.5
     message_type: str = "train"
     arrayrecord_key: str = "arrays"
     configrecord_key: str = "config"
@@ -187,12 +200,21 @@ class LdpFedAvg(FedAvgArguments):
             self.optimizer = ServerOptimizer.of(self.optimizer)
         if self.trainable is not None:
             self.trainable = check_trainable(self.trainable)
+        if self.network is None:
+            check_unused(self, "without a network", "local_steps", "local_learning_rate")
+        else:
+            check_unused(self, "with a network, which says it", "trainable")
+            self.trainable = check_trainable(self.network.graph.trainable)
+            self._local()  # refuses bad arguments now
         if self.message_type != "train" and not self.message_type.startswith("train."):
             raise ValueError(
                 f"Expected message_type train or train.NAME, got {self.message_type!r}."
             )
         for name in ("arrayrecord_key", "configrecord_key"):
-            if getattr(self, name) == RIDER or self.arrayrecord_key == self.configrecord_key:
+            if (
+                getattr(self, name) in (RIDER, NETWORK)
+                or self.arrayrecord_key == self.configrecord_key
+            ):
                 raise ValueError(
                     f"Expected {name} to be a name that no other record has, got "
                     f"{getattr(self, name)!r}."
@@ -202,6 +224,11 @@ class LdpFedAvg(FedAvgArguments):
         self._model = ArrayRecord()
         self._trained: Trained
         self._reporting(1)  # refuses a bad epsilon now
+
+    def _local(self) -> LocalTraining:
+        assert self.network is not None
+        text = self.network.graph.to_text()
+        return LocalTraining(text, self.local_steps, float(self.local_learning_rate))
 
     @property
     def _rides_on(self) -> str:
@@ -218,6 +245,11 @@ class LdpFedAvg(FedAvgArguments):
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
     ) -> None:
         """Take the model, the number of rounds (0: by rule) and the app's config."""
+        if self.network is not None:
+            if initial_arrays is not None:
+                raise ValueError("Expected no initial_arrays with a network, which has its own.")
+            arrays = {name: Array(np.asarray(a)) for name, a in self.network.arrays.items()}
+            initial_arrays = ArrayRecord(arrays)
         if not isinstance(initial_arrays, ArrayRecord):
             raise ValueError(
                 "Expected initial_arrays to be an ArrayRecord, the model to start from, got "
@@ -305,7 +337,10 @@ class LdpFedAvg(FedAvgArguments):
     def _message(self, number: int, model: ArrayRecord) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
         config = self._config(number)
-        return RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
+        content = RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
+        if self.network is not None:
+            content[NETWORK] = self._local().to_config()
+        return content
 
     def _schedule(self, reporting: Reporting, num_users: int, num_rounds: int) -> Schedule:
         net = self.model == "net"

@@ -26,7 +26,7 @@ from ldp_flower.supernode.checks import examine
 from ldp_flower.supernode.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-APPS = ("flights", "heavy-hitters", "model-updates", "own-table", "telemetry")
+APPS = ("flights", "heavy-hitters", "model-updates", "own-table", "silo-networks", "telemetry")
 
 
 def project_of(folder):
@@ -122,6 +122,21 @@ def run(built, modules, name, nodes, tmp_path, kind=InProcessGrid, **settings):
     context = Context(run_id=1, node_id=0, node_config={}, state=state, run_config=config)
     modules(name, "server_app").app(grid, context)
     return json.loads((tmp_path / "result.json").read_text())
+
+
+def test_silo_networks(built, modules, tmp_path):
+    """Images that silos alone have seen are told apart better than by guessing a third."""
+    settings = {"num_records": 400, "num_rounds": 2, "steps": 6, "sampling_rate": 0.2}
+    found = run(built, modules, "silo-networks", 4, tmp_path, epsilon=8.0, **settings)
+    spent = [found["rounds"][number]["epsilon-spent"] for number in ("1", "2")]
+    assert 0 < spent[0] < spent[1] == found["epsilon"] <= 8.0 and found["notes"] == []
+    assert found["rounds"]["2"]["accuracy"] > 0.4
+    assert (tmp_path / "network.json").exists() and (tmp_path / "network.npz").exists()
+    images, labels = modules("silo-networks", "task").invented(9, 1)
+    np.savez(tmp_path / "records.npz", records=images, targets=labels)
+    node = Context(1, 1, {"data-path": str(tmp_path / "records.npz")}, RecordDict(), {})
+    read, _ = modules("silo-networks", "client_app").load_records(node)
+    assert np.array_equal(read, images)
 
 
 def test_own_table(built, modules, tmp_path, capsys):

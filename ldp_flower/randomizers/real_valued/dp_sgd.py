@@ -179,6 +179,13 @@ class DpSgdPlan:
         all_steps = self.num_rounds * self.steps
         return dp_sgd_noise(self.epsilon, self.delta, self.sampling_rate, all_steps)
 
+    def epsilon_after(self, num_rounds: int) -> float:
+        """Epsilon of the first so many rounds, at the plan's delta; of all, the plan's."""
+        steps, noise = num_rounds * self.steps, self.noise_multiplier
+        grid = _grid(self.epsilon, steps)
+        spent = dp_sgd_epsilon(noise, self.sampling_rate, steps, self.delta, grid=grid)
+        return min(spent, self.epsilon)
+
     @property
     def epsilon_of_presence(self) -> float:
         """Epsilon for whether a record is there at all, which Opacus and others state."""

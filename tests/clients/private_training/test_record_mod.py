@@ -407,7 +407,7 @@ def test_the_spend_is_on_the_ledger_before_the_reply(ledger, node_config, monkey
     def killed(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(record_mod, "_reply", killed)
+    monkeypatch.setattr(record_mod, "reply_of", killed)
     with pytest.raises(KeyboardInterrupt):
         deployed(app_of(nothing_after)[0], content(), node_config)
     assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
@@ -485,8 +485,8 @@ def test_the_form_of_a_reply_does_not_depend_on_the_number_of_records(node_confi
 
 def test_what_is_missing_is_named(monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr(record_mod, "find_spec", lambda n: None if n == "opacus" else found(n))
-    with pytest.raises(ImportError, match=r"RecordDpSgdMod needs opacus: pip install .*torch"):
+    monkeypatch.setattr(record_mod, "find_spec", lambda n: None if n == "torch" else found(n))
+    with pytest.raises(ImportError, match=r"RecordDpSgdMod needs torch: pip install .*torch"):
         RecordDpSgdMod(**PLAN)
 
 

@@ -223,7 +223,9 @@ def test_a_node_is_not_started_if_anything_is_wrong(node, monkeypatch):
     for arguments, told in (
         ((*TABLE, *flowers, 'max-epsilon=2.0 ledger-path="none.db"'), "No ledger at none.db"),
         ((*TABLE, "--", "--insecure"), "There is no policy"),
-        ((*flowers, CONFIG), "Expected either --app, or --table with"),
+        ((*flowers, CONFIG), "Expected --app, --table with"),
+        (("--records", "r.npz", *TABLE, *flowers, CONFIG), "Expected --records alone"),
+        (("--records", "r.npz", "--app", "a:b", *flowers, CONFIG), "Expected --records alone"),
         (("--app", "a:b", *TABLE, *flowers, CONFIG), "Expected either --app or --table"),
         (("--app", "no_module:app", *flowers, CONFIG), "cannot be loaded"),
         ((*TABLE, "--", "--insecure", "--isolation=process"), "no --isolation process"),
@@ -235,6 +237,63 @@ def test_a_node_is_not_started_if_anything_is_wrong(node, monkeypatch):
     ((given, settings),) = started
     assert given == ["--insecure", "--node-config", CONFIG]
     assert settings.table.path == str(node / "table.csv")  # from wherever a message is answered
+
+
+RECORDS_CONFIG = (
+    'max-epsilon=2.0 max-delta=1e-5 unit="record" num-records=40 allow-inexact=true '
+    'user-id="clinic" ledger-path="records.db"'
+)
+
+
+@pytest.fixture
+def records(node):
+    SqliteLedger.create("records.db")
+    file = node / "records.npz"
+    np.savez(file, records=np.zeros((50, 3, 4), np.float32), targets=np.zeros(50, np.int64))
+    file.chmod(0o600)
+    return file
+
+
+def test_a_node_with_records_is_as_it_should_be(records, monkeypatch):
+    checked = invoke("check", RECORDS_CONFIG, "--records", "records.npz")
+    assert checked.exit_code == 0, checked.stderr
+    assert f"Records: {records}, 50 of 3 x 4." in checked.stdout
+    started = []
+    monkeypatch.setattr(
+        import_module("ldp_flower.cli.supernode"), "supervise", lambda *given: started.append(given)
+    )
+    flowers = ("--", "--insecure", "--node-config", RECORDS_CONFIG)
+    assert invoke("supernode", "--records", "records.npz", *flowers).exit_code == 0
+    assert started[0][1].records == str(records) and started[0][1].name == str(records)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({}, "which has no such arrays"),
+        ({"records": np.zeros(3)}, "which has no such arrays"),
+        ({"records": np.zeros((3, 2)), "targets": np.zeros(2)}, "records of shape [3, 2]"),
+        ({"records": np.array([None]), "targets": np.zeros(1)}, "which has no such arrays"),
+    ],
+)
+def test_records_that_cannot_be_used_are_found(records, arrays, told):
+    np.savez(records, **arrays)
+    checked = invoke("check", RECORDS_CONFIG, "--records", records)
+    assert checked.exit_code == 2 and told in checked.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "told"),
+    [
+        ('user-id="clinic" ', "set user-id"),
+        ("allow-inexact=true ", "allow-inexact=true in the node's configuration"),
+        ('unit="record" num-records=40 ', "needs a ledger|unit|record"),
+    ],
+)
+def test_a_configuration_that_trains_on_no_records_is_found(records, left_out, told):
+    config = RECORDS_CONFIG.replace(left_out, "")
+    checked = invoke("check", config, "--records", records)
+    assert checked.exit_code == 2 and re.search(told, checked.stderr.replace("\n", " "))
 
 
 def test_the_guides_commands_check_and_start_a_node_without_an_app(node, monkeypatch):

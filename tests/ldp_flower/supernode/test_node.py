@@ -18,6 +18,7 @@ from flwr.supernode import start_client_internal
 from flwr.supernode.runtime import run_clientapp
 
 from ldp_flower import PrivacyPolicy
+from ldp_flower.clients import NetworkClientApp
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
 from ldp_flower.supernode import answering, flower, launch
@@ -216,14 +217,16 @@ def test_an_operators_app_is_a_client_app_that_is_installed(tmp_path, monkeypatc
 
 def test_settings_are_read_as_they_were_written(tmp_path):
     table = Settings(None, Table("t.csv", "s.json", "person"), "/bin")
-    for number, settings in enumerate((SETTINGS, table)):
+    records = Settings(None, None, "/bin", records="r.npz")
+    assert isinstance(records.client_app(), NetworkClientApp)
+    for number, settings in enumerate((SETTINGS, table, records)):
         file = tmp_path / str(number)
         settings.write(file)
         assert Settings.read(file) == settings
         assert file.stat().st_mode & 0o077 == 0
     with pytest.raises(AppError, match=r"--schema to be a JSON file .* got s\.json: No such"):
         table.client_app()
-    with pytest.raises(AppError, match="Expected either"):
+    with pytest.raises(AppError, match="Expected one of --app"):
         Settings(None, None, "/bin").client_app()
 
 

@@ -1,0 +1,165 @@
+"""The process that computes: a network's kernels see no ledger, and have limits.
+
+The parent writes a description, which holds no data, and reads one line: that the network is
+accepted, or why not. Then it writes the data and reads as many bytes as the parameters have.
+"""
+
+import json
+import pickle
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from threading import Timer
+from typing import IO, Any, Self
+
+import numpy as np
+
+from ldp_flower.models.graph import NetworkError, Tensor
+from ldp_flower.models.limits import Limits
+from ldp_flower.models.network import Network
+from ldp_flower.models.parsing import parsed
+from ldp_flower.randomness import SystemRandom
+from ldp_flower.validation import check_integer
+
+from .network_training import Arrays, Round
+
+_LONGEST_LINE = 2000  # characters of a refusal
+
+
+class ChildError(Exception):
+    """The process gave no answer of the form that was asked for."""
+
+
+@dataclass(frozen=True)
+class ChildLimits:
+    """What one message's training may use.
+
+    Attributes
+    ----------
+    seconds : int (default: 600)
+        From start to answer.
+    memory : int (default: 8192)
+        Mebibytes of address space.
+    """
+
+    seconds: int = 600
+    memory: int = 8192
+
+    def __post_init__(self) -> None:
+        check_integer("seconds", self.seconds, 1)
+        check_integer("memory", self.memory, 1)
+
+
+class Child:
+    """A process that checks a network, and trains it. It is ended on leaving the ``with``.
+
+    Parameters
+    ----------
+    limits : ChildLimits
+        What it may use.
+    """
+
+    def __init__(self, limits: ChildLimits) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="ldp-flower-network-")
+        command = [sys.executable, "-P", "-m", __name__, str(limits.memory), str(limits.seconds)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._folder.name
+        )
+        self._timer = Timer(limits.seconds, self._process.kill)
+        self._timer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def check(self, text: str, limits: Limits) -> Tensor:
+        """Return the type and shape of a target of an acceptable network.
+
+        Raises
+        ------
+        NetworkError
+            If the network is refused.
+        ChildError
+            If there is no answer.
+        """
+        self._send({"text": text, "limits": asdict(limits)})
+        line = self._pipe(self._process.stdout).readline(_LONGEST_LINE)
+        try:
+            answer = json.loads(line)
+            if "refused" in answer:
+                raise NetworkError(ascii(str(answer["refused"]))[1:-1])
+            return Tensor(str(answer["dtype"]), tuple(int(n) for n in answer["shape"]))
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, NetworkError):
+                raise
+            raise ChildError("The process ended while it checked the network.") from error
+
+    def train(self, task: Round) -> Arrays:
+        """Return what a round trains.
+
+        Raises
+        ------
+        ChildError
+            If it took more time or memory than it may, or failed.
+        """
+        self._send(task)
+        tensors = {
+            name: task.network.graph.parameters[name] for name in task.network.graph.trainable
+        }
+        sizes = [t.size * np.dtype(t.dtype).itemsize for t in tensors.values()]
+        answer = self._pipe(self._process.stdout).read(sum(sizes))
+        if len(answer) != sum(sizes):
+            raise ChildError("The process that trains ended, for lack of time or memory perhaps.")
+        parts, at = {}, 0
+        for (name, tensor), size in zip(tensors.items(), sizes, strict=True):
+            flat = np.frombuffer(answer[at : at + size], tensor.dtype)
+            parts[name], at = flat.reshape(tensor.shape).copy(), at + size
+        return parts
+
+    def _send(self, value: Any) -> None:
+        stdin = self._pipe(self._process.stdin)
+        try:
+            pickle.dump(value, stdin)  # to the child; nothing that comes back is unpickled
+            stdin.flush()
+        except BrokenPipeError as error:
+            raise ChildError("The process that trains ended before it had its data.") from error
+
+    @staticmethod
+    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+        assert pipe is not None
+        return pipe
+
+
+def main() -> None:
+    """Check a network, and train it."""
+    memory, seconds = (int(each) for each in sys.argv[1:])
+    resource.setrlimit(resource.RLIMIT_AS, (memory << 20, memory << 20))
+    resource.setrlimit(resource.RLIMIT_CPU, (64 * seconds, 64 * seconds))  # of all its threads
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answer, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is for the log
+    asked = pickle.load(sys.stdin.buffer)
+    try:
+        graph = parsed(asked["text"], limits := Limits(**asked["limits"]))
+        zeros = {name: np.zeros(t.shape, t.dtype) for name, t in graph.parameters.items()}
+        network = Network(graph, zeros)
+        target = network.target(limits)
+        line = {"dtype": target.dtype, "shape": list(target.shape)}
+    except NetworkError as error:
+        line = {"refused": str(error)}
+    answer.write(json.dumps(line).encode() + b"\n")
+    answer.flush()
+    task: Round = pickle.load(sys.stdin.buffer)
+    trained = task.trained(SystemRandom())
+    for name in task.network.graph.trainable:
+        answer.write(np.ascontiguousarray(trained[name]).tobytes())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""NetworkClientApp: a silo trains networks that come as data, without any code of a run."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from ldp_flower.guarantee.budget import PrivacyPolicy
+from ldp_flower.guarantee.keys import Slots
+from ldp_flower.guarantee.messages import MessageError, Report
+from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
+from ldp_flower.guarantee.training import digest
+from ldp_flower.models.graph import Graph, NetworkError
+from ldp_flower.models.limits import Limits
+from ldp_flower.models.network import Network
+from ldp_flower.models.parsing import parsed
+
+from ..effective_policy import EffectivePolicy, Seed, called, check_own
+from ..node import Node
+from ..received import Received
+from ..refusal import Refusal
+from ..reply import reply_with
+from ..update_mod import whole_node
+from .child import Child, ChildLimits
+from .network_training import Round, as_rows
+from .record_mod import NUM_EXAMPLES, allowed, paid_for, reply_of, report_of
+
+#: From a node's context to its records and their targets.
+LoadRecords = Callable[[Context], tuple[Any, Any]]
+
+
+class NetworkClientApp(ClientApp):
+    """A ClientApp that trains the networks of :class:`ldp_flower.strategies.RecordDpSgd`.
+
+    The network comes as text, which is checked; the training loop is the library's own. No code
+    of a run sees a record::
+
+        app = NetworkClientApp(lambda context: load_my_scans())
+
+    Parameters
+    ----------
+    load_records : callable
+        Function from the Flower ``Context`` of a node to its records, shape (records, ...), and
+        their targets. Their numbers are converted to the network's types.
+    policy : PrivacyPolicy, optional
+        The app's own limits, as those of :class:`LdpClientApp`.
+    seed : int, "run" or callable, optional
+        Makes a simulation's noise reproducible, as that of :class:`LdpClientApp`.
+    limits : Limits, optional
+        What is accepted of a network.
+    child_limits : ChildLimits, optional
+        What the process that trains may use of the machine. A simulation trains in its own.
+
+    Raises
+    ------
+    ValueError
+        If an argument is of another type.
+
+    Notes
+    -----
+    In a deployment ``node_config`` is that of :class:`RecordDpSgdMod`. Needs the extra ``torch``.
+
+    Guarantee
+    ---------
+    1. Protected: a record's values against any other values of that record, absent ones
+       included, at the plan's (epsilon, delta) for all rounds together, against the server and
+       everyone who sees the replies; in real arithmetic. ``num-records`` is public.
+    2. This holds for every network on the list of operations: none has randomness, files or
+       memory, and one record changes no bit of another's gradient on a CPU (tested for each
+       operation). Indices and classes out of range are clamped or count nothing; a record of
+       another shape, or that is no number, keeps its place and counts nothing.
+    3. A gradient that is not finite counts as 0; others are shortened to ``max_grad_norm`` and
+       added up, in doubles: one record moves a sum by twice ``max_grad_norm`` at most. Blocks
+       have a public size, and places without a record hold zeros, which are not added.
+    4. A network is refused, by a text about itself, before data are loaded and budget is spent.
+       Kernels run in a process of their own with limits of time and memory, which has neither
+       ledger nor network credentials; what returns is read as numbers of a declared size.
+    5. The plan's whole (epsilon, delta) is on the ledger before the first reply of a run leaves,
+       and the reply itself. The same message gets the same bytes, and trains nothing.
+    6. What leaves are the trained parameters and the declared number of records.
+    7. Not covered: how long training takes, as ``reply-after`` has it; a person with several
+       records; what ``load_records`` has computed from all records before.
+    """
+
+    def __init__(
+        self,
+        load_records: LoadRecords,
+        policy: PrivacyPolicy | None = None,
+        seed: Seed = None,
+        limits: Limits | None = None,
+        child_limits: ChildLimits | None = None,
+    ) -> None:
+        super().__init__()
+        check_own(policy, seed)
+        if not callable(load_records):
+            raise ValueError(f"Expected load_records to be a function, got {load_records!r}.")
+        self._load_records = load_records
+        self._policy = policy
+        self._seed = seed
+        self._limits = limits or Limits()
+        self._child_limits = child_limits or ChildLimits()
+        self.train()(self._train)
+
+    def _train(self, message: Message, context: Context) -> Message:
+        def answer(received: Received) -> RecordDict:
+            return self._answer(received, context)
+
+        return reply_with(message, context, self._policy, answer)
+
+    def _answer(self, received: Received, context: Context) -> RecordDict:
+        content = received.message.content
+        try:
+            asked, graph = _read(content, self._limits)
+            network = network_in(graph, content, ARRAYS)
+        except (MessageError, NetworkError) as error:
+            raise Refusal(Refusal.MALFORMED, str(error)) from error
+        node = whole_node(
+            received, EffectivePolicy.resolve(received, context, self._policy, self._seed)
+        )
+        cost = allowed(node, asked.plan, asked.salt, network.num_trainable)
+        message = digest(content)
+
+        def trained(slots: Slots) -> Report:
+            try:
+                return self._trained(asked, network, node, context, (message, slots))
+            except NetworkError as error:
+                raise Refusal(Refusal.MALFORMED, str(error)) from error
+
+        kind = received.message.metadata.message_type
+        return reply_of(paid_for(node, cost, kind, message, trained), ARRAYS, {})
+
+    def _trained(
+        self,
+        asked: NetworkRound,
+        network: Network,
+        node: Node,
+        context: Context,
+        of: tuple[str, Slots],
+    ) -> Report:
+        """Check the network, and only then load the data."""
+        if node.terms.simulated:
+            task = self._round(asked, network, node, context, network.target(self._limits))
+            randomness = node.private_randomness(int(of[0][:15], 16), of[1])
+            arrays = task.trained(randomness)
+        else:
+            with Child(self._child_limits) as child:
+                target = child.check(asked.text, self._limits)
+                task = self._round(asked, network, node, context, target)
+                arrays = child.train(task)
+        return report_of(arrays, {NUM_EXAMPLES: task.count})
+
+    def _round(
+        self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any
+    ) -> Round:
+        declared = node.terms.policy.num_records
+        loaded, goals = called(self._load_records, context)
+        most = 0 if node.terms.rehearsal else declared or max(len(loaded), 1)
+        records, targets = as_rows(loaded, goals, network.graph.record, target, most)
+        return Round(
+            network,
+            asked.plan,
+            asked.optimizer,
+            asked.learning_rate,
+            declared or max(len(loaded), 1),
+            self._limits,
+            records,
+            targets,
+        )
+
+
+def _read(content: RecordDict, limits: Limits) -> tuple[NetworkRound, Graph]:
+    if set(content) != {ARRAYS, NETWORK} or NETWORK not in content.config_records:
+        raise MessageError(f"Expected the records {ARRAYS!r} and {NETWORK!r}.")
+    asked = NetworkRound.from_config(content.config_records[NETWORK])
+    return asked, parsed(asked.text, limits)
+
+
+def network_in(graph: Graph, content: RecordDict, name: str) -> Network:
+    """Return a network with the parameters that a message holds, in a record of this name."""
+    if name not in content.array_records:
+        raise MessageError("Expected one ArrayRecord, the parameters.")
+    try:
+        record = content.array_records[name]
+        arrays = {name: array.numpy() for name, array in record.items()}
+    except Exception as error:  # NumPy's reader fails in many ways on forged headers
+        raise MessageError("Expected parameters as NumPy arrays.") from error
+    return Network(graph, arrays)

@@ -1,0 +1,106 @@
+"""Gradients of single records by a network's parameters, for blocks of one shape."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import grad, vmap
+
+from ldp_flower.models.graph import Graph
+from ldp_flower.models.interpreter import Frozen, evaluate
+from ldp_flower.models.losses import LOSSES
+
+from .clipping import Tensors
+
+_MAX_KEPT = 1 << 28  # numbers of frozen parts' results, of all records: 1 GiB
+
+
+class NetworkGradients:
+    """The gradients of single records by the trainable parameters of a network.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network, which has been checked.
+    constants : mapping of str to Tensor
+        Values of the parameters that are not trained.
+    records : Tensor, shape (records, *record's)
+        The records, of the graph's type.
+    targets : Tensor, shape (records, *target's)
+        Their targets.
+    count : int
+        Public number of records.
+    block : int
+        Number of records that are computed at once; public.
+
+    Notes
+    -----
+    All blocks have one shape and run the same kernels, whatever records hold. In places without
+    a record there is a public one of zeros. What an encoder that is not trained makes of a record
+    is computed once and kept, if public numbers say that there is memory for it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        constants: Tensors,
+        records: torch.Tensor,
+        targets: torch.Tensor,
+        count: int,
+        block: int,
+    ) -> None:
+        self.block = block
+        self._graph = graph
+        self._constants = constants
+        self._records, self._targets = records, targets
+        self._loss = LOSSES[graph.loss]
+        self._frozen: Frozen | None = None
+        self._kept: list[torch.Tensor] = []
+        frozen = Frozen.of(graph)
+        if frozen is not None:
+            self._keep(frozen, count)
+
+    def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
+        """Return gradients by name, shape (block, *parameter's), and which are of records.
+
+        Parameters
+        ----------
+        kept : dict of str to Tensor
+            Values of the trainable parameters.
+        drawn : ndarray of int
+            The records' indices, at most ``block``; their gradients come first, in this order.
+        """
+        places = torch.from_numpy(drawn)
+        inputs = [self._rows(each, places) for each in (self._records, self._targets, *self._kept)]
+        found = vmap(grad(self._value), in_dims=(None, *[0] * len(inputs)))(kept, *inputs)
+        return found, torch.arange(self.block) < len(drawn)
+
+    def _rows(self, all_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Return some records in a block of its own memory, with zeros behind them."""
+        rows = all_rows.new_zeros((self.block, *all_rows.shape[1:]))
+        rows[: len(places)] = all_rows[places]
+        return rows
+
+    def _value(
+        self, kept: Tensors, record: torch.Tensor, target: torch.Tensor, *known: torch.Tensor
+    ) -> torch.Tensor:
+        parameters = {**self._constants, **kept}
+        given = None if self._frozen is None else self._frozen.given(known)
+        return self._loss(evaluate(self._graph, parameters, record[None], given), target)
+
+    def _keep(self, frozen: Frozen, count: int) -> None:
+        """Compute the frozen part of all records, in blocks."""
+
+        def results(record: torch.Tensor) -> list[torch.Tensor]:
+            return frozen.results(self._constants, record[None])
+
+        with torch.no_grad():
+            for start in range(0, max(len(self._records), 1), self.block):
+                places = torch.arange(start, min(start + self.block, len(self._records)))
+                found = vmap(results)(self._rows(self._records, places))
+                if not start:
+                    if count * sum(each[0].numel() for each in found) > _MAX_KEPT:
+                        return
+                    self._kept = [e.new_zeros((len(self._records), *e.shape[1:])) for e in found]
+                for all_rows, each in zip(self._kept, found, strict=True):
+                    all_rows[start : start + len(places)] = each[: len(places)]
+        self._frozen = frozen

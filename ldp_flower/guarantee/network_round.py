@@ -1,0 +1,138 @@
+"""What a server asks of nodes that train a network which comes as data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from flwr.app import ConfigRecord
+
+from ..randomizers.real_valued.dp_sgd import DpSgdPlan
+from ..validation import check_choice, check_integer, check_positive
+from .keys import HASH_END
+from .messages import FORMAT_VERSION, MessageError
+
+#: Names of the records of a message and of its reply.
+ARRAYS, NETWORK, METRICS = "arrays", "network", "metrics"
+OPTIMIZERS = ("sgd", "adam")
+_OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
+
+
+@dataclass(frozen=True)
+class NetworkRound:
+    """One round: the network's text, the plan, and how steps are taken.
+
+    Attributes
+    ----------
+    text : str
+        The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
+    plan : DpSgdPlan
+        What all rounds cost together.
+    optimizer : {"sgd", "adam"}
+        The optimiser, which sees noisy means only.
+    learning_rate : float
+        Its learning rate.
+    salt : int
+        Number of the run, in ``[0, 2**63)``: a plan is paid once for each.
+    number : int
+        Number of the round, from 1.
+
+    Raises
+    ------
+    ValueError
+        If one is not as it should be.
+    """
+
+    text: str
+    plan: DpSgdPlan
+    optimizer: str
+    learning_rate: float
+    salt: int
+    number: int
+
+    def __post_init__(self) -> None:
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_positive("learning_rate", self.learning_rate)
+        check_integer("salt", self.salt, 0, HASH_END - 1)
+        check_integer("number", self.number, 1, self.plan.num_rounds)
+
+    def to_config(self) -> ConfigRecord:
+        """Encode for a Flower message."""
+        own = {key: getattr(self, key) for key in ("text", *_OWN)}
+        return ConfigRecord({"version": FORMAT_VERSION, **own, **asdict(self.plan)})
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Read what anybody may have written.
+
+        Raises
+        ------
+        MessageError
+            If it is not one round.
+        """
+        if set(config) != {"version", "text", *_OWN, *_OF_PLAN}:
+            raise MessageError("Unknown or missing fields in a round of training.")
+        if config["version"] != FORMAT_VERSION:
+            raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
+        if not isinstance(config["text"], str):
+            raise MessageError("Expected the text of a network.")
+        try:
+            plan = DpSgdPlan(**{key: config[key] for key in _OF_PLAN})
+            return cls(config["text"], plan, *(config[key] for key in _OWN))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise MessageError(f"Refused round: {error}") from error
+
+
+_OWN = ("optimizer", "learning_rate", "salt", "number")
+_MOST_STEPS = 10_000  # of one user: a message can ask for them
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How each user trains a network on its own rows: plain steps down their mean loss.
+
+    Attributes
+    ----------
+    text : str
+        The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
+    steps : int
+        Number of steps.
+    learning_rate : float
+        Their length, over that of the gradient.
+
+    Raises
+    ------
+    ValueError
+        If one is not as it should be.
+    """
+
+    text: str
+    steps: int
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        check_integer("local_steps", self.steps, 1, _MOST_STEPS)
+        check_positive("local_learning_rate", self.learning_rate)
+
+    def to_config(self) -> ConfigRecord:
+        """Encode for a Flower message."""
+        return ConfigRecord({"version": FORMAT_VERSION, **asdict(self)})
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Read what anybody may have written.
+
+        Raises
+        ------
+        MessageError
+            If it is no local training.
+        """
+        if set(config) != {"version", "text", "steps", "learning_rate"}:
+            raise MessageError("Unknown or missing fields in a local training.")
+        if config["version"] != FORMAT_VERSION:
+            raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
+        if not isinstance(config["text"], str):
+            raise MessageError("Expected the text of a network.")
+        try:
+            return cls(config["text"], config["steps"], config["learning_rate"])
+        except (ValueError, TypeError, OverflowError) as error:
+            raise MessageError(f"Refused local training: {error}") from error

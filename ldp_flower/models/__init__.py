@@ -1,0 +1,11 @@
+"""Models as data: a network as a text of pure tensor operations, checked before it runs.
+
+``parsing`` reads the text, ``operations`` is the closed list, ``limits`` holds bounds. They need
+no PyTorch; ``interpreter``, ``losses`` and ``export`` do, and are imported when they are needed.
+"""
+
+from .graph import Graph, NetworkError
+from .limits import Limits
+from .network import Network
+
+__all__ = ["Graph", "Limits", "Network", "NetworkError"]

@@ -1,0 +1,130 @@
+"""From a PyTorch module to a network's graph, on the author's machine."""
+
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.export.graph_signature import InputKind
+
+from .graph import DTYPES, Dtype, Graph, NetworkError, Operation, Reference, Tensor
+from .operations import MIXES, OPERATIONS, refusal
+
+_GETITEM = "<built-in function getitem>"
+# Where and how a value lies in memory, which is the interpreter's affair.
+_LEFT_OUT = {"device", "layout", "pin_memory", "memory_format", "implicit", "non_blocking"}
+
+
+def exported(
+    module: torch.nn.Module, example: torch.Tensor, loss: str, trainable: Sequence[str]
+) -> tuple[Graph, dict[str, NDArray[Any]]]:
+    """Return a module's graph for one record, and the values of its parameters.
+
+    Raises
+    ------
+    NetworkError
+        If the module does something that is not on the list, or ``trainable`` names nothing.
+    """
+    for name, part in module.named_modules():
+        if part.training and getattr(part, "running_mean", None) is not None:
+            raise NetworkError(f"{type(part).__name__} {name!r} is refused. {MIXES}")
+    one = torch.as_tensor(example).detach()[None]
+    try:
+        program = torch.export.export(module, (one,)).run_decompositions()
+    except Exception as error:
+        text = str(error).partition("\n")[0][:300]
+        raise NetworkError(
+            f"Expected a module that torch.export takes, for one record as a batch of one: {text}"
+        ) from error
+    sources, arrays, trained = _inputs(program, trainable)
+    operations: list[Operation] = []
+    output: Reference | None = None
+    for node in program.graph.nodes:
+        if node.op == "output":
+            (results,) = node.args
+            if len(results) != 1 or not isinstance(results[0], torch.fx.Node):
+                raise NetworkError(f"Expected a module that returns one tensor, got {results}.")
+            output = sources[results[0]]
+        elif node.op == "call_function" and str(node.target) == _GETITEM:
+            whole, part = node.args
+            sources[node] = Reference(sources[whole].source, part)
+        elif node.op == "call_function":
+            name = str(node.target)
+            if name not in OPERATIONS:
+                raise NetworkError(refusal(name))
+            sources[node] = Reference(len(operations))
+            operations.append(
+                Operation(
+                    name,
+                    tuple(_value(each, sources) for each in node.args),
+                    {k: _value(v, sources) for k, v in node.kwargs.items() if k not in _LEFT_OUT},
+                )
+            )
+    assert output is not None
+    record = Tensor(_dtype(one), tuple(one.shape[1:]))
+    parameters = {
+        name: Tensor(str(array.dtype), array.shape, name in trained)
+        for name, array in arrays.items()
+    }
+    return Graph(record, parameters, tuple(operations), output, loss), arrays
+
+
+def _inputs(
+    program: torch.export.ExportedProgram, trainable: Sequence[str]
+) -> tuple[dict[torch.fx.Node, Reference], dict[str, NDArray[Any]], set[str]]:
+    """Return what the graph's inputs stand for, their values, and which of them are trained."""
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    used = {node for each in program.graph.nodes for node in each.all_input_nodes}
+    sources: dict[torch.fx.Node, Reference] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    trained: set[str] = set()
+    for spec in program.graph_signature.input_specs:
+        node = nodes[spec.arg.name]
+        if spec.kind == InputKind.USER_INPUT:
+            sources[node] = Reference(None)
+        elif node in used:  # BatchNorm counts batches, which nothing reads
+            name = str(spec.target)
+            held = {**program.state_dict, **program.constants}[name]
+            assert isinstance(held, torch.Tensor)
+            sources[node], arrays[name] = Reference(name), _finite(name, held)
+            wanted = any(fnmatchcase(name, pattern) for pattern in trainable)
+            if spec.kind == InputKind.PARAMETER and held.requires_grad and wanted:
+                trained.add(name)
+    if not trained:
+        raise NetworkError(
+            f"Expected trainable to name parameters in {sorted(arrays)}, got {list(trainable)}."
+        )
+    return sources, arrays, trained
+
+
+def _finite(name: str, tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a constant's value; an infinite one, as masks have, becomes the largest number."""
+    _dtype(tensor)
+    array: NDArray[Any] = tensor.detach().cpu().numpy().copy()
+    if np.isnan(array).any():
+        raise NetworkError(f"Expected parameters without NaN, got some in {name!r}.")
+    return np.nan_to_num(array) if array.dtype.kind == "f" else array
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise NetworkError(f"Expected tensors of {', '.join(DTYPES)}, got {name}.")
+    return name
+
+
+def _value(value: Any, sources: dict[torch.fx.Node, Reference]) -> Any:
+    if isinstance(value, torch.fx.Node):
+        return sources[value]
+    if isinstance(value, list | tuple):
+        return tuple(_value(each, sources) for each in value)
+    if isinstance(value, torch.dtype):
+        return Dtype(str(value).removeprefix("torch."))
+    if isinstance(value, float) and math.isinf(value):
+        return math.copysign(float(np.finfo(np.float32).max), value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise NetworkError(f"Expected plain arguments of operations, got {type(value).__name__}.")

@@ -1,0 +1,297 @@
+"""Runs a network's graph: on shapes alone, to check it, and on one record."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from .graph import Dtype, Graph, NetworkError, Operation, Reference, Tensor
+from .limits import Limits
+
+Tensors = Mapping[str, torch.Tensor]
+
+_MAX_WINDOW = 1024  # of a convolution's or a pool's sizes: kernels, strides, padding
+_WINDOWS = {
+    "aten.convolution.default": range(3, 9),
+    "aten.max_pool2d_with_indices.default": range(1, 5),
+    "aten.avg_pool2d.default": range(1, 4),
+}
+_EMBEDDING = "aten.embedding.default"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a network takes of a machine for one record.
+
+    Attributes
+    ----------
+    output : Tensor
+        Type and shape of the output.
+    intermediates : int
+        Numbers in all intermediate values that depend on the record.
+    flops : int
+        Floating-point operations to evaluate it.
+    """
+
+    output: Tensor
+    intermediates: int
+    flops: int
+
+
+def evaluate(
+    graph: Graph,
+    parameters: Tensors,
+    record: torch.Tensor,
+    given: Mapping[int, Any] | None = None,
+) -> torch.Tensor:
+    """Return a network's output for one record, as a batch of one.
+
+    Parameters
+    ----------
+    graph : Graph
+        A graph that has been checked.
+    parameters : mapping of str to Tensor
+        Values of its parameters.
+    record : Tensor, shape (1, *record's)
+        The record.
+    given : mapping of int to value, optional
+        Results of operations that are known already, as :meth:`Frozen.given` has them.
+    """
+    values: list[Any] = []
+    for number, operation in enumerate(graph.operations):
+        known = given is not None and number in given
+        values.append(
+            given[number]  # type: ignore[index]
+            if known
+            else _call(operation, parameters, record, values)
+        )
+    return _find(graph.output, parameters, record, values)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The part of a network that depends on the record and on nothing that is trained.
+
+    Attributes
+    ----------
+    graph : Graph
+        The network.
+    numbers : frozenset of int
+        Its operations.
+    frontier : tuple of Reference
+        Those of its results that the other operations take.
+    trained : frozenset of int
+        Operations that depend on what is trained.
+    """
+
+    graph: Graph
+    numbers: frozenset[int]
+    frontier: tuple[Reference, ...]
+    trained: frozenset[int]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self | None:
+        """Return the frozen part of a network; None if it has no parameters."""
+        trainable = set(graph.trainable)
+        trained: set[int] = set()
+        of_record: set[int] = set()
+        encodes = False
+        for number, operation in enumerate(graph.operations):
+            sources = [each.source for each in operation.references()]
+            if any(s in trained if isinstance(s, int) else s in trainable for s in sources):
+                trained.add(number)
+            elif any(s is None or (isinstance(s, int) and s in of_record) for s in sources):
+                of_record.add(number)
+                encodes |= any(isinstance(s, str) for s in sources)
+        if not encodes:
+            return None
+        taken = (r for number in sorted(trained) for r in graph.operations[number].references())
+        frontier = dict.fromkeys(
+            r for r in (*taken, graph.output) if isinstance(r.source, int) and r.source in of_record
+        )
+        return cls(graph, frozenset(of_record), tuple(frontier), frozenset(trained))
+
+    def results(self, constants: Tensors, record: torch.Tensor) -> list[torch.Tensor]:
+        """Return the results in the frontier's order, for a record as a batch of one."""
+        values: list[Any] = []
+        for number, operation in enumerate(self.graph.operations):
+            skipped = number in self.trained
+            values.append(None if skipped else _call(operation, constants, record, values))
+        return [_find(each, constants, record, values) for each in self.frontier]
+
+    def given(self, results: Sequence[torch.Tensor]) -> dict[int, Any]:
+        """Return results for :func:`evaluate`, by operation."""
+        found: dict[int, Any] = dict.fromkeys(self.numbers)
+        for reference, result in zip(self.frontier, results, strict=True):
+            assert isinstance(reference.source, int)
+            if reference.part is None:
+                found[reference.source] = result
+            else:
+                found[reference.source] = {
+                    **(found[reference.source] or {}),
+                    reference.part: result,
+                }
+        return found
+
+
+def measure(graph: Graph, limits: Limits) -> Cost:
+    """Return what a network costs, by its shapes: nothing is computed.
+
+    Raises
+    ------
+    NetworkError
+        If an operation's arguments do not fit, or a bound is exceeded; before anything of that
+        size exists.
+    """
+    parameters = {
+        name: torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype), device="meta")
+        for name, tensor in graph.parameters.items()
+    }
+    dtype = getattr(torch, graph.record.dtype)
+    record = torch.empty((1, *graph.record.shape), dtype=dtype, device="meta")
+    values: list[Any] = []
+    intermediates = shared = flops = 0
+    of_record: set[int | str | None] = {None}
+    for number, operation in enumerate(graph.operations):
+        try:
+            value = _call(operation, parameters, record, values, device="meta")
+        except NetworkError:
+            raise
+        except Exception as error:  # PyTorch's own, about shapes and types: nothing else is there
+            text = str(error).partition("\n")[0][:200]
+            raise NetworkError(f"Operation {number} ({operation.name}): {text}") from None
+        results = value if isinstance(value, tuple | list) else (value,)
+        sizes = [math.prod(each.shape) for each in results if isinstance(each, torch.Tensor)]
+        if not sizes or min(sizes) < 1 or max(sizes) > limits.tensor:
+            raise NetworkError(
+                f"Operation {number} ({operation.name}): Expected values of 1 to {limits.tensor} "
+                f"numbers, got {max(sizes, default=0)}."
+            )
+        if any(each.source in of_record for each in operation.references()):
+            of_record.add(number)
+            intermediates += sum(sizes)
+        else:  # of parameters and constants alone: once for all records
+            shared += sum(sizes)
+        flops += _flops(operation, parameters, record, values, value, sum(sizes))
+        if max(intermediates, shared) > limits.intermediates:
+            raise NetworkError(f"Expected at most {limits.intermediates} intermediate numbers.")
+        if flops > limits.flops:
+            raise NetworkError(f"Expected at most {limits.flops} floating-point operations.")
+        values.append(value)
+    output = _find(graph.output, parameters, record, values)
+    return Cost(
+        Tensor(str(output.dtype).removeprefix("torch."), tuple(output.shape)), intermediates, flops
+    )
+
+
+def _flops(
+    operation: Operation,
+    parameters: Tensors,
+    record: torch.Tensor,
+    values: list[Any],
+    value: Any,
+    size: int,
+) -> int:
+    """Return PyTorch's own count for products, and one operation a number for all else."""
+    counted = flop_registry.get(_function(operation.name).overloadpacket)
+    if counted is not None:
+        arguments = [_resolve(each, parameters, record, values) for each in operation.arguments]
+        return int(counted(*arguments, out_val=value))
+    if operation.name in _WINDOWS:
+        return size * int(max(1, math.prod(operation.arguments[1])))
+    inputs = (_find(each, parameters, record, values) for each in operation.references())
+    return size + sum(math.prod(each.shape) for each in inputs)
+
+
+def _function(name: str) -> Any:
+    _, packet, overload = name.split(".")
+    return getattr(getattr(torch.ops.aten, packet), overload)
+
+
+def _call(
+    operation: Operation,
+    parameters: Tensors,
+    record: torch.Tensor,
+    values: list[Any],
+    device: str | None = None,
+) -> Any:
+    arguments = [_resolve(each, parameters, record, values) for each in operation.arguments]
+    keywords = {
+        key: _resolve(each, parameters, record, values) for key, each in operation.keywords.items()
+    }
+    if device is not None:
+        _check(operation, arguments, keywords)
+        if operation.name in _MAKES:
+            keywords["device"] = device
+    function = _INSTEAD.get(operation.name) or _function(operation.name)
+    return function(*arguments, **keywords)
+
+
+def _resolve(value: Any, parameters: Tensors, record: torch.Tensor, values: list[Any]) -> Any:
+    if isinstance(value, Reference):
+        return _find(value, parameters, record, values)
+    if isinstance(value, Dtype):
+        return getattr(torch, value.name)
+    if isinstance(value, tuple):
+        return [_resolve(each, parameters, record, values) for each in value]
+    return value
+
+
+def _find(
+    reference: Reference, parameters: Tensors, record: torch.Tensor, values: list[Any]
+) -> torch.Tensor:
+    if reference.source is None:
+        found: torch.Tensor = record
+    elif isinstance(reference.source, str):
+        found = parameters[reference.source]
+    else:
+        found = values[reference.source]
+        if reference.part is not None:
+            found = found[reference.part]
+    return found
+
+
+def _embedding(
+    table: torch.Tensor, indices: torch.Tensor, padding: int = -1, *_: object
+) -> torch.Tensor:
+    """Look up rows; an index out of range takes the nearest one, or it would be another's memory.
+
+    ``padding`` is the row that training leaves as it is.
+    """
+    indices = indices.clamp(0, table.shape[0] - 1)
+    found: torch.Tensor = torch.ops.aten.embedding.default(table, indices, padding)
+    return found
+
+
+# A view of a record's own layout need not be one under vmap.
+_INSTEAD: Mapping[str, Callable[..., Any]] = {
+    "aten.view.default": torch.reshape,
+    _EMBEDDING: _embedding,
+}
+_MAKES = frozenset({"aten.full.default", "aten.scalar_tensor.default", "aten.arange.start_step"})
+
+
+def _check(operation: Operation, arguments: list[Any], keywords: Mapping[str, Any]) -> None:
+    """Raise NetworkError for arguments that shapes alone do not show to be wrong."""
+    name = operation.name
+    if set(keywords) - {"dtype", "approximate", "correction", "keepdim"}:
+        raise NetworkError(f"Operation {name}: Expected no keywords but dtype and the like.")
+    for place in _WINDOWS.get(name, ()):
+        if place >= len(arguments):
+            break
+        numbers = arguments[place]
+        for each in numbers if isinstance(numbers, list) else [numbers]:
+            if not 0 <= (each or 0) <= _MAX_WINDOW:
+                raise NetworkError(f"Operation {name}: Expected sizes of 0 to {_MAX_WINDOW}.")
+    if name == _EMBEDDING and any(arguments[3:]):
+        raise NetworkError(f"Operation {name}: Expected neither scaled nor sparse gradients.")
+    if name == "aten.native_group_norm.default":
+        values, _, _, batch, channels, area, groups, *_ = arguments
+        fits = tuple(values.shape[:2]) == (batch, channels) and values.numel() == (
+            batch * channels * area
+        )
+        if not fits or groups < 1 or channels % groups:
+            raise NetworkError(f"Operation {name}: Expected groups that fit the values.")

@@ -1,0 +1,189 @@
+"""Network: a graph, and the values of its parameters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .graph import LOSSES, Graph, NetworkError, Tensor
+from .limits import Limits
+from .parsing import parsed
+
+if TYPE_CHECKING:
+    import torch
+
+    from .interpreter import Cost
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network as data: operations of a closed list, and parameters.
+
+    Parameters
+    ----------
+    graph : Graph
+        What it computes for one record.
+    arrays : mapping of str to ndarray
+        Values of all its parameters, buffers and constants.
+
+    Raises
+    ------
+    NetworkError
+        If the arrays are not those that the graph names, or not finite.
+
+    Notes
+    -----
+    Methods that compute need PyTorch (the extra ``torch``).
+
+    Guarantee
+    ---------
+    1. A graph consists of operations of a closed list, without randomness, mutation, files or
+       code; it is parsed as JSON, and a reference leads to what comes before it.
+    2. :meth:`check` bounds the text, the number of operations and of parameters, the size of
+       every intermediate value and the floating-point operations from shapes alone, before
+       anything of that size exists.
+    3. Indices into tables are clamped into them, and a class out of range counts nothing.
+    """
+
+    graph: Graph
+    arrays: Arrays = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if set(self.arrays) != set(self.graph.parameters):
+            raise NetworkError("Expected arrays of the names that the graph has.")
+        for name, tensor in self.graph.parameters.items():
+            array = self.arrays[name]
+            if array.shape != tensor.shape or array.dtype.name != tensor.dtype:
+                raise NetworkError(
+                    f"Expected {name} of {tensor.dtype} and shape {list(tensor.shape)}, got "
+                    f"{array.dtype.name} and {list(array.shape)}."
+                )
+            if not np.isfinite(array).all():
+                raise NetworkError(f"Expected finite numbers in {name}.")
+
+    def __repr__(self) -> str:
+        """Return its size in words: its text is long."""
+        return (
+            f"Network({self.num_trainable:,} trainable parameters, "
+            f"{len(self.graph.operations)} operations, loss {self.graph.loss})"
+        )
+
+    @classmethod
+    def export(
+        cls,
+        module: "torch.nn.Module",
+        example: "ArrayLike | torch.Tensor",
+        loss: str,
+        trainable: Sequence[str] = ("*",),
+        limits: Limits | None = None,
+    ) -> Self:
+        """Return a PyTorch module as data.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            Takes a batch of records and returns one tensor. With Dropout or BatchNorm it has to
+            be in ``eval()``.
+        example : array_like or torch.Tensor
+            One record, without a dimension for the batch; its type and shape are those of all.
+        loss : {"cross_entropy", "binary_cross_entropy", "mse", "huber", "poisson"}
+            Cross-entropies take outputs before softmax and sigmoid, ``"poisson"`` logarithms.
+        trainable : sequence of str (default: all)
+            Names of parameters, with ``*`` for any text, of which those that require gradients
+            are trained.
+        limits : Limits, optional
+            Bounds that nodes will have.
+
+        Raises
+        ------
+        NetworkError
+            If a node would refuse it; the text names the operation.
+        """
+        import torch
+
+        from .export import exported
+
+        if loss not in LOSSES:
+            raise NetworkError(f"Expected a loss in {list(LOSSES)}, got {loss!r}.")
+        if isinstance(trainable, str):
+            raise NetworkError(f"Expected trainable to be a list of names, got {trainable!r}.")
+        graph, arrays = exported(module, torch.as_tensor(example), loss, trainable)
+        network = cls(parsed(graph.to_text(), limits), arrays)
+        network.check(limits)
+        return network
+
+    def check(self, limits: Limits | None = None) -> "Cost":
+        """Return what the network costs, for one record.
+
+        Raises
+        ------
+        NetworkError
+            If shapes do not fit, the loss does not fit the output, or a bound is exceeded.
+        """
+        from .interpreter import measure
+        from .losses import target_of
+
+        cost = measure(self.graph, limits or Limits())
+        target_of(self.graph.loss, cost.output)
+        return cost
+
+    def target(self, limits: Limits | None = None) -> Tensor:
+        """Return type and shape of a record's target."""
+        from .losses import target_of
+
+        return target_of(self.graph.loss, self.check(limits).output)
+
+    @property
+    def num_trainable(self) -> int:
+        """Number of parameters that are trained."""
+        return sum(self.graph.parameters[name].size for name in self.graph.trainable)
+
+    def run(self, records: ArrayLike) -> NDArray[Any]:
+        """Return the outputs for records, shape (records, ...)."""
+        import torch
+
+        from .interpreter import evaluate
+
+        rows = torch.as_tensor(np.asarray(records, self.graph.record.dtype))
+        parameters = {name: torch.tensor(array) for name, array in self.arrays.items()}
+        with torch.no_grad():
+            each = [evaluate(self.graph, parameters, row[None])[0] for row in rows]
+            return torch.stack(each).numpy()
+
+    def with_arrays(self, arrays: Arrays) -> Self:
+        """Return the network with other values of some parameters."""
+        return type(self)(self.graph, {**self.arrays, **arrays})
+
+    def to_torch(self, module: "torch.nn.Module") -> "torch.nn.Module":
+        """Load the parameters into a module like the one that was exported, and return it."""
+        import torch
+
+        state = module.state_dict()
+        known = {name: torch.tensor(array) for name, array in self.arrays.items() if name in state}
+        if missing := set(self.graph.trainable) - set(known):
+            raise NetworkError(f"Expected a module with {sorted(missing)}.")
+        module.load_state_dict(known, strict=False)
+        return module
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph to a JSON file, and the parameters beside it, with the suffix .npz."""
+        Path(path).write_text(self.graph.to_text(), "ascii")
+        np.savez(Path(path).with_suffix(".npz"), allow_pickle=False, **dict(self.arrays))
+
+    @classmethod
+    def load(cls, path: str | Path, limits: Limits | None = None) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises
+        ------
+        NetworkError
+            If it is not the text of a network within the limits.
+        """
+        graph = parsed(Path(path).read_text("ascii"), limits)
+        with np.load(Path(path).with_suffix(".npz"), allow_pickle=False) as arrays:
+            return cls(graph, {name: arrays[name] for name in arrays.files})

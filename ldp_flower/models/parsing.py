@@ -1,0 +1,191 @@
+"""Reads the text of a network, which anybody may have written. Needs no PyTorch."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .graph import (
+    DTYPES,
+    FLOATS,
+    FORMAT,
+    LOSSES,
+    Dtype,
+    Graph,
+    NetworkError,
+    Operation,
+    Reference,
+    Tensor,
+)
+from .limits import Limits
+from .operations import OPERATIONS, PARTS, refusal
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,256}")
+_MAX_DIMS = 8
+_MAX_LIST = 256  # entries of one argument: a DenseNet joins some 60 tensors
+_MAX_INTEGER = 1 << 53  # JSON's, beyond which readers differ
+
+
+def parsed(text: str, limits: Limits | None = None) -> Graph:
+    """Parse a text that anybody may have written.
+
+    Raises
+    ------
+    NetworkError
+        If it is not the text of a network within the limits.
+    """
+    limits = limits or Limits()
+    if not (isinstance(text, str) and len(text) <= limits.text_bytes and text.isascii()):
+        raise NetworkError(f"Expected a text of at most {limits.text_bytes} ASCII characters.")
+    try:
+        plain = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except NetworkError:
+        raise
+    except RecursionError:
+        raise NetworkError("Expected JSON of few levels, got deep nesting.") from None
+    except ValueError:
+        raise NetworkError("Expected the text of a network to be JSON.") from None
+    keys = ("format", "loss", "record", "parameters", "operations", "output")
+    fields = _fields("network", plain, keys)
+    if fields["format"] != FORMAT:
+        raise NetworkError(f"Expected format {FORMAT!r}.")
+    if fields["loss"] not in LOSSES:
+        raise NetworkError(f"Expected a loss in {list(LOSSES)}, got {_shown(fields['loss'])}.")
+    record = _tensor("record", fields["record"], DTYPES, limits.tensor)
+    parameters = _parameters(fields["parameters"], limits)
+    listed = fields["operations"]
+    if not isinstance(listed, list) or len(listed) > limits.operations:
+        raise NetworkError(f"Expected a list of at most {limits.operations} operations.")
+    operations: list[Operation] = []
+    for each in listed:
+        operations.append(_operation(each, parameters, operations))
+    output = _value(fields["output"], parameters, operations)
+    if not isinstance(output, Reference):
+        raise NetworkError("Expected the output to be a value that the network computes.")
+    return Graph(record, parameters, tuple(operations), output, fields["loss"])
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise NetworkError("Expected different names in one object, got one twice.")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise NetworkError(f"Expected finite numbers, got {name}.")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:80]}..."
+
+
+def _text(plain: dict[str, Any], key: str) -> str:
+    return plain[key] if isinstance(plain[key], str) else ""
+
+
+def _fields(what: str, plain: object, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(plain, dict) or set(plain) != set(keys):
+        raise NetworkError(f"Expected a {what} with {', '.join(keys)}.")
+    return plain
+
+
+def _tensor(what: str, plain: object, dtypes: tuple[str, ...], most: int) -> Tensor:
+    trainable = what != "record"
+    keys = ("dtype", "shape", "trainable") if trainable else ("dtype", "shape")
+    fields = _fields(what, plain, keys)
+    dtype, shape = fields["dtype"], fields["shape"]
+    if dtype not in dtypes:
+        raise NetworkError(f"Expected {what} of {', '.join(dtypes)}, got {_shown(dtype)}.")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > _MAX_DIMS
+        or not all(type(each) is int and 0 < each <= most for each in shape)
+        or math.prod(shape) > most
+    ):
+        raise NetworkError(
+            f"Expected {what} of at most {_MAX_DIMS} dimensions and {most} numbers, "
+            f"got shape {_shown(shape)}."
+        )
+    if type(fields.get("trainable", False)) is not bool:
+        raise NetworkError(f"Expected trainable true or false of {what}.")
+    if trainable and fields["trainable"] and dtype not in FLOATS:
+        raise NetworkError(f"Expected {what}, which is trained, of {' or '.join(FLOATS)}.")
+    return Tensor(dtype, tuple(shape), fields.get("trainable", False))
+
+
+def _parameters(plain: object, limits: Limits) -> dict[str, Tensor]:
+    if not isinstance(plain, dict) or len(plain) > limits.operations:
+        raise NetworkError(f"Expected at most {limits.operations} parameters by name.")
+    found: dict[str, Tensor] = {}
+    for name, each in plain.items():
+        if not _NAME.fullmatch(name):
+            raise NetworkError(f"Expected names of letters, digits, . and _, got {_shown(name)}.")
+        found[name] = _tensor(f"parameter {name}", each, DTYPES, limits.parameters)
+    if (total := sum(tensor.size for tensor in found.values())) > limits.parameters:
+        raise NetworkError(f"Expected at most {limits.parameters} parameters, got {total}.")
+    if not any(tensor.trainable for tensor in found.values()):
+        raise NetworkError("Expected a parameter that is trainable, got none.")
+    return found
+
+
+def _operation(
+    plain: object, parameters: Mapping[str, Tensor], before: list[Operation]
+) -> Operation:
+    if not (
+        isinstance(plain, list)
+        and len(plain) == 3
+        and isinstance(plain[0], str)
+        and isinstance(plain[1], list)
+        and isinstance(plain[2], dict)
+        and len(plain[1]) + len(plain[2]) <= _MAX_LIST
+    ):
+        raise NetworkError("Expected each operation as [name, [arguments], {keywords}].")
+    name, arguments, keywords = plain
+    if name not in OPERATIONS:
+        raise NetworkError(refusal(name))
+    return Operation(
+        name,
+        tuple(_argument(each, parameters, before) for each in arguments),
+        {key: _argument(each, parameters, before) for key, each in keywords.items()},
+    )
+
+
+def _argument(plain: object, parameters: Mapping[str, Tensor], before: list[Operation]) -> Any:
+    if not isinstance(plain, list):
+        return _value(plain, parameters, before)
+    if len(plain) > _MAX_LIST:
+        raise NetworkError(f"Expected lists of at most {_MAX_LIST} entries, got {len(plain)}.")
+    return tuple(_value(each, parameters, before) for each in plain)
+
+
+def _value(plain: object, parameters: Mapping[str, Tensor], before: list[Operation]) -> Any:
+    if plain is None or isinstance(plain, bool):
+        return plain
+    if isinstance(plain, int):
+        if abs(plain) > _MAX_INTEGER:
+            raise NetworkError("Expected integers of at most 2**53.")
+        return plain
+    if isinstance(plain, float):
+        if not math.isfinite(plain):
+            raise NetworkError("Expected finite numbers, got one too large.")
+        return plain
+    if isinstance(plain, str) and plain in ("none", "tanh"):  # gelu's forms
+        return plain
+    if not isinstance(plain, dict):
+        raise NetworkError(f"Expected a number or a value before it, got {_shown(plain)}.")
+    if plain == {"record": 0}:
+        return Reference(None)
+    if set(plain) == {"parameter"} and (name := _text(plain, "parameter")) in parameters:
+        return Reference(name)
+    if set(plain) == {"dtype"} and (name := _text(plain, "dtype")) in DTYPES:
+        return Dtype(name)
+    if "operation" in plain and set(plain) <= {"operation", "part"}:
+        number, part = plain["operation"], plain.get("part")
+        if type(number) is int and 0 <= number < len(before):
+            parts = PARTS.get(before[number].name)
+            if part is None if parts is None else type(part) is int and 0 <= part < parts:
+                return Reference(number, part)
+    raise NetworkError(f"Expected a parameter or an operation before it, got {_shown(plain)}.")

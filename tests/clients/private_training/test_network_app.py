@@ -1,0 +1,317 @@
+"""A node that trains networks which come as data: what is refused, paid and replied."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+from uuid import uuid4
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from torch import nn
+
+from ldp_flower import InProcessGrid, PrivacyPolicy
+from ldp_flower.clients import NetworkClientApp, Refusal
+from ldp_flower.clients.private_training import network_app, steps
+from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits
+from ldp_flower.clients.private_training.network_training import as_rows
+from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
+from ldp_flower.models import Limits, Network, NetworkError
+from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
+from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
+
+GENERATOR = np.random.default_rng(0)
+ROWS = GENERATOR.normal(size=(60, 4)).astype(np.float32)
+LABELS = (ROWS[:, 0] > 0).astype(np.int64)
+PLAN = DpSgdPlan(2.0, 1e-5, 2, 3, 0.5, 1.0)
+
+
+def network():
+    """A softmax regression, written by hand: it takes no export."""
+    graph = Graph(
+        Tensor("float32", (4,)),
+        {"w": Tensor("float32", (4, 2), True), "b": Tensor("float32", (2,))},
+        (Operation("aten.addmm.default", (Reference("b"), Reference(None), Reference("w")), {}),),
+        Reference(0),
+        "cross_entropy",
+    )
+    arrays = {"w": np.zeros((4, 2), np.float32), "b": np.array([0.1, -0.1], np.float32)}
+    return Network(graph, arrays)
+
+
+def record_of(arrays):
+    return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+
+
+def content(number=1, plan=PLAN, salt=5, optimizer="sgd", net=None):
+    net = net or network()
+    asked = NetworkRound(net.graph.to_text(), plan, optimizer, 0.5, salt, number)
+    return RecordDict({ARRAYS: record_of(net.arrays), NETWORK: asked.to_config()})
+
+
+class App:
+    """An app that counts how often data are loaded."""
+
+    def __init__(self, records=ROWS, targets=LABELS, **arguments):
+        self.loaded = 0
+        self.data = records, targets
+        self.app = NetworkClientApp(self.load, **arguments)
+
+    def load(self, context):
+        self.loaded += 1
+        return self.data
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return SqliteLedger.create(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def node_config(ledger, tmp_path):
+    return {
+        "max-epsilon": 2.0,
+        "max-delta": 1e-5,
+        "ledger-path": str(tmp_path / "ledger.db"),
+        "unit": "record",
+        "num-records": 50,
+        "allow-inexact": True,
+        "user-id": "clinic",
+    }
+
+
+def deployed(app, sent, node_config, kind="train"):
+    """Hand a message to an app as its SuperNode does."""
+    if vars(TaskIdentity)["_run_id"] is None:  # messages belong to one of Flower's processes
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
+    message = Message(sent, 5, kind)
+    message.metadata.__dict__["_message_id"] = str(uuid4())
+    return app(message, Context(1, 5, node_config, RecordDict(), {}))
+
+
+def simulated(app, sent):
+    (reply,) = InProcessGrid(app, 1).send_and_receive([Message(sent, 1, "train")])
+    return reply
+
+
+def weights(reply):
+    return reply.content[ARRAYS]["w"].numpy()
+
+
+# --------------------------------------------------------------------------- simulations
+
+
+def test_steps_are_those_of_the_formula(monkeypatch):
+    """Softmax regression has gradients that can be written down; all records are drawn."""
+    monkeypatch.setattr(steps, "with_noise", lambda sums, sigma, rng: sums)
+    plan = replace(PLAN, sampling_rate=1.0, steps=4, max_grad_norm=0.3)
+    found = weights(simulated(App().app, content(plan=plan)))
+    theta, bias = np.zeros((4, 2)), network().arrays["b"]
+    for _ in range(4):
+        odds = np.exp(ROWS @ theta + bias)
+        errors = odds / odds.sum(1, keepdims=True) - np.eye(2)[LABELS]
+        each = ROWS[:, :, None] * errors[:, None]
+        lengths = np.linalg.norm(each, axis=(1, 2), keepdims=True)
+        theta -= 0.5 * (each * np.minimum(1.0, 0.3 / lengths)).sum(0) / len(ROWS)
+    np.testing.assert_allclose(found, theta, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_simulation_is_reproducible_and_replies_what_is_trained(optimizer):
+    replies = [simulated(App(seed=3).app, content(optimizer=optimizer)) for _ in range(2)]
+    assert np.array_equal(weights(replies[0]), weights(replies[1]))
+    assert set(replies[0].content[ARRAYS]) == {"w"} and weights(replies[0]).any()
+    assert dict(replies[0].content["metrics"]) == {"num-examples": 60}
+    other = simulated(App(seed=4).app, content(optimizer=optimizer))
+    assert not np.array_equal(weights(other), weights(replies[0]))
+
+
+@pytest.mark.parametrize(
+    "odd", [np.nan, np.inf, 1e30, "text", None, np.ones(3), np.ones((4, 1)), [1, "a", 2, 3], b"x"]
+)
+def test_an_odd_record_moves_a_sum_by_its_bound_at_most(monkeypatch, odd):
+    """It keeps its place, so that the draw of all others is the same."""
+    monkeypatch.setattr(steps, "with_noise", lambda sums, sigma, rng: sums)
+    plan = replace(PLAN, steps=1, num_rounds=1, max_grad_norm=0.3)
+    rows = [*ROWS]
+    rows[7] = np.full(4, odd, np.float32) if isinstance(odd, float) else odd
+    found = [weights(simulated(App(data, seed=1).app, content(plan=plan))) for data in (ROWS, rows)]
+    moved = np.linalg.norm(found[1] - found[0]) / 0.5 * 0.5 * 60
+    assert found[1].any() and moved <= 2 * 0.3 * (1 + 1e-5)
+
+
+def test_records_become_numbers_one_by_one():
+    record, target = Tensor("float32", (2,)), Tensor("float32", ())
+    rows, goals = as_rows(
+        [[1, 2], [3, 4], ["a", 5], [1, 2, 3], None], [1, "x", 3, 4, 5], record, target, 9
+    )
+    assert rows.tolist() == [[1, 2], [3, 4], [0, 0], [0, 0], [0, 0]]
+    assert goals[0] == 1 and np.isnan(goals[1:]).all()
+    rows, goals = as_rows(np.arange(8).reshape(4, 2), np.arange(4), record, target, 3)
+    assert rows.tolist() == [[0, 1], [2, 3], [4, 5]] and goals.tolist() == [0, 1, 2]
+    rows, goals = as_rows(np.zeros((4, 3)), np.arange(4), record, Tensor("int64", ()), 9)
+    assert not rows.any() and goals.tolist() == [-1] * 4
+    with pytest.raises(ValueError, match="Expected a target for each of 2 records"):
+        as_rows(np.zeros((2, 2)), np.zeros(3), record, target, 9)
+
+
+# --------------------------------------------------------------------------- deployments
+
+
+def test_a_deployment_pays_the_plan_once_and_gives_the_same_bytes(ledger, node_config):
+    app = App()
+    first = deployed(app.app, content(), node_config)
+    assert first.has_content() and weights(first).any()
+    assert dict(first.content["metrics"]) == {"num-examples": 50}  # declared; there are 60
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)} and app.loaded == 1
+    again = deployed(App().app, content(), node_config)
+    assert again.content[ARRAYS]["w"].data == first.content[ARRAYS]["w"].data
+    assert deployed(app.app, content(2), node_config).has_content()
+    assert ledger.spent() == {"clinic": Cost(2.0, 1e-5)}
+    assert [row[3:5] for row in ledger.book()] == [("train", "RecordDpSgd")]
+    for other in (content(salt=6), content(plan=replace(PLAN, steps=4))):
+        assert deployed(app.app, other, node_config).error.code == Refusal.EXHAUSTED
+    third = content(2, optimizer="adam")  # a third reply of a plan of two
+    assert deployed(app.app, third, node_config).error.code == Refusal.EXHAUSTED
+    assert app.loaded == 2
+
+
+HUGE = Graph(
+    Tensor("float32", (4,)),
+    {"w": Tensor("float32", (4, 2), True)},
+    (Operation("aten.expand.default", (Reference(None), (1 << 30, 4)), {}),),
+    Reference(0),
+    "mse",
+).to_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"text": HUGE}, "Expected values of 1 to 4194304 numbers"),
+        ({"text": "[" * 10_000}, "deep nesting"),
+        ({"text": 3}, "Expected the text of a network"),
+        ({"optimizer": "lion"}, "Expected optimizer in"),
+        ({"learning_rate": -1.0}, "Expected learning_rate > 0"),
+        ({"epsilon": -1.0}, "Expected epsilon > 0"),
+        ({"number": 3}, "Expected an integer 1 <= number <= 2"),
+        ({"version": 2}, "Expected message format version"),
+        ({"more": 1}, "Unknown or missing fields"),
+    ],
+)
+def test_what_is_no_network_is_refused_before_data_are_loaded(ledger, node_config, changes, words):
+    app, sent = App(), content()
+    sent[NETWORK] = ConfigRecord({**sent[NETWORK], **changes})
+    if "text" in changes:
+        sent[ARRAYS] = record_of({"w": np.zeros((4, 2), np.float32)})
+    reply = deployed(app.app, sent, node_config)
+    assert reply.error.code == Refusal.MALFORMED and words in reply.error.reason
+    assert app.loaded == 0 and ledger.spent() == {}
+
+
+@pytest.mark.parametrize("arrays", [{}, {"w": np.zeros((4, 2))}, {"w": np.full((4, 2), np.nan)}])
+def test_parameters_that_do_not_fit_are_refused(ledger, node_config, arrays):
+    app, sent = App(), content()
+    sent[ARRAYS] = record_of({"b": np.zeros(2, np.float32), **arrays})
+    assert deployed(app.app, sent, node_config).error.code == Refusal.MALFORMED
+    assert app.loaded == 0 and ledger.spent() == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"unit": "user"}, Refusal.FORBIDDEN),
+        ({"allow-inexact": False}, Refusal.FORBIDDEN),
+        ({"max-epsilon": 1.9}, Refusal.FORBIDDEN),
+        ({"max-delta": 0.0}, Refusal.FORBIDDEN),
+        ({"max-width": 7}, Refusal.FORBIDDEN),  # of 8 parameters
+        ({"num-records": None}, Refusal.MISCONFIGURED),
+        ({"user-id": None}, Refusal.MISCONFIGURED),
+        ({"ledger-path": None}, Refusal.MISCONFIGURED),
+        ({"max-epsilon": None}, Refusal.MISCONFIGURED),
+    ],
+    ids=str,
+)
+def test_the_operator_decides(ledger, node_config, wrong, code):
+    config = {key: value for key, value in (node_config | wrong).items() if value is not None}
+    app = App()
+    assert deployed(app.app, content(), config).error.code == code
+    assert app.loaded == 0 and ledger.spent() == {}
+
+
+def test_the_apps_own_limits_and_policy_count(ledger, node_config):
+    strict = App(limits=Limits(flops=1))
+    assert "floating-point" in deployed(strict.app, content(), node_config).error.reason
+    poor = App(policy=PrivacyPolicy(1.0, 1e-5, allow_inexact=True, unit="record"))
+    assert deployed(poor.app, content(), node_config).error.code == Refusal.FORBIDDEN
+    for kind in ("evaluate", "query.report"):  # has no handler
+        with pytest.raises(ValueError, match="function registered"):
+            deployed(App().app, content(), node_config, kind)
+    assert ledger.spent() == {} and not strict.loaded and not poor.loaded
+
+
+def test_a_failure_of_the_loader_says_nothing_and_costs_nothing(ledger, node_config):
+    def load(context):
+        raise ValueError("patient 4711")
+
+    reply = deployed(NetworkClientApp(load), content(), node_config)
+    assert (reply.error.code, reply.error.reason) == (104, "The client failed; its log says why.")
+    assert ledger.spent() == {}
+
+
+def test_a_rehearsal_draws_nobody_and_spends_nothing(ledger, node_config):
+    """What leaves is noise: it is the same for all data."""
+    app = App(np.full((60, 4), 1e30, np.float32))
+    assert deployed(app.app, content(), node_config | {"rehearsal": True}).has_content()
+    assert ledger.spent() == {}
+
+
+# ---------------------------------------------------------------------------- the child
+
+
+def test_a_child_without_time_or_memory_is_an_error_and_the_node_lives(ledger, node_config):
+    app = App(child_limits=ChildLimits(memory=64))
+    assert deployed(app.app, content(), node_config).error.code == Refusal.FAILED
+    app = App(child_limits=ChildLimits(seconds=1))  # PyTorch alone takes longer to import
+    long = replace(PLAN, steps=100_000)
+    assert deployed(app.app, content(plan=long), node_config).error.code == Refusal.FAILED
+    assert ledger.spent() == {}
+    assert deployed(App().app, content(), node_config).has_content()
+
+
+def test_a_child_that_dies_is_an_error(monkeypatch):
+    with Child(ChildLimits()) as child:
+        child.check(network().graph.to_text(), Limits())
+        os.kill(child._process.pid, signal.SIGKILL)
+        child._process.wait()
+        with pytest.raises(ChildError):
+            child.train(None)
+
+
+def test_what_a_child_says_of_a_network_is_one_line(monkeypatch):
+    with Child(ChildLimits()) as child, pytest.raises(NetworkError, match="Expected"):
+        child.check(HUGE, Limits())
+    with pytest.raises(ValueError, match="Expected an integer"):
+        ChildLimits(seconds=0)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="Expected load_records to be a function"):
+        NetworkClientApp(None)
+    with pytest.raises(ValueError, match="Expected policy to be a PrivacyPolicy"):
+        NetworkClientApp(lambda context: None, policy=1)
+
+
+def test_an_exported_network_trains_in_the_child(ledger, node_config):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    net = Network.export(module, ROWS[0], "cross_entropy", ["2.*"])
+    reply = deployed(App().app, content(net=net), node_config)
+    assert set(reply.content[ARRAYS]) == {"2.weight", "2.bias"}
+    assert json.loads(net.graph.to_text())["loss"] == "cross_entropy"
+    assert network_app.NetworkClientApp is NetworkClientApp

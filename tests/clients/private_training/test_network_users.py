@@ -1,0 +1,101 @@
+"""Users who train a network that comes as data: what they report, and what is refused."""
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord
+from test_network_app import deployed, network, record_of
+
+from ldp_flower import InProcessGrid, Users
+from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
+from ldp_flower.clients.private_training.network_users import _Local
+from ldp_flower.guarantee.ledger import SqliteLedger
+from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
+from ldp_flower.models import Limits
+from ldp_flower.strategies import LdpFedAvg
+
+USERS, ROWS = 600, 5
+
+
+def people(seed=0, features=4):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(USERS * ROWS, features))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    names = [f"u{i:03d}" for i in np.repeat(np.arange(USERS), ROWS)]
+    return Users.from_rows(rows, (rows[:, 0] > 0).astype(float), names)
+
+
+def asked(**changes):
+    arguments = {"text": network().graph.to_text(), "steps": 3, "learning_rate": 0.5, **changes}
+    return LocalTraining(**arguments)
+
+
+def test_a_users_training_is_plain_descent_on_its_rows():
+    rng = np.random.default_rng(1)
+    rows, labels = rng.normal(size=(7, 4)), np.array([0, 1, 1, 0, 1, 0, 5.0])
+    local = _Local(network(), asked(), network().target(), Limits())
+    found = local.trained(OneUser(rows, labels, 3))
+    theta, bias = np.zeros((4, 2)), network().arrays["b"]
+    for _ in range(3):  # the last row's class is none, and counts nothing
+        odds = np.exp(rows @ theta + bias)
+        errors = odds / odds.sum(1, keepdims=True) - np.eye(2)[labels.astype(int) % 2]
+        errors[6] = 0
+        theta -= 0.5 * rows.T @ errors / 7
+    np.testing.assert_allclose(found["w"], theta, atol=1e-6)
+    assert np.array_equal(found["b"], bias)
+    nothing = local.trained(OneUser(np.zeros((0, 4)), np.zeros(0), 3))
+    assert not nothing["w"].any()
+
+
+def test_users_train_a_network_by_one_report_each():
+    users = people()
+    result = LdpFedAvg(epsilon=8.0, network=network()).start(
+        InProcessGrid(NetworkUsersApp(lambda context: users, seed=1), 1), num_rounds=10, seed=2
+    )
+    assert result.num_reports == result.num_users == USERS
+    arrays = {name: array.numpy() for name, array in result.arrays.items()}
+    test = people(5)
+    outputs = network().with_arrays(arrays).run(test.features.astype(np.float32))
+    assert np.mean(outputs.argmax(1) == test.targets) > 0.85  # guessing: 0.5
+    assert np.array_equal(arrays["b"], network().arrays["b"])
+
+
+def test_arguments_are_checked():
+    for changes, words in (
+        ({"local_steps": 0}, "local_steps"),
+        ({"local_learning_rate": -1.0}, "local_learning_rate > 0"),
+        ({"trainable": ["w"]}, "Expected no trainable with a network"),
+        ({"arrayrecord_key": NETWORK}, "Expected arrayrecord_key"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            LdpFedAvg(epsilon=1.0, network=network(), **changes)
+    with pytest.raises(ValueError, match="Expected no local_steps without a network"):
+        LdpFedAvg(epsilon=1.0, local_steps=3)
+    with pytest.raises(ValueError, match="Expected no initial_arrays with a network"):
+        LdpFedAvg(epsilon=1.0, network=network()).start(None, ArrayRecord([np.zeros(2)]))
+
+
+def test_what_is_no_network_is_refused_before_data_are_loaded(tmp_path):
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    config = {"max-epsilon": 8.0, "ledger-path": str(tmp_path / "ledger.db")}
+    strategy = LdpFedAvg(epsilon=8.0, network=network())
+    strategy._take(None, 1, None)
+
+    def load(context):
+        raise AssertionError
+
+    app = NetworkUsersApp(load)
+    for changes in ({"text": "[]"}, {"steps": -1}, {"learning_rate": "x"}, {"version": 9}):
+        sent = strategy._message(1, record_of(network().arrays))
+        sent[NETWORK] = type(sent[NETWORK])({**sent[NETWORK], **changes})
+        assert deployed(app, sent, config).error.code == Refusal.MALFORMED
+    sent = strategy._message(1, record_of(network().arrays))
+    del sent[NETWORK]
+    assert "networks that come as data" in deployed(app, sent, config).error.reason
+    assert ledger.spent() == {}
+
+
+def test_users_of_another_width_are_refused():
+    users = people(features=3)
+    grid = InProcessGrid(NetworkUsersApp(lambda context: users), 1)
+    with pytest.raises(RuntimeError, match="The network takes rows of 4 numbers"):
+        LdpFedAvg(epsilon=8.0, network=network()).start(grid, num_rounds=5)
