@@ -23,6 +23,8 @@ from .iht.non_interactive_iht import NonInteractiveIht
 from .models.ldp_fedavg import LdpFedAvg
 from .models.model_result import FedAvgResult
 from .models.trained import trainable_of
+from .recurring.series import Series
+from .recurring.series_result import SeriesResult
 from .runtime.base import LdpStrategy, TooFewReports
 from .runtime.card import Card
 from .runtime.exchange import Ask
@@ -91,6 +93,8 @@ __all__ = [
     "QuantilesResult",
     "RegressionFit",
     "Result",
+    "Series",
+    "SeriesResult",
     "SmoothGlm",
     "SparseMean",
     "SparseRegression",
