@@ -68,8 +68,7 @@ class Levels:
 
 
 def levels_of(collected: Sequence[Collected]) -> Levels:
-    """Return the levels behind some collections, from the first to the last; those between that
-    were left out are missing."""
+    """Return the levels from the first to the last collection; those left out are missing."""
     shape = collected[-1].number, len(collected[0].names)
     raw, errors = np.full(shape, np.nan), np.full(shape, np.inf)
     for each in collected:
