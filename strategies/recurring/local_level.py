@@ -69,7 +69,7 @@ def _hypotheses(collections: int) -> tuple[Floats, Floats]:
     """
     places = np.arange(1, collections, max(1, -(-collections // _MAX_PLACES)))
     steps = np.zeros((collections, 1 + len(places) * len(_STEPS)))
-    columns = np.arange(1, steps.shape[1]).reshape(len(_STEPS), -1)
+    columns = np.arange(1, steps.shape[1]).reshape(len(_STEPS), len(places))
     for size, each in zip(_STEPS, columns, strict=True):
         steps[places, each] = size**2
     log_rate = np.log(_STEP_RATE / len(_STEPS)) * steps.any(axis=0)

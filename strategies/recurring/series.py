@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.users import Users
@@ -25,6 +26,7 @@ from .collected import Collected, levels_of
 from .series_result import SeriesResult
 
 _MAX_COLLECTIONS = 1000  # levels of so many take a second for each estimate
+_FEW_GONE = 0.1  # of the users, who may leave without a note: as many reports are lost otherwise
 _RARE = 4.0  # standard deviations by which a panel may be smaller than the others
 
 
@@ -108,7 +110,6 @@ class Series(LdpStrategy[SeriesResult]):
         check_integer("collections", self.collections, 2, _MAX_COLLECTIONS)
         if not isinstance(self.store, str | Path | None):
             raise ValueError(f"Expected store to be a path, got {self.store!r}.")
-        self.protects = self.strategy.protects  # type: ignore[misc]
         self.schema = getattr(self.strategy, "schema", None)
         self._memory = RunStore() if self.store is None else None
         self._kept: RunStore  # of the series, while a collection is under way
@@ -153,10 +154,10 @@ class Series(LdpStrategy[SeriesResult]):
             part = self._kept.part(self._number)
             if part.get("collected") is not None:
                 return self.result()
-            salt, seed = self._kept.get("salt"), named.get("seed")
-            if salt is not None and is_integer(seed) and seed % HASH_END != salt:
-                raise ValueError(f"Expected the seed of the first collection, {salt}, got {seed}.")
-            if salt is not None:
+            if (salt := self._kept.get("salt")) is not None:
+                seed: Any = named.get("seed")
+                if is_integer(seed) and seed % HASH_END != salt:
+                    raise ValueError(f"Expected the seed of the first collection, got {seed}.")
                 part.put("salt", salt)
             self._kept.put("begun", self._number)
             return super().start(grid, *arguments, **named)
@@ -183,12 +184,14 @@ class Series(LdpStrategy[SeriesResult]):
         if not (why := self.strategy._tried(self._least(num_users))):
             return ""
         refused = fewest_users(lambda users: self.strategy._tried(self._least(users)), num_users)
-        needed = "" if refused is None else f"At least {refused:,} users are needed: "
-        return f"{needed}some of {self.collections} panels would be too small. {why}"
+        enough = "" if refused is None else f"At least {refused:,} users are needed: "
+        least = self._least(num_users)
+        return f"{enough}the smallest of {self.collections} panels may have only {least}. {why}"
 
     def check_census(self) -> None:
         """Refuse panels that the strategy would refuse, those to come included at the start."""
         if why := self.strategy._tried(self._smallest):
+            self._kept.part(self._number).clear()  # nobody was asked: the next census is another
             raise TooFewReports(f"A panel of {self._smallest} users is too small. {why}")
 
     def protocol(self) -> Protocol:
@@ -299,7 +302,7 @@ class Series(LdpStrategy[SeriesResult]):
             num_reports=int(reports.sum()),
             no_budget=sum(each.no_budget for each in collected),
             steps=last.steps,
-            notes=last.notes,
+            notes=[*last.notes, *_gone(users)],
             collections=self.collections,
             names=last.names,
             **vars(levels),
@@ -307,6 +310,19 @@ class Series(LdpStrategy[SeriesResult]):
             asked=asked,
             reports=reports,
         )
+
+
+def _gone(users: NDArray[np.int64]) -> list[str]:
+    """Return a note where many of the users of some collection are in the last census no more."""
+    most = int(np.argmax(users))
+    lost = 1 - users[-1] / users[most]
+    if lost < _FEW_GONE:
+        return []
+    return [
+        f"The census fell by {lost:.0%} since collection {most + 1}. Levels are about the users "
+        f"who are there: those of all would be off by {lost:.0%} of the difference between those "
+        "who left and those who stayed."
+    ]
 
 
 def _has_estimates(kind: type[LdpStrategy[Any]]) -> bool:

@@ -30,7 +30,7 @@ class RunStore:
 
     #: Number of the first step; those on the wire follow it, so that parts ask other questions.
     first = 0
-    _prefix = ""  # of the names of facts
+    _prefix = ""  # of the names of facts, empty without parts
 
     def __init__(self, path: str | Path | None = None) -> None:
         file = ":memory:" if path is None else Path(path).expanduser()
@@ -62,6 +62,13 @@ class RunStore:
         part = copy(self)
         part.first, part._prefix = number * PART_STEPS, f"{number} "
         return part
+
+    def clear(self) -> None:
+        """Forget all of a part."""
+        with self._connection:
+            self._connection.execute("DELETE FROM fact WHERE name GLOB ?", (f"{self._prefix}*",))
+            own = self.first, self.first + PART_STEPS - 1
+            self._connection.execute("DELETE FROM reply WHERE step BETWEEN ? AND ?", own)
 
     def get(self, name: str) -> Any:
         """Return a stored fact, or None."""
