@@ -9,6 +9,10 @@ from ..runtime.facts import PrivacySpent, Step
 from ..runtime.result import Floats
 from .local_level import local_level
 
+# Collections of which the noise is averaged. With 192 reports each, levels of shares of .02 to .15
+# missed their bands by 9 % with none, 1 % with 8; many more are too slow for a share that grows.
+_WINDOW = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
@@ -74,9 +78,28 @@ def levels_of(collected: Sequence[Collected]) -> Levels:
     for each in collected:
         raw[each.number - 1], errors[each.number - 1] = each.values, each.std_errors
     errors[~np.isfinite(raw)] = np.inf
-    columns = [local_level(*pair) for pair in zip(raw.T, errors.T, strict=True)]
+    reports = np.zeros((shape[0], 1))
+    reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
+    noise = _steadied(errors, reports)
+    columns = [local_level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
     found = (
         np.stack([getattr(column, name) for column in columns], axis=1)
         for name in ("filtered", "filtered_std_error", "level", "std_error")
     )
     return Levels(raw, errors, *found)
+
+
+def _steadied(errors: Floats, reports: Floats) -> Floats:
+    """Return standard errors by the mean variance of a report in a collection and those before it.
+
+    An error that is estimated from few reports goes with the estimate: that of a share is small
+    where the share was found too small, which then would weigh too much.
+    """
+    known = np.isfinite(errors)
+    of_one = np.where(known, errors, 0.0) ** 2 * reports
+    total, number = np.cumsum(of_one, axis=0), np.cumsum(known, axis=0)
+    total[_WINDOW:] -= total[:-_WINDOW].copy()
+    number[_WINDOW:] -= number[:-_WINDOW].copy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steadied = np.sqrt(total / number / reports)
+    return np.where(known, steadied, np.inf)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ldp_flower.strategies.recurring import local_level as module
+from ldp_flower.strategies.recurring.collected import _steadied
 from ldp_flower.strategies.recurring.local_level import local_level
 
 RNG = np.random.default_rng(3)
@@ -117,3 +118,17 @@ def test_many_collections_take_a_step_for_possible_at_some_places_only():
     drift, prior = module._hypotheses(500)
     assert drift.shape == (500, len(prior))
     assert len(prior) == len(module._DRIFTS) * (1 + len(module._STEPS) * len(range(1, 500, 5)))
+
+
+def test_the_noise_of_some_collections_is_averaged_for_each_report():
+    rng = np.random.default_rng(0)
+    errors = rng.uniform(1, 2, (30, 2))
+    reports = rng.integers(50, 60, (30, 1)).astype(float)
+    errors[4, 0], reports[9], errors[9] = np.inf, 0, np.inf
+    found = _steadied(errors, reports)
+    for at, place in np.ndindex(errors.shape):
+        those = slice(max(0, at - 7), at + 1)
+        own, known = errors[those, place], np.isfinite(errors[those, place])
+        of_one = np.mean(own[known] ** 2 * reports[those, 0][known])
+        expected = np.sqrt(of_one / reports[at, 0]) if known[-1] else np.inf
+        assert found[at, place] == pytest.approx(expected)
