@@ -159,7 +159,7 @@ SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
-    "table_models",
+    *("table_models", "recurring"),
 )
 
 

@@ -22,6 +22,7 @@ from ..runtime.plain import made, to_plain
 from ..runtime.population import Panel, Population, fewest_users
 from ..runtime.result import Result
 from ..runtime.run_store import RunStore
+from ..tables.private_evaluation import PrivateEvaluation
 from .collected import Collected, levels_of
 from .series_result import SeriesResult
 
@@ -85,8 +86,8 @@ class Series(LdpStrategy[SeriesResult]):
         rounds="at each collection those of the protocol",
         report="as of the protocol",
         use_when="the same question is asked again and again, at one budget for life",
-        fails_when="with panels too small for the protocol: Means at epsilon 1 needs 3,000 users "
-        "for 52 collections",
+        fails_when="with panels too small for the protocol: 52 collections of Means at epsilon 1 "
+        "take 6,165 users",
         page="recurring",
     )
 
@@ -118,13 +119,9 @@ class Series(LdpStrategy[SeriesResult]):
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield the first of two collections of means and of shares."""
-        from ..analytics.counts import Counts
-        from ..analytics.means import Means
-
-        for kind in (Means, Counts):
-            for strategy, users in kind.audit_runs(dim, epsilon):
-                yield cls(strategy, collections=2), users
+        """Yield the first of two evaluations of a model."""
+        for strategy, users in PrivateEvaluation.audit_runs(dim, epsilon):
+            yield cls(strategy, collections=2), users
 
     def start(
         self, grid: Grid, *arguments: Any, collection: int | None = None, **named: Any
