@@ -24,6 +24,8 @@ from .models.ldp_fedavg import LdpFedAvg
 from .models.model_result import FedAvgResult, RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
+from .recurring.series import Series
+from .recurring.series_result import SeriesResult
 from .runtime.base import LdpStrategy, TooFewReports
 from .runtime.card import Card
 from .runtime.exchange import Ask
@@ -94,6 +96,8 @@ __all__ = [
     "RecordDpSgdResult",
     "RegressionFit",
     "Result",
+    "Series",
+    "SeriesResult",
     "SmoothGlm",
     "SparseMean",
     "SparseRegression",

@@ -9,7 +9,7 @@ from .runtime.base import LdpStrategy
 # A family that is not named comes last.
 _FAMILIES = (
     *("table_models", "sparse", "iht", "user_level", "analytics", "models"),
-    *("collect_once", "tables", "silos"),
+    *("collect_once", "tables", "recurring", "silos"),
 )
 
 

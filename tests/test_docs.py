@@ -69,6 +69,17 @@ def test_the_tutorial_with_your_own_data(tmp_path, monkeypatch, capsys):
     assert "sector=private" in capsys.readouterr().out and (tmp_path / "wage.html").exists()
 
 
+def test_the_example_of_a_series(capsys):
+    page = (DOCS / "recurring.md").read_text("utf-8")
+    assert len(page.split()) < 900
+    names: dict[str, object] = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
+    assert "collection 6 of 6, over 3,000 users" in capsys.readouterr().out
+    # Of 3,000 users 45 minutes in the mean of the last week; 4 standard errors.
+    (level,), (error,) = names["result"].level[-1:], names["result"].std_error[-1:]
+    assert abs(level[0] - (names["minutes"] + 5).mean()) < 4 * error[0] < 6
+
+
 def test_the_private_evaluation_example(capsys):
     page = (DOCS / "private-evaluation.md").read_text("utf-8")
     names: dict[str, object] = {}

@@ -160,7 +160,7 @@ SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning", "models"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
-    "table_models",
+    *("table_models", "recurring"),
 )
 
 

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..planning import NoPlan, Plan
+from ..planning import NoPlan, Plan, Setting
 from ..planning import plan as planned
 from ..presentation.words import counted, number
 from .console import USAGE, console, fail, in_options, unknown
@@ -55,6 +55,13 @@ def plan(
     target: Annotated[
         float | None, typer.Option(help="The error that is wanted.", show_default="half of it")
     ] = None,
+    collections: Annotated[
+        int | None, typer.Option(min=2, help="How often they are asked, for a Series.")
+    ] = None,
+    drift: Annotated[
+        float | None,
+        typer.Option(min=0, help="Change from one collection to the next.", show_default="assumed"),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page for a reviewer to this file.")
     ] = None,
@@ -72,6 +79,16 @@ def plan(
     name = QUESTIONS.get(question, question)
     if name not in PROTOCOLS:
         fail(unknown(question, QUESTIONS, PROTOCOLS), USAGE)
+    if collections is None and drift is not None:
+        fail("Expected --drift with --collections only.", USAGE)
+    if collections is not None:
+        from .plan_series import show_series
+
+        if any(given is not None for given in (quality, target, html)):
+            fail("Expected no --quality, --target and --html with --collections.", USAGE)
+        setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
+        show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
+        return
     try:
         made = planned(
             PROTOCOLS[name],

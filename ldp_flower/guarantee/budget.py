@@ -8,6 +8,7 @@ from typing import Self
 
 from ..randomizers import Randomizer, RecordMechanism
 from ..validation import check_choice, check_integer, check_number, make_plain
+from .periods import seconds_in
 
 #: What a policy's limits are about: everything of a user, or each record of a silo.
 UNITS = ("user", "record")
@@ -60,7 +61,8 @@ class PrivacyPolicy:
     Parameters
     ----------
     max_epsilon : float
-        Largest sum of the epsilons of all reports about one user, for life.
+        Largest sum of the epsilons of all reports about one user, for life; with a ``period``, in
+        each of them.
     max_delta : float (default: 0.0)
         Largest sum of the deltas.
     allow_inexact : bool (default: False)
@@ -89,6 +91,12 @@ class PrivacyPolicy:
     features_public : bool (default: False)
         Whether everything but the targets is public (and how many rows a user has), so that
         protocols that protect targets only may send it as it is.
+    period : str, optional
+        Length of a period, in days or hours (``"30d"``, ``"12h"``), after which ``max_epsilon``
+        may be spent anew; by the clock of the node. Deltas have none: ``max_delta`` has to be 0. A
+        simulation is in one period.
+    lifetime_epsilon : float, optional
+        Largest sum over all periods; goes with ``period``.
 
     Raises
     ------
@@ -106,6 +114,8 @@ class PrivacyPolicy:
     min_epsilon: float = 0.001
     max_width: int = 1 << 20
     reply_after: float = 0.0
+    period: str | None = None
+    lifetime_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -126,6 +136,23 @@ class PrivacyPolicy:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
         check_choice("unit", self.unit, UNITS)
+        self._check_period()
+
+    def _check_period(self) -> None:
+        if (self.period is None) != (self.lifetime_epsilon is None):
+            raise ValueError("Expected period and lifetime_epsilon together, or neither.")
+        if self.period is None or self.lifetime_epsilon is None:
+            return
+        if not isinstance(self.period, str):
+            raise ValueError(f"Expected period to be a text as '30d', got {self.period!r}.")
+        seconds_in(self.period)
+        check_number("lifetime_epsilon", self.lifetime_epsilon)
+        if not self.max_epsilon <= self.lifetime_epsilon < math.inf:
+            raise ValueError(
+                f"Expected max_epsilon <= lifetime_epsilon < inf, got {self.lifetime_epsilon}."
+            )
+        if self.max_delta:
+            raise ValueError(f"Expected max_delta 0 with a period, got {self.max_delta}.")
 
     @classmethod
     def from_node_config(cls, node_config: Mapping[str, object]) -> Self | None:
@@ -150,7 +177,7 @@ class PrivacyPolicy:
             return None
         if given["max_epsilon"] == math.inf:
             raise ValueError("Expected max-epsilon finite, got inf.")
-        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after"):
+        for name in ("max_epsilon", "max_delta", "min_epsilon", "reply_after", "lifetime_epsilon"):
             if name in given and not isinstance(given[name], int | float):
                 raise ValueError(f"Expected a number for {keys[name]}, got {given[name]!r}.")
         for name in ("max_rows", "num_records", "max_width"):
@@ -202,7 +229,14 @@ class PrivacyPolicy:
             min_epsilon=max(self.min_epsilon, other.min_epsilon),
             max_width=min(self.max_width, other.max_width),
             reply_after=max(self.reply_after, other.reply_after),
+            period=self.period,
+            lifetime_epsilon=None if self.period is None else min(self._for_life, other._for_life),
         )
+
+    @property
+    def _for_life(self) -> float:
+        """Largest sum of epsilons for life."""
+        return self.max_epsilon if self.lifetime_epsilon is None else self.lifetime_epsilon
 
     def allows(self, randomizer: Randomizer) -> bool:
         """Whether one report of this mechanism is allowed to a user who spent nothing."""

@@ -14,6 +14,7 @@ reports and gives no more of them than were paid.
 
 import logging
 import sqlite3
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from .budget import Cost, PrivacyPolicy
 from .ledger_file import LedgerError, LedgerFile, fact
+from .periods import is_over
 
 Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]
@@ -98,14 +100,24 @@ class Ledger(ABC):
 
 
 def _affordable(
-    spent: NDArray[np.float64], used: NDArray[np.int64], cost: Cost, policy: PrivacyPolicy
+    spent: NDArray[np.float64],
+    used: NDArray[np.int64],
+    cost: Cost,
+    policy: PrivacyPolicy,
+    for_life: NDArray[np.float64] | None = None,
 ) -> Allowed:
-    """Whether users can pay who spent so much and had so many reports of the cost's plan."""
+    """Whether users can pay who spent so much and had so many reports of the cost's plan.
+
+    What they spent is since their budget was last given anew; ``for_life`` is all of it.
+    """
     epsilon, delta = spent
     # No tolerance but the rounding of a sum, relative 1e-16 a report: three times 0.1 does
     # not fit into 0.3.
     total_epsilon, total_delta = epsilon + cost.epsilon, delta + cost.delta
     within = (total_epsilon <= policy.max_epsilon) & (total_delta <= policy.max_delta)
+    if policy.lifetime_epsilon is not None:
+        before = epsilon if for_life is None else for_life
+        within &= before + cost.epsilon <= policy.lifetime_epsilon
     return np.asarray(np.where(used > 0, used < cost.steps, within))
 
 
@@ -241,7 +253,11 @@ class SqliteLedger(Ledger):
 
     @staticmethod
     def _columns(
-        connection: sqlite3.Connection, accounts: Accounts, query: str, *given: object
+        connection: sqlite3.Connection,
+        accounts: Accounts,
+        query: str,
+        *given: object,
+        after: str = "",
     ) -> NDArray[np.float64]:
         """Return two numbers of each account, zero without a row: (2, accounts)."""
         found = {}
@@ -249,7 +265,7 @@ class SqliteLedger(Ledger):
         for start in range(0, len(names), 500):
             some = names[start : start + 500]
             marks = ",".join("?" * len(some))
-            rows = connection.execute(f"{query} AND user IN ({marks})", [*given, *some])
+            rows = connection.execute(f"{query} AND user IN ({marks}) {after}", [*given, *some])
             found.update({user: (first, second) for user, first, second in rows})
         return np.array([found.get(name, (0.0, 0.0)) for name in names]).reshape(-1, 2).T
 
@@ -263,7 +279,11 @@ class SqliteLedger(Ledger):
         spent = self._columns(
             connection, accounts, "SELECT user, epsilon, delta FROM spent WHERE 1"
         )
-        return _affordable(spent, self._used(connection, accounts, cost), cost, policy)
+        for_life = None
+        if policy.period is not None:
+            query = "SELECT user, SUM(epsilon), 0 FROM charge WHERE 1"
+            (for_life, _) = self._columns(connection, accounts, query, after="GROUP BY user")
+        return _affordable(spent, self._used(connection, accounts, cost), cost, policy, for_life)
 
     def _used(
         self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost
@@ -282,12 +302,22 @@ class SqliteLedger(Ledger):
 
     def affordable(self, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> Allowed:
         """Return which users can still pay ``cost`` under ``policy``."""
+        if policy.period is not None:
+            with self._file.transaction() as connection:
+                self._begin_period(connection, policy)
         with self._file.open() as connection:
             return self._able(connection, accounts, cost, policy)
+
+    @staticmethod
+    def _begin_period(connection: sqlite3.Connection, policy: PrivacyPolicy) -> None:
+        """Give all users their budget anew if a period is over."""
+        if policy.period is not None and is_over(connection, policy.period, time.time()):
+            _renew(connection, _spenders(connection))
 
     def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply, in one transaction on disk."""
         with self._file.transaction() as connection:
+            self._begin_period(connection, policy)
             query = "SELECT 1 FROM reply WHERE digest = ?"
             answered = connection.execute(query, (entry.digest,)).fetchone()
             if answered or not self._able(connection, accounts, cost, policy).all():
@@ -361,7 +391,8 @@ class SqliteLedger(Ledger):
         """Give users (by default all) their whole budget again; return how many had spent any.
 
         Whatever they answer from now on adds to what is known of them already: the
-        guarantee holds for the time since, and over two such times with twice the limits.
+        guarantee holds for the time since, and over two such times with twice the limits, or
+        ``lifetime_epsilon`` where a policy has one.
 
         Raises
         ------
@@ -372,18 +403,10 @@ class SqliteLedger(Ledger):
             ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
             if unknown := sorted(set(users or ()) - ever):
                 raise LedgerError(f"The ledger knows no user {', '.join(map(repr, unknown))}.")
-            chosen = [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
+            chosen = _spenders(connection)
             if users is not None:
                 chosen = sorted(set(chosen) & set(users))
-            for user in chosen:
-                connection.execute(
-                    "INSERT INTO renewal (user, epsilon, delta) "
-                    "SELECT user, epsilon, delta FROM spent WHERE user = ?",
-                    (user,),
-                )
-                connection.execute("DELETE FROM spent WHERE user = ?", (user,))
-                # What is left of a plan was paid in the time that ends: it has to be paid anew.
-                connection.execute("DELETE FROM plan WHERE user = ?", (user,))
+            _renew(connection, chosen)
         return len(chosen)
 
     def forget_replies(self, days: float) -> int:
@@ -398,6 +421,24 @@ class SqliteLedger(Ledger):
                 "AND (? = 0 OR created <= datetime('now', ?))",
                 (days, f"-{days * 86400:.0f} seconds"),
             ).rowcount
+
+
+def _spenders(connection: sqlite3.Connection) -> list[str]:
+    """Return the users who have spent any of their budget."""
+    return [user for user, _ in connection.execute("SELECT user, epsilon FROM spent")]
+
+
+def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
+    """Give users their whole budget again, and keep a record of it."""
+    for user in users:
+        connection.execute(
+            "INSERT INTO renewal (user, epsilon, delta) "
+            "SELECT user, epsilon, delta FROM spent WHERE user = ?",
+            (user,),
+        )
+        connection.execute("DELETE FROM spent WHERE user = ?", (user,))
+        # What is left of a plan was paid in the time that ends: it has to be paid anew.
+        connection.execute("DELETE FROM plan WHERE user = ?", (user,))
 
 
 def texts(accounts: Accounts) -> list[str]:

@@ -8,8 +8,13 @@ from typing import Any
 import pandas as pd
 
 from ..guarantee.ledger_file import FORMAT, LedgerFile
+from ..guarantee.periods import began_at
 
-_USERS = "SELECT user, epsilon, delta FROM spent ORDER BY user"
+_USERS = """
+    SELECT user, epsilon, delta,
+        (SELECT TOTAL(epsilon) FROM charge WHERE charge.user = spent.user) AS "for life"
+    FROM spent ORDER BY user
+"""
 _PAID = """
     SELECT {by}, COUNT(DISTINCT number) AS questions, COUNT(DISTINCT user) AS users,
         TOTAL(epsilon) AS epsilon, TOTAL(delta) AS delta,
@@ -35,15 +40,18 @@ class Accounts:
     max_epsilon : float or None
         The operator's limit, of which something is left.
     users : DataFrame
-        One row a user who has spent since its last renewal: ``user``, ``epsilon``, ``delta`` and,
-        with a limit, ``left``.
+        One row a user who has spent since its last renewal: ``user``, ``epsilon``, ``delta``,
+        epsilon ``for life`` and, with a limit, ``left``.
     runs, days : DataFrame
         One row a run, and one a day (UTC): its ``questions``, the ``users`` who answered any, the
         sum of what they paid, ``first`` and ``last`` answer.
     asked : DataFrame
         How many questions there were of each statistic and mechanism.
     renewals : DataFrame
-        Whose budget was given anew, when, and what was spent until then.
+        Whose budget was given anew, when, and what was spent until then: by hand, or as a period
+        began.
+    period : str
+        When the current period began, UTC; empty without periods.
     """
 
     ledger: str
@@ -54,6 +62,7 @@ class Accounts:
     days: pd.DataFrame
     asked: pd.DataFrame
     renewals: pd.DataFrame
+    period: str = ""
 
     @classmethod
     def of(cls, path: Path, max_epsilon: float | None = None) -> "Accounts":
@@ -71,11 +80,12 @@ class Accounts:
             days = pd.read_sql_query(_PAID.format(by="DATE(created) AS day"), connection)
             asked = pd.read_sql_query(_ASKED, connection)
             renewals = pd.read_sql_query(_RENEWALS, connection)
+            period = began_at(connection)
             connection.execute("ROLLBACK")
         if max_epsilon is not None:
             users["left"] = (max_epsilon - users.epsilon).clip(lower=0.0)
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(str(path), made, max_epsilon, users, runs, days, asked, renewals)
+        return cls(str(path), made, max_epsilon, users, runs, days, asked, renewals, period)
 
     @property
     def totals(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ td:first-child, th:first-child {{ text-align: left; overflow-wrap: anywhere; }}
 </style></head><body>
 <h1>{title}</h1>
 <p>Read at {made} UTC. Epsilon and delta are what a user's answers cost by basic composition, since
-the user's budget was last renewed. Days are in UTC, by the clock of the node.</p>
+the user's budget was last renewed{period}. Days are in UTC, by the clock of the node.</p>
 {sections}
 </body></html>
 """
@@ -43,6 +43,7 @@ def as_html(accounts: Accounts) -> str:
     return _PAGE.format(
         title=escape(f"Ledger {_printable(accounts.ledger)}"),
         made=escape(accounts.made),
+        period=escape(f"; the current period began at {accounts.period}" * bool(accounts.period)),
         sections="\n".join(
             f"<h2>{escape(title)}</h2>\n{_table(table)}" for title, table in sections.items()
         ),

@@ -16,7 +16,7 @@ from ..forecasts.cells import expected_share
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
-from ..runtime.result import Floats, Result
+from ..runtime.result import Estimates, Floats, Result
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 
 if TYPE_CHECKING:
@@ -82,6 +82,10 @@ class CountsResult(PopulationErrors, Result):
                 "95 % to": self.shares + _NORMAL * self.std_error,
             }
         )
+
+    def estimates(self) -> Estimates:
+        """Return the shares, for a series of collections."""
+        return Estimates(self.categories, self.shares, self.std_error)
 
     @property
     def _height(self) -> float:

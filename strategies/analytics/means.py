@@ -15,7 +15,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ..forecasts.cells import expected_mean
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
-from ..runtime.result import Floats, Result
+from ..runtime.result import Estimates, Floats, Result
 from .cells import PopulationErrors, cell_question
 from .counts import categories_of, check_schema, too_few
 from .levels import GroupMeans, Levels
@@ -92,6 +92,10 @@ class MeansResult(PopulationErrors, Result):
                 "share": self.shares.ravel(),
             }
         )
+
+    def estimates(self) -> Estimates:
+        """Return the means, for a series of collections."""
+        return Estimates(self._labels(), self.means.ravel(), self.std_error.ravel())
 
     def _labels(self) -> list[str]:
         return [f"{c} {g}".strip() for c in self.columns for g in self.groups]

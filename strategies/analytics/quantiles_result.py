@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.presentation import charts
 
-from ..runtime.result import Floats, Result
+from ..runtime.result import Estimates, Floats, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,6 +71,11 @@ class QuantilesResult(Result):
                 "upper": self.upper,
             }
         )
+
+    def estimates(self) -> Estimates:
+        """Return the quantiles, for a series of collections."""
+        names = [f"{self.column} {100 * level:.6g} %" for level in self.levels]
+        return Estimates(names, self.values, self.std_error)
 
     @property
     def _height(self) -> float:

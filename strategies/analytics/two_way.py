@@ -18,7 +18,7 @@ from ..forecasts.cells import expected_share
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
-from ..runtime.result import Floats, Result
+from ..runtime.result import Estimates, Floats, Result
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 from .counts import categories_of, check_schema, counted, too_few
 
@@ -99,6 +99,13 @@ class TwoWayResult(PopulationErrors, Result):
                 "smoothed": self.smoothed.ravel(),
             }
         )
+
+    def estimates(self) -> Estimates:
+        """Return the shares, for a series of collections."""
+        names = [
+            f"{row}, {column}" for row in self.row_categories for column in self.column_categories
+        ]
+        return Estimates(names, self.shares.ravel(), self.std_error.ravel())
 
     def crosstab(self) -> "DataFrame":
         """Return the smoothed shares as pandas' ``crosstab`` has them, rows by columns."""

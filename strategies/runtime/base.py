@@ -13,7 +13,8 @@ import secrets
 import textwrap
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -23,7 +24,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.planning import Plannable
 from ldp_flower.randomizers import Estimate
@@ -48,6 +49,7 @@ Protocol = Generator[Ask, Any, Result]
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 R = TypeVar("R", bound=Result)
+T = TypeVar("T", bound=Result)
 
 _FACTS = (
     *("num_users", "num_reports", "steps"),
@@ -156,6 +158,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._others: int  # nodes with other features
         self._ended: str  # why the run ended early; empty if it did not
         self._kept_in: str | Path | None  # the run's store
+        self._first_step: int  # as the store numbers it
 
     def __repr__(self) -> str:
         """Return the arguments that are plain values other than the defaults."""
@@ -440,10 +443,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self.summary()
         self._kept_in = store
         self._of_start["max_users_per_node"] = max_users_per_node
-        with RunStore(store).open() as kept:
-            if store is not None:
-                prints = {name: printed(value) for name, value in self._of_start.items()}
-                recognise(kept, type(self), {**prints_of(self), **prints})
+        with self._opened(store) as kept:
             self._open_run(grid, kept, seed, timeout, num_nodes, roster_timeout, max_users_per_node)
             self._evaluate(0, evaluate_fn)
             last = kept.last_step()  # of a run that is started again: all before it are over
@@ -464,6 +464,19 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         for line in repr(result).splitlines():
             logger.info("\t%s", line)
         return result
+
+    @contextmanager
+    def _opened(self, store: str | Path | None) -> Iterator[RunStore]:
+        """Open what keeps this run; refuse the store of another one."""
+        with RunStore(store).open() as kept:
+            if store is not None:
+                prints = {name: printed(value) for name, value in self._of_start.items()}
+                recognise(kept, type(self), {**prints_of(self), **prints})
+            yield kept
+
+    def _of_census(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
+        """Return the users whom the run may ask, of all in the census."""
+        return Population(nodes, salt)
 
     def _take(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
@@ -493,6 +506,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         roster_timeout: float,
         max_users_per_node: int,
     ) -> None:
+        self._first_step = kept.first
         if kept.get("roster") is None:
             roster = wait_for_nodes(grid, num_nodes, roster_timeout, self._fewest_nodes)
             kept.put("roster", roster)
@@ -525,10 +539,11 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         self._seeded = any(facts.seeded for facts in nodes.values())
         self._rehearsing = sum(facts.rehearsing for facts in nodes.values())
         keys = {node: facts.keys for node, facts in nodes.items()}
-        self._population = Population(keys, kept.get("salt"))
+        everyone = sum(each.count for each in keys.values())
         self._asked, self._found, self._ended = [], None, ""
-        self._facts = Result(num_users=self.num_users, steps=[step])
-        logger.info("[CENSUS] %d users", self.num_users)
+        self._facts = Result(num_users=everyone, steps=[step])
+        self._population = self._of_census(keys, kept.get("salt"))
+        logger.info("[CENSUS] %d users", everyone)
         if (card := getattr(self, "card", None)) is not None:
             logger.info("\t├── steps to come: %s", card.rounds)
         logger.info("\t└──> %s", step)
@@ -537,7 +552,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             self._running = self.protocol()
             self._advance(None)
         except TooFewReports as refused:
-            raise TooFewReports(self.refusal(self.num_users) or str(refused)) from None
+            raise TooFewReports(self.refusal(everyone) or str(refused)) from None
 
     def _parameters(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -564,7 +579,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
                 ask = running.throw(answer)
             else:
                 ask = running.send(answer)
-            coin = public_coin(self._population.salt, len(self._facts.steps))
+            coin = public_coin(self._population.salt, self._first_step + len(self._facts.steps))
             self._ask = replace(ask, randomizer=ask.randomizer.for_cohort(ask.cohort.size, coin))
         except StopIteration as end:
             self._ask, self._found = None, end.value
@@ -591,7 +606,11 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         return f"{users:,} users have spent budget. {kept}"
 
     def _finished(self, result: R, seeded: bool) -> R:
-        """Add what is known of the run to what the protocol has found."""
+        """Return the result of the run, given what the protocol has found."""
+        return self._with_facts(result, seeded)
+
+    def _with_facts(self, result: T, seeded: bool) -> T:
+        """Add what is known of the run to what a protocol has found."""
         for fact in _FACTS:
             setattr(result, fact, getattr(self._facts, fact))
         if rejected := sum(step.rejected for step in result.steps):

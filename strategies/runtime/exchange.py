@@ -266,8 +266,10 @@ class Exchange:
 
     def messages(self, step: int, ask: Ask, population: Population) -> list[Message]:
         """Return the messages to the nodes that have not answered this step yet."""
-        cohort = ask.cohort
-        query = Query(ask.question, ask.randomizer, population.salt, cohort.low, cohort.high, step)
+        cohort, number = ask.cohort, self._store.first + step
+        query = Query(
+            ask.question, ask.randomizer, population.salt, cohort.low, cohort.high, number
+        )
         own = ask.content
         content = query.to_record_dict() if own is None else with_query(own, query)
         kind = self._rides_on or f"query.{QUERY}"
@@ -303,7 +305,8 @@ class Exchange:
                 silent += 1
             else:
                 keys = population.nodes[node]
-                part = _checked(content, number, ask, keys, population.salt, slots)
+                on_wire = self._store.first + number
+                part = _checked(content, on_wire, ask, keys, population.salt, slots)
                 if part is None:
                     rejected += 1
                 else:

@@ -94,6 +94,31 @@ class Population:
         return {names[node[edge]]: part for edge, part in zip(edges, parts, strict=False)}
 
 
+class Panel(Population):
+    """The users of a population whose hash lies in ``[low, high)``, and nobody beyond.
+
+    Parameters
+    ----------
+    nodes : mapping of int to NodeKeys
+        The keys of the users behind every node.
+    salt : int
+        Public salt of the panels, and of the cohorts that this one is cut into.
+    low, high : int
+        The two cuts. They are public, and the same whoever is in the census.
+    """
+
+    def __init__(self, nodes: Mapping[int, NodeKeys], salt: int, low: int, high: int) -> None:
+        super().__init__(nodes, salt)
+        start, end = np.searchsorted(self._hashes, np.array([low, high], np.uint64))
+        self._hashes, self._node = self._hashes[start:end], self._node[start:end]
+        self._slot, self._low, self._high = self._slot[start:end], low, high
+
+    def _cut_before(self, rank: int) -> int:
+        if rank == len(self):
+            return self._high
+        return int(self._hashes[rank]) if rank else self._low
+
+
 class SizeOnlyPopulation(Population):
     """So many users of whom nothing else is known: cohorts have sizes and no members."""
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import flwr.serverapp.strategy as flower
 import numpy as np
@@ -29,6 +29,14 @@ _NOISE = (
     "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "
     "by chance: this may be noise and nothing else. More users or a larger epsilon are needed."
 )
+
+
+class Estimates(NamedTuple):
+    """Numbers by name, each with the standard error that it has for the population."""
+
+    names: list[str]
+    values: Floats
+    std_errors: Floats
 
 
 @dataclass(repr=False, kw_only=True)
@@ -99,6 +107,16 @@ class Result(flower.Result):
                 "root mean square": [_root_mean_square(each) for each in arrays.values()],
             }
         )
+
+    def estimates(self) -> Estimates:
+        """Return the numbers that a series of collections follows, with their standard errors.
+
+        Raises
+        ------
+        NotImplementedError
+            If a class has none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no estimates to follow.")
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the estimate.

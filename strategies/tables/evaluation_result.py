@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.presentation import charts
 
-from ..runtime.result import Result
+from ..runtime.result import Estimates, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,6 +66,10 @@ class EvaluationResult(Result):
                 "95 % to": values + _NORMAL * errors,
             }
         )
+
+    def estimates(self) -> Estimates:
+        """Return R2, for a series of collections."""
+        return Estimates(["R2"], np.array([self.r2]), np.array([self.std_error]))
 
     @property
     def _height(self) -> float:

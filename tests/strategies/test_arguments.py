@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvgM
 from ldp_flower import Categories, InProcessGrid, Numeric, Schema, Users, strategies
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.training import digest
-from ldp_flower.strategies import LdpStrategy, TooFewReports
+from ldp_flower.strategies import Counts, LdpStrategy, TooFewReports
 from ldp_flower.strategies.runtime.identity import printed
 
 DIM, NODES, ROUNDS = 6, 30, 12
@@ -86,10 +86,11 @@ OTHER = {
     "fraction_train": 0.04,
     "min_train_nodes": 100_000,
     "optimizer": FedAvgM(server_learning_rate=0.5),
+    "collections": 4,
 }
-# The size of the data, what lets a run start that is refused else or wait, and what is about
-# models of several arrays or public metrics (tested on their own).
-ELSEWHERE = {"dim", "domain_size", "schema", "force"} | {
+# The size of the data, what lets a run start that is refused else or wait, where a run is kept, and
+# what is about models of several arrays or public metrics (tested on their own).
+ELSEWHERE = {"dim", "domain_size", "schema", "force", "store"} | {
     *("min_available_nodes", "trainable", "train_metrics_aggr_fn"),
 }
 
@@ -275,6 +276,12 @@ MODES = [
         {"schema": OTHER_CLASSES, "rows_per_user": 9, "method": "lengths"},
     ),
     ("PrivateEvaluation", {"coef": np.eye(DIM)[0], "epsilon": 4.0}, MANY, {}),
+    (
+        "Series",
+        {"strategy": Counts(MIXED, "sort", epsilon=4.0), "collections": 3},
+        PEOPLE,
+        {"strategy": Counts(MIXED, "flag", epsilon=4.0)},
+    ),
     ("LdpFedAvg", {"epsilon": 4.0}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "sparsity": 2}, None, {}),
     ("LdpFedAvg", {"epsilon": 4.0, "model": "net"}, None, {"model": "linear", "decay": False}),
@@ -353,7 +360,8 @@ def test_an_argument_has_an_effect_or_is_refused(mode):
     def build(**changed):
         merged = {**arguments, **changed}
         first = [merged.pop(f.name) for f in fields(kind) if f.init and not f.kw_only]
-        return kind(*first, **{"min_reports": 1, **merged})
+        few = {each.name: 1 for each in fields(kind) if each.init and each.name == "min_reports"}
+        return kind(*first, **{**few, **merged})
 
     usual = recorded(build(), users)
     assert recorded(build(), users) == usual

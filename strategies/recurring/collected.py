@@ -1,0 +1,105 @@
+"""What a series keeps of each collection, and the levels behind them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..runtime.facts import PrivacySpent, Step
+from ..runtime.result import Floats
+from .local_level import local_level
+
+# Collections of which the noise is averaged. With 192 reports each, levels of shares of .02 to .15
+# missed their bands by 9 % with none, 1 % with 8; many more are too slow for a share that grows.
+_WINDOW = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """One collection.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    names : list of str
+        What is estimated.
+    values, std_errors : ndarray of float64, shape (names,)
+        The estimates, with their standard errors for the population.
+    num_users : int
+        Users in the census.
+    asked : int
+        Users in the panel.
+    reports : int
+        Users of the panel who reported.
+    no_budget : int
+        Users of the panel who had no budget left.
+    steps : list of Step
+        Who was asked and who answered, question by question.
+    notes : list of str
+        What a user of these estimates should know.
+    privacy : PrivacySpent
+        What one of these users spent at most.
+    """
+
+    number: int
+    names: list[str]
+    values: Floats
+    std_errors: Floats
+    num_users: int
+    asked: int
+    reports: int
+    no_budget: int
+    steps: list[Step]
+    notes: list[str]
+    privacy: PrivacySpent
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Levels of everything that is estimated, each array of shape (collections, names).
+
+    ``raw`` and ``raw_std_error`` are the estimates themselves; the others are as of
+    :class:`~ldp_flower.strategies.recurring.local_level.LocalLevel`.
+    """
+
+    raw: Floats
+    raw_std_error: Floats
+    filtered: Floats
+    filtered_std_error: Floats
+    level: Floats
+    std_error: Floats
+
+
+def levels_of(collected: Sequence[Collected]) -> Levels:
+    """Return the levels from the first to the last collection; those left out are missing."""
+    shape = collected[-1].number, len(collected[0].names)
+    raw, errors = np.full(shape, np.nan), np.full(shape, np.inf)
+    for each in collected:
+        raw[each.number - 1], errors[each.number - 1] = each.values, each.std_errors
+    errors[~np.isfinite(raw)] = np.inf
+    reports = np.zeros((shape[0], 1))
+    reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
+    noise = _steadied(errors, reports)
+    columns = [local_level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
+    found = (
+        np.stack([getattr(column, name) for column in columns], axis=1)
+        for name in ("filtered", "filtered_std_error", "level", "std_error")
+    )
+    return Levels(raw, errors, *found)
+
+
+def _steadied(errors: Floats, reports: Floats) -> Floats:
+    """Return standard errors by the mean variance of a report in a collection and those before it.
+
+    An error that is estimated from few reports goes with the estimate: that of a share is small
+    where the share was found too small, which then would weigh too much.
+    """
+    known = np.isfinite(errors)
+    of_one = np.where(known, errors, 0.0) ** 2 * reports
+    total, number = np.cumsum(of_one, axis=0), np.cumsum(known, axis=0)
+    total[_WINDOW:] -= total[:-_WINDOW].copy()
+    number[_WINDOW:] -= number[:-_WINDOW].copy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steadied = np.sqrt(total / number / reports)
+    return np.where(known, steadied, np.inf)

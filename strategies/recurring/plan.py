@@ -1,0 +1,107 @@
+"""Errors to expect of a series, from public numbers: split budgets, panels, and their levels."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ldp_flower.planning import Setting, WouldRefuse
+
+from ..runtime.base import LdpStrategy
+
+#: Assumed standard deviation of users' values, as part of their width: an expectation is about the
+#: users who are asked, and a panel is a sample of all.
+SPREAD = 0.25
+
+
+@dataclass(frozen=True)
+class SeriesPlan:
+    """Standard errors to expect, root mean squares over all collections; NaN if refused.
+
+    Attributes
+    ----------
+    error : str
+        What they are errors of, as of :class:`~ldp_flower.planning.Expectation`.
+    split : float
+        Everybody answers at every collection, at ``epsilon / collections``.
+    panel : float
+        One panel answers, at ``epsilon``: a collection's own estimate.
+    today : float
+        The level from the panels up to a collection's.
+    past : float
+        The level from all panels.
+    """
+
+    error: str
+    split: float
+    panel: float
+    today: float
+    past: float
+
+
+def plan_series(
+    protocol: type[LdpStrategy[Any]],
+    setting: Setting,
+    epsilon: float,
+    collections: int,
+    drift: float,
+) -> SeriesPlan:
+    """Return the errors to expect of a series.
+
+    Parameters
+    ----------
+    protocol : type
+        What is asked.
+    setting : Setting
+        Public numbers about all users.
+    epsilon : float
+        For all collections.
+    collections : int
+        How many there will be, at least 2.
+    drift : float
+        Standard deviation of a level's change from one collection to the next, in the units of
+        the error.
+
+    Raises
+    ------
+    NoPlan
+        If nobody can tell what error to expect of the protocol.
+    """
+    given = vars(setting)
+    few = Setting(**{**given, "num_users": max(1, setting.num_users // collections)})
+    what, of_panel = _expected(protocol, few, epsilon)
+    panel = math.hypot(of_panel, SPREAD / math.sqrt(few.num_users))
+    other, split = _expected(protocol, setting, epsilon / collections)
+    today, past = level_errors(panel, drift, collections)
+    return SeriesPlan(what or other or "error", split, panel, today, past)
+
+
+def _expected(
+    protocol: type[LdpStrategy[Any]], setting: Setting, epsilon: float
+) -> tuple[str, float]:
+    """Return what is expected of one collection."""
+    try:
+        found = protocol.planned_for(setting, epsilon).expect(setting)
+    except WouldRefuse:
+        return "", np.nan
+    return found.error, found.value
+
+
+def level_errors(error: float, drift: float, collections: int) -> tuple[float, float]:
+    """Return the errors of today's and of past levels, of estimates with this error.
+
+    Notes
+    -----
+    The recursions of the Kalman filter and smoother for a random walk whose drift is known.
+    """
+    filtered = np.full(collections, error**2)
+    ahead = filtered + drift**2
+    for t in range(1, collections):
+        ahead[t] = filtered[t - 1] + drift**2
+        filtered[t] = 1 / (1 / ahead[t] + 1 / error**2)
+    smoothed = filtered.copy()
+    for t in range(collections - 2, -1, -1):
+        back = filtered[t] / ahead[t + 1]
+        smoothed[t] += back**2 * (smoothed[t + 1] - ahead[t + 1])
+    return float(np.sqrt(filtered.mean())), float(np.sqrt(smoothed.mean()))

@@ -1,0 +1,40 @@
+"""The study of series: populations are what they say, and its table is made of its runs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytestmark = pytest.mark.usefixtures("repository_on_the_path")
+
+
+def test_populations_are_what_they_say():
+    from simulations.studies.recurring.populations import SHAPES
+
+    found = {}
+    for name, draw in SHAPES.items():
+        people = draw(np.random.default_rng(1), 52, 4000)
+        assert people.held.shape == (52, 4000)
+        found[name] = truth = people.truth
+        assert np.isfinite(truth).all()
+        people.schema.users(people.table(51))
+    assert found["drift"][-1, 0] - found["drift"][0, 0] > 0.08
+    assert found["step"][26, 0] - found["step"][25, 0] > 0.08
+    assert 1.5 < found["skewed"][-1, 0] / found["skewed"][0, 0] < 2.5
+    assert found["kinds"].shape == (52, 12)
+    np.testing.assert_allclose(found["kinds"].sum(axis=1), 1)
+    grown = found["kinds"][-1] - found["kinds"][0]
+    assert (grown[10:] > 0.04).all() and (grown[:2] < 0).all()
+    assert 0.18 < found["epidemic"][:, 1].max() < 0.24
+    gone = np.isnan(SHAPES["leaving"](np.random.default_rng(1), 52, 4000).held).mean(axis=1)
+    assert 0.35 < gone[-1] < 0.55 and (np.diff(gone) >= 0).all()
+
+
+def test_a_run_is_kept_and_reported(tmp_path, capsys):
+    from simulations.studies.recurring.__main__ import main, table
+
+    arguments = ["drift", "--users", "600", "--weeks", "4", "--epsilons", "4", "--seeds", "1"]
+    main([*arguments, "--processes", "1", "--output", str(tmp_path)])
+    runs = pd.read_csv(tmp_path / "runs.csv")
+    assert len(runs) == 1 and 0 < runs["past_error"][0] < 0.1
+    assert "drift" in capsys.readouterr().out
+    assert table(runs).title == "Levels"

@@ -1,0 +1,49 @@
+"""Plans of series: closed forms against the recursions' limits, and the command."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ldp_flower.cli.app import app
+from ldp_flower.planning import Setting
+from ldp_flower.strategies import Means
+from ldp_flower.strategies.recurring.plan import level_errors, plan_series
+
+
+def test_levels_that_do_not_drift_are_means_and_those_that_do_reach_their_limits():
+    today, past = level_errors(2.0, 0.0, 25)
+    assert past == pytest.approx(2 / 5)
+    assert today == pytest.approx(2 * math.sqrt(np.mean(1 / np.arange(1, 26))))
+    # A long time: P = (sqrt(q^2 + 4 q v) - q) / 2, and both sides together.
+    variance, drift = 4.0, 0.25
+    limit = (math.sqrt(drift**2 + 4 * drift * variance) - drift) / 2
+    both = 1 / (1 / limit + 1 / (limit + drift))
+    found = np.square(level_errors(math.sqrt(variance), math.sqrt(drift), 5000))
+    assert found == pytest.approx([limit, both], rel=0.01)
+
+
+def test_panels_beat_a_split_budget():
+    plan = plan_series(Means, Setting(num_users=10_000), 8.0, 52, 0.005)
+    assert plan.past < plan.today < plan.panel < plan.split
+    refused = plan_series(Means, Setting(num_users=10_000), 2.0, 52, 0.005)
+    assert math.isnan(refused.split) and refused.today < refused.panel
+
+
+def test_the_command_shows_them_side_by_side():
+    asked = ["plan", "Means", "--users", "10000", "--epsilon", "8", "--collections", "52"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    shown = [float(each) for each in re.findall(r"│ +(0?\.\d+) +│", result.output)]
+    plan = plan_series(Means, Setting(num_users=10_000), 8.0, 52, 0.005)
+    expected = [plan.split, plan.panel, plan.today, plan.past]
+    assert shown == pytest.approx(expected, rel=0.06)
+    small = CliRunner().invoke(app, [*asked[:3], "100", *asked[4:]])
+    assert small.exit_code == 0 and small.output.count("refused") >= 3
+    none = CliRunner().invoke(app, ["plan", "Series", "--users", "100", "--collections", "5"])
+    assert none.exit_code == 0 and "has not been worked out" in none.output
+    for other in (["--target", "0.1"], ["--quality", "0.5"], ["--html", "page.html"]):
+        assert CliRunner().invoke(app, [*asked, *other]).exit_code == 2
+    assert CliRunner().invoke(app, [*asked[:-2], "--drift", "0.1"]).exit_code == 2
