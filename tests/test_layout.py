@@ -204,7 +204,16 @@ MAY_IMPORT = {
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},
     "supernode": BOTH_SIDES | {"clients", "schema", "table_file"},
     "cli": SERVER
-    | {"ldp_flower", "planning", "clients", "strategies", "simulation", "audit", "compare", "supernode"},
+    | {
+        "ldp_flower",
+        "planning",
+        "clients",
+        "strategies",
+        "simulation",
+        "audit",
+        "compare",
+        "supernode",
+    },
     "ldp_flower": {"guarantee", "planning", "schema", "simulation", "table_file", "values"},
 }
 

@@ -180,8 +180,8 @@ def plan(
     Notes
     -----
     No data are read, and nobody is asked. Errors of statistics of tables follow from formulas.
-    Models are simulated: the protocol itself is run on synthetic users, 32 times with the numbers
-    given and 8 times with each of the others, always the same ones; between these numbers,
+    Models are simulated: the protocol itself is run on synthetic users, 24 times with the numbers
+    given and 6 times with each of the others, always the same ones; between these numbers,
     the error is a power of the number.
     """
     setting = Setting(

@@ -15,7 +15,7 @@ _STEP = 1.05  # how exactly numbers are found
 # How far a search looks at once, in users and in others. Formulas are quick: they are asked for
 # again until two numbers are near each other, and a line is drawn between these.
 _FAR_USERS, _FAR, _NEAR = 4.0, 2.0, 2.0
-_RUNS, _FEW_RUNS = 32, 8  # of a simulation with one's own numbers, and with others
+_RUNS, _FEW_RUNS = 24, 6  # of a simulation with one's own numbers, and with others
 _CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, of which a curve tells
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)  # of one's own, of others
 
@@ -31,7 +31,7 @@ def expectation(
         With its own parameters.
     setting : Setting
         Public numbers.
-    runs : int (default: 32)
+    runs : int (default: 24)
         Number of runs, where it is simulated.
     simulations : Simulations, optional
         With the users of other simulations.
@@ -103,9 +103,9 @@ class Variants:
 
         Notes
         -----
-        Who has more users or more epsilon than a protocol makes use of could leave them away.
-        So the error to expect is never larger than that of a smaller point of the curve; plans
-        that are medians of trials, which scatter, would else say that more makes it worse.
+        Users and epsilon that a protocol makes no use of could be left away. So the error is never
+        larger than that of a smaller point of the curve; medians of runs, which scatter, would
+        else say that more makes it worse.
         """
         users = self.setting.num_users if num_users is None else num_users
         epsilon = self.epsilon if epsilon is None else epsilon

@@ -203,14 +203,14 @@ def mean_auc(classes: Floats, scores: Floats) -> float:
 
     Scores have a column for each class.
     """
-    found = []
+    found = list[float]()
     for place in range(1 if scores.shape[1] == 2 else 0, scores.shape[1]):
         own = classes == place
         ones, others = int(own.sum()), int((~own).sum())
         if ones and others:
             ranks = rankdata(scores[:, place])[own].sum()
-            found.append((ranks - ones * (ones + 1) / 2) / (ones * others))
-    return float(np.mean(found)) if found else 0.5
+            found.append(float((ranks - ones * (ones + 1) / 2) / (ones * others)))
+    return sum(found, 0.0) / len(found) if found else 0.5
 
 
 @dataclass(frozen=True)

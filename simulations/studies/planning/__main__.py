@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.planning import Expectation, WouldRefuse
+from ldp_flower.planning import Expectation, WouldRefuse, expectation
 
 from ...harness.command import Command, one_thread_each
 from ...harness.tables import Table
@@ -27,7 +27,7 @@ def judge(family: str, only: list[str], first_seed: int, output: Path) -> None:
             if only and cell.protocol not in only:
                 continue
             try:
-                plan = cell.strategy.expect(cell.setting)
+                plan = expectation(cell.strategy, cell.setting)
             except WouldRefuse:
                 continue
             seeds = range(first_seed, first_seed + cell.seeds)
