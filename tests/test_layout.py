@@ -181,13 +181,10 @@ MAY_IMPORT = {
     "columns": {"validation", "values"},
     "schema": {"columns", "values", "guarantee", "table_file"},
     "presentation": {"validation"},
+    "expectation": {"validation", "randomizers"},
     "planning": {
-        "validation",
-        "presentation",
-        "randomness",
-        "randomizers",
-        "expectation",
-        "simulation",
+        *("validation", "presentation", "randomness", "randomizers"),
+        *("expectation", "simulation"),
     },
     "sweep": {"validation"},
     "clients": BOTH_SIDES | {"iht"},
@@ -198,7 +195,9 @@ MAY_IMPORT = {
     "strategies/tables": SERVER | of_strategies("runtime", "numerics", "forecasts", "subprotocols"),
     **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},
     "strategies": of_strategies(*SHARED, *FAMILIES),
-    "simulation": BOTH_SIDES | {"expectation", "clients", "strategies"},
+    "simulation": BOTH_SIDES
+    | {"expectation", "clients", "strategies"}
+    | of_strategies("forecasts", "runtime"),
     "estimators": SERVER | {"strategies", "simulation"},
     "audit": SERVER | {"accounting", "clients", "strategies", "simulation"},
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ..guarantee.users import Users
@@ -30,8 +31,8 @@ Floats = NDArray[np.float64]
 R = TypeVar("R", bound="Result")
 
 # Of users who stand in for more: all questions together take some two answers of each, and each
-# question at least 50, of which the mean's own error is far below the noise of a mechanism.
-_ANSWERS_EACH, _MIN_ANSWERS = 2, 50
+# question at least 50, and so many that how users differ adds at most a quarter to the noise.
+_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 50, 4
 
 
 def run_in_memory(
@@ -58,7 +59,7 @@ def run_in_memory(
     from ..strategies.forecasts.dry_run import dry_run
 
     number = len(users) if num_users is None else num_users
-    rng = np.random.default_rng([seed, len(users), number])
+    rng = default_rng([seed, len(users), number])
     order = rng.permutation(len(users))
 
     def answer(ask: "Ask") -> "Estimate | Answers":
@@ -68,7 +69,8 @@ def run_in_memory(
         elif _single(ask):
             asked = rng.integers(len(users), size=size)
         else:
-            wanted = max(_ANSWERS_EACH * len(users) * size // number, _MIN_ANSWERS)
+            share = max(_ANSWERS_EACH * len(users) / number, _share_answering(ask.randomizer))
+            wanted = max(math.ceil(min(share, 1.0) * size), _MIN_ANSWERS)
             asked = rng.choice(len(users), min(size, wanted, len(users)), replace=False)
         return _answered(ask, users.take(np.sort(asked)), rng)
 
@@ -80,6 +82,15 @@ def run_in_memory(
 def _single(ask: "Ask") -> bool:
     """Whether the answer to a question are single reports, which nothing stands in for."""
     return ask.public is not None or not ask.randomizer.summable
+
+
+def _share_answering(mechanism: Randomizer) -> float:
+    """Return which share of a cohort tells its mean as well as is needed beside the noise."""
+    if not isinstance(mechanism, OfNumber | OfVector):
+        return 0.0
+    in_ball = isinstance(mechanism, OfVector) and not isinstance(mechanism, SubsetHypercube)
+    noise = mechanism.variance * (mechanism.width if in_ball else 1)
+    return _NOISE_OVER_SPREAD * mechanism.radius**2 / noise
 
 
 def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate | Answers":

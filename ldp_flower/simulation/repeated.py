@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from ..expectation import Expectation, WouldRefuse
 from ..randomizers.base import Randomizer
@@ -77,7 +78,7 @@ class Simulations:
         most = max(int(_MAX_ENTRIES / population.size), _MIN_USERS)
         key = repr(replace(population, notes=())), num_users > most, seed
         if key not in self._drawn:
-            self._drawn[key] = population.draw(most, key[1], np.random.default_rng(seed))
+            self._drawn[key] = population.draw(most, key[1], default_rng(seed))
         return self._drawn[key]
 
 

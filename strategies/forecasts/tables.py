@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from scipy.stats import rankdata
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
@@ -203,6 +202,8 @@ def mean_auc(classes: Floats, scores: Floats) -> float:
 
     Scores have a column for each class.
     """
+    from scipy.stats import rankdata
+
     found = list[float]()
     for place in range(1 if scores.shape[1] == 2 else 0, scores.shape[1]):
         own = classes == place
@@ -222,7 +223,7 @@ class _LostR2:
     def __call__(self, result: Any) -> float:
         variance = float(np.var(self.targets))
         off = self.targets - np.clip(self.features @ result.coef, -2, 2)  # within the bounds
-        best = np.corrcoef(self.targets, self.explained[:, 0])[0, 1] ** 2
+        best = float(np.corrcoef(self.targets, self.explained[:, 0])[0, 1]) ** 2
         return max(best - 1 + float(np.mean(off**2)) / variance, 0.0)
 
 
