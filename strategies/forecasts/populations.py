@@ -63,8 +63,8 @@ class Population(ABC):
         num_users : int
             How many.
         stand_in : bool
-            Whether they stand in for far more users: then their empirical mean, or their least
-            squares fit, is brought to the true one.
+            Whether they stand in for far more users: then they come in pairs, whose noise has
+            opposite signs, so that their mean or least squares fit is the true one.
         rng : numpy.random.Generator
             Source of randomness.
         """
@@ -132,7 +132,7 @@ class LinearUsers(Population):
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`Population.draw`."""
-        offsets = offsets_of(self.rows, num_users, rng)
+        offsets = offsets_of(self.rows, num_users // (1 + stand_in), rng)
         scale = 2 ** rng.uniform() if self.scale is None else self.scale
         x = alike_within(offsets, self.dim, self.variance_between, rng)
         if self.feature_size is not None:
@@ -140,8 +140,9 @@ class LinearUsers(Population):
         truth = np.where(np.arange(self.dim) < self.sparsity, self.length, 0.0)
         truth *= scale / math.sqrt(self.sparsity)
         noise = alike_within(offsets, 1, self.variance_between, rng)[:, 0]
-        if stand_in and len(noise) > self.dim:
-            noise -= x @ np.linalg.lstsq(x, noise)[0]
+        if stand_in:
+            x, noise = np.tile(x, (2, 1)), np.append(noise, -noise)
+            offsets = np.append(offsets, offsets[-1] + offsets[1:])
         users = Users(x, x @ truth + scale * self.noise * noise, offsets)
         return Drawn(users, _distance(truth, float(np.linalg.norm(truth))))
 
@@ -227,9 +228,9 @@ class MeanUsers(Population):
         """Draw users, see :meth:`Population.draw`."""
         truth = np.where(np.arange(self.dim) < self.sparsity, self.length, 0.0)
         truth /= math.sqrt(self.sparsity)
-        off = self.spread / math.sqrt(self.dim) * rng.standard_normal((num_users, self.dim))
-        if stand_in:
-            off -= off.mean(axis=0)
+        off = rng.standard_normal((num_users // (1 + stand_in), self.dim))
+        off *= self.spread / math.sqrt(self.dim)
+        off = np.concatenate([off, -off]) if stand_in else off
         return Drawn(Users.from_rows(truth + off), _distance(truth, self.unit))
 
 

@@ -75,17 +75,21 @@ class TableUsers(Population):
         between = self.variance_between
         between = rng.uniform(0, MAX_BETWEEN) if between is None else between
         held_out = max(300, round(_HELD_OUT / min(self.rows, 100)))
-        offsets = offsets_of(self.rows, num_users + held_out, rng)
+        drawn = num_users // (1 + stand_in)
+        offsets = offsets_of(self.rows, drawn + held_out, rng)
         features = self.schema.features(self._columns(offsets, between, rng))
         rest = alike_within(offsets, max(len(self.schema.classes), 1), between, rng)
+        cut, offsets = int(offsets[drawn]), offsets[: drawn + 1]
+        if stand_in:
+            features = np.concatenate([features[:cut], features])
+            rest = np.concatenate([-rest[:cut], rest])
+            offsets = np.append(offsets, cut + offsets[1:])
+            cut *= 2
         along = ALONG_CLASSES if self.schema.classes else ALONG
         explained = _explained(features, rest.shape[1], along, rng)
-        cut = int(offsets[num_users])
-        if stand_in and cut > features.shape[1]:
-            rest[:cut] -= features[:cut] @ np.linalg.lstsq(features[:cut], rest[:cut])[0]
         make = self._classes if self.schema.classes else self._numbers
         targets = make(explained, rest, rng)
-        users = Users(features[:cut], targets[:cut], offsets[: num_users + 1])
+        users = Users(features[:cut], targets[:cut], offsets)
         judge = _LostAuc if self.schema.classes else _LostR2
         return Drawn(users, judge(features[cut:], targets[cut:], explained[cut:]))
 
@@ -130,7 +134,7 @@ class TableUsers(Population):
                 return np.asarray(mixed[:, 1] > np.quantile(mixed[:, 1], 1 - rare), np.float64)
             return np.asarray(np.argmax(mixed + np.log(shares), axis=1), np.float64)
 
-        few, low, high = slice(_HELD_OUT), 0.0, 1.0
+        few, low, high = slice(-_HELD_OUT, None), 0.0, 1.0
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             found = mean_auc(drawn(middle)[few], explained[few])

@@ -13,6 +13,7 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.simulation.in_memory import mean_without_noise, run_in_memory
 from ldp_flower.strategies import LabelLdpIht, UserLevelMean
+from ldp_flower.strategies.forecasts.populations import MeanUsers
 
 MECHANISMS = {
     "box": (SubsetHypercube(4.0, 3, 0.7), "normal"),
@@ -66,7 +67,7 @@ def errors(run, seeds):
 def test_a_run_in_memory_has_the_law_of_one_by_messages():
     """Lengths of errors of 24 runs each, of six coordinates: the means differ by less than 4 of
     their standard errors, with probability 6e-5 of more."""
-    strategy = UserLevelMean(6, epsilon=2.0, bound=1.0, spread=0.75)
+    strategy = UserLevelMean(6, epsilon=2.0, bound=2.5, spread=0.75)
     memory = errors(lambda users, seed: run_in_memory(strategy, users, seed).result, range(24))
     wire = errors(lambda users, seed: simulate(strategy, users, seed=seed), range(24, 48))
     error = np.hypot(memory.std(), wire.std()) / np.sqrt(24)
@@ -75,21 +76,25 @@ def test_a_run_in_memory_has_the_law_of_one_by_messages():
 
 def test_users_who_stand_in_for_more_have_the_noise_of_more():
     """As above, with 1,200 users who are all, or 300 of them who stand in for them."""
-    strategy = UserLevelMean(6, epsilon=2.0, bound=1.0, spread=0.75)
+    strategy = UserLevelMean(6, epsilon=2.0, bound=2.5, spread=0.75)
 
-    def stand_in(users, seed):
-        few = users.features[:300] - users.features[:300].mean(axis=0) + 0.2
-        return run_in_memory(strategy, Users.from_rows(few), seed, 1200).result
-
-    some = errors(stand_in, range(24))
+    population = MeanUsers(
+        error="", dim=6, sparsity=6, length=0.2 * 6**0.5, spread=0.3 * 6**0.5, unit=1.0
+    )
+    drawn = [population.draw(300, True, np.random.default_rng(seed)) for seed in range(24)]
+    few = np.array(
+        [
+            each.error(run_in_memory(strategy, each.users, seed, 1200).result)
+            for seed, each in enumerate(drawn)
+        ]
+    )
     every = errors(lambda users, seed: run_in_memory(strategy, users, seed).result, range(24, 48))
-    error = np.hypot(some.std(), every.std()) / np.sqrt(24)
-    assert abs(some.mean() - every.mean()) < 4 * error
+    error = np.hypot(few.std(), every.std()) / np.sqrt(24)
+    assert abs(few.mean() - every.mean()) < 4 * error
     # A hundred times the users: a tenth of the error.
-    few, _ = users_of(0)
     many = [
-        np.linalg.norm(run_in_memory(strategy, few, seed, 120_000).result.coef - 0.2)
-        for seed in range(8)
+        each.error(run_in_memory(strategy, each.users, seed, 120_000).result)
+        for seed, each in enumerate(drawn[:8])
     ]
     assert 0.05 < np.median(many) / every.mean() < 0.2
 
