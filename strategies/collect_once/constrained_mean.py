@@ -119,6 +119,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
             length=_PLANNED * self.feature_bound,
             spread=_PLANNED_SPREAD * self.feature_bound,
             unit=self.feature_bound,
+            radius=self.feature_bound,
             assumes=(
                 f"The mean has length {_PLANNED} of feature_bound, in {sparsity} equal "
                 f"coordinates; the others are 0. Users lie {_PLANNED_SPREAD} of it from the mean.",

@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Rng = np.random.Generator
 
 USUAL_R2 = 0.5  # without privacy, where it is not given
+_OTHERS = 4  # times as many users are drawn for a mean that has no formula
 _MAX_ROWS = 100  # of a synthetic user: more hardly change its answer, and take time
 
 
@@ -211,6 +212,8 @@ class MeanUsers(Population):
         Root mean square distance of a user's row from it.
     unit : float
         Unit of the error.
+    radius : float (default: infinity)
+        Longer rows are shortened to this: then the mean is a little shorter, too.
     """
 
     dim: int
@@ -218,6 +221,7 @@ class MeanUsers(Population):
     length: float
     spread: float
     unit: float
+    radius: float = math.inf
 
     @property
     def size(self) -> float:
@@ -228,10 +232,13 @@ class MeanUsers(Population):
         """Draw users, see :meth:`Population.draw`."""
         truth = np.where(np.arange(self.dim) < self.sparsity, self.length, 0.0)
         truth /= math.sqrt(self.sparsity)
-        off = rng.standard_normal((num_users // (1 + stand_in), self.dim))
+        off = rng.standard_normal((num_users // 2 if stand_in else _OTHERS * num_users, self.dim))
         off *= self.spread / math.sqrt(self.dim)
-        off = np.concatenate([off, -off]) if stand_in else off
-        return Drawn(Users.from_rows(truth + off), _distance(truth, self.unit))
+        rows = truth + (np.concatenate([off, -off]) if stand_in else off)
+        if self.radius < math.inf:
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True) / self.radius, 1.0)
+            truth = rows.mean(axis=0)
+        return Drawn(Users.from_rows(rows[:num_users]), _distance(truth, self.unit))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -215,6 +215,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             length=self.bound / 2,
             spread=spread,
             unit=self.bound,
+            radius=self.bound,
             assumes=(
                 f"A mean of half the bound's length, and users' means that lie {spread:.2g} from "
                 "it (root mean square): as far as the means of rows within the bound do at most, "

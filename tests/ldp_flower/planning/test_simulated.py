@@ -33,7 +33,7 @@ TABLES = (PrivateRegression, PrivateClassification)
 SETTING = Setting(num_users=2000, num_features=10, rows_per_user=5)
 
 
-def planned(protocol, epsilon, runs=8, **numbers):
+def planned(protocol, epsilon, runs=5, **numbers):
     setting = Setting(**numbers)
     return expectation(protocol.planned_for(setting, epsilon), setting, runs)
 
@@ -45,7 +45,7 @@ def numbers_for(protocol, num_users, num_features=12):
 
 @pytest.mark.parametrize("protocol", [*SPARSE, *TABLES])
 def test_many_more_users_or_epsilon_make_it_better(protocol):
-    """Of eight runs each; the seeds are fixed, and errors differ by factors."""
+    """Of five runs each; the seeds are fixed, and errors differ by factors."""
     few, many = (planned(protocol, 2.0, **numbers_for(protocol, n)) for n in (1200, 12_000))
     weaker = planned(protocol, 1.0, **numbers_for(protocol, 12_000))
     for each in (few, many, weaker):
@@ -114,11 +114,11 @@ def test_a_plan_is_the_same_each_time_and_leaves_the_strategy_as_it_was():
 def test_runs_are_counted_and_formulas_have_none():
     told = []
     made = plan(
-        UserLevelMean, num_users=1000, num_features=4, epsilon=4.0, tell=lambda: told.append(1)
+        ConstrainedMean, num_users=1000, num_features=4, epsilon=4.0, tell=lambda: told.append(1)
     )
     assert len(told) >= 24 + 6 * 8  # one's own numbers, and most of the points of the curve
     assert 0.4 < made.expected.value / made.target / 2 < 2.5
-    # Means of n users have an error like 1 / sqrt(n): a line between 1,000 and 4,000 hits half.
+    # The error is like 1 / sqrt(n), and a line between 1,000 and 4,000 users hits half of it.
     assert 2500 < made.changes["users"] < 6500
     assert made.expected.notes == ()
 
