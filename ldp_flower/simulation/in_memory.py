@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 R = TypeVar("R", bound="Result")
 
-# Of users who stand in for more: all questions together take some two answers of each, and each
-# question at least 50, and so many that how users differ adds at most a quarter to the noise.
-_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 50, 4
+# Of users who stand in for more, all questions together take two answers of each, or as many as
+# differences between users take to add at most a quarter to the noise, but no more than ten of
+# each; and a question takes at least 50.
+_ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 10, 50, 4
 
 
 def run_in_memory(
@@ -69,8 +70,9 @@ def run_in_memory(
         elif _single(ask):
             asked = rng.integers(len(users), size=size)
         else:
-            share = max(_ANSWERS_EACH * len(users) / number, _share_answering(ask.randomizer))
-            wanted = max(math.ceil(min(share, 1.0) * size), _MIN_ANSWERS)
+            each = np.array([_ANSWERS_EACH, _MAX_ANSWERS_EACH]) * len(users) / number
+            share = float(np.clip(_share_answering(ask.randomizer), *each))
+            wanted = max(math.ceil(share * size), _MIN_ANSWERS)
             asked = rng.choice(len(users), min(size, wanted, len(users)), replace=False)
         return _answered(ask, users.take(np.sort(asked)), rng)
 

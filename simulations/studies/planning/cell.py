@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ldp_flower import strategies
-from ldp_flower.planning import Setting
+from ldp_flower.planning import Setting, WouldRefuse, expectation
 from ldp_flower.strategies import LdpStrategy
 
 
@@ -41,7 +41,11 @@ class Judged:
     @property
     def is_refused(self) -> bool:
         """Whether the protocol would not ask such users."""
-        return bool(self.strategy.refusal(self.setting.num_users))
+        try:
+            expectation(self.strategy, self.setting, 1)
+        except WouldRefuse:
+            return True
+        return False
 
     def measured(self, errors: Sequence[Any]) -> float:
         """Return the error of the median run, from those of all."""

@@ -65,7 +65,7 @@ def _drawn(protocol: str) -> list[Cell]:
 
 
 def _runs(cell: Cell) -> bool:
-    return cell.users * cell.rows <= _MOST_ROWS and not cell.is_refused
+    return cell.users * cell.rows <= _MOST_ROWS and not cell.strategy.refusal(cell.users)
 
 
 def errors(cell: Cell, seed: int) -> float:

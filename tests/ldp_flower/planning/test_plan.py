@@ -262,7 +262,10 @@ def test_every_protocol_has_a_plan_or_says_why_not(name):
     for users, epsilon in ((10**6, 2.0), (10**7, 4.0)):
         setting = Setting(num_users=users, **features)
         found.append(expectation(kind.planned_for(setting, epsilon), setting, 2))
-    assert found[1].value <= 1.1 * found[0].value  # of two runs, where it is simulated
+    for each in found:
+        assert 0 < each.value < 2  # users are many: of errors in units of what is estimated
+    if kind.planned_for(setting, epsilon).synthetic(setting) is None:
+        assert found[1].value <= found[0].value
 
 
 @pytest.mark.parametrize("name", [n for n, k in catalogue.PROTOCOLS.items() if not k.no_plan])
