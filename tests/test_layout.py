@@ -156,7 +156,7 @@ def test_statistics_have_names_on_the_wire_only():
 
 LIBRARY = ("ldp_flower", "clients", "strategies")
 BOTH_SIDES = {"validation", "randomness", "randomizers", "values", "guarantee"}
-SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "planning", "models"}
+SERVER = BOTH_SIDES | {"iht", "schema", "presentation", "expectation", "models"}
 SHARED = ("runtime", "numerics", "forecasts", "subprotocols", "tables")
 FAMILIES = (
     *("iht", "sparse", "user_level", "collect_once", "silos", "analytics", "models"),
@@ -183,7 +183,11 @@ MAY_IMPORT = {
     "columns": {"validation", "values"},
     "schema": {"columns", "values", "guarantee", "table_file"},
     "presentation": {"validation"},
-    "planning": {"validation", "presentation", "randomness", "randomizers"},
+    "expectation": {"validation", "randomizers"},
+    "planning": {
+        *("validation", "presentation", "randomness", "randomizers"),
+        *("expectation", "simulation"),
+    },
     "sweep": {"validation"},
     "clients": BOTH_SIDES | {"iht", "models"},
     "strategies/numerics": {"validation"},
@@ -193,13 +197,24 @@ MAY_IMPORT = {
     "strategies/tables": SERVER | of_strategies("runtime", "numerics", "forecasts", "subprotocols"),
     **{room: SERVER | of_strategies(*SHARED) for room in of_strategies(*FAMILIES)},
     "strategies": of_strategies(*SHARED, *FAMILIES),
-    "simulation": BOTH_SIDES | {"clients", "strategies"},
+    "simulation": BOTH_SIDES
+    | {"expectation", "clients", "strategies"}
+    | of_strategies("forecasts", "runtime"),
     "estimators": SERVER | {"strategies", "simulation"},
     "audit": SERVER | {"accounting", "clients", "strategies", "simulation"},
     "compare": SERVER | {"accounting", "clients", "strategies", "simulation", "sweep"},
     "supernode": BOTH_SIDES | {"clients", "schema", "table_file"},
     "cli": SERVER
-    | {"ldp_flower", "clients", "strategies", "simulation", "audit", "compare", "supernode"},
+    | {
+        "ldp_flower",
+        "planning",
+        "clients",
+        "strategies",
+        "simulation",
+        "audit",
+        "compare",
+        "supernode",
+    },
     "ldp_flower": {"guarantee", "planning", "schema", "simulation", "table_file", "values"},
 }
 

@@ -1,6 +1,10 @@
 """The command ``ldp-flower plan``."""
 
+import itertools
 import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +30,7 @@ QUESTIONS = {
     "model": "LdpFedAvg",
 }
 _WIDTH = 60
+_QUIET = 2.0  # seconds without a word of progress
 # What errors call the numbers that options give, here and in the strategies.
 _OPTIONS = {
     "num_users": "--users",
@@ -33,6 +38,7 @@ _OPTIONS = {
     **dict.fromkeys(("num_features", "dim", "domain_size"), "--features"),
     **dict.fromkeys(("rows_per_user", "samples_per_user"), "--rows"),
     "quality": "--quality",
+    "variance_between": "--between",
     "target": "--target",
 }
 
@@ -51,6 +57,13 @@ def plan(
     quality: Annotated[
         float | None,
         typer.Option(help="R2 or AUC of the same model without privacy.", show_default="assumed"),
+    ] = None,
+    between: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the variance of columns and residuals that is between users, 0 to 1.",
+            show_default="assumed",
+        ),
     ] = None,
     target: Annotated[
         float | None, typer.Option(help="The error that is wanted.", show_default="half of it")
@@ -90,15 +103,18 @@ def plan(
         show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
         return
     try:
-        made = planned(
-            PROTOCOLS[name],
-            num_users=users,
-            rows_per_user=rows,
-            num_features=features,
-            epsilon=epsilon,
-            quality=quality,
-            target=target,
-        )
+        with _progress() as tell:
+            made = planned(
+                PROTOCOLS[name],
+                num_users=users,
+                rows_per_user=rows,
+                num_features=features,
+                epsilon=epsilon,
+                quality=quality,
+                variance_between=between,
+                target=target,
+                tell=tell,
+            )
     except NoPlan as error:
         console.print(Text(str(error)))
         return
@@ -111,6 +127,24 @@ def plan(
         except OSError as error:
             fail(f"Cannot write {html}: {error.strerror}. Choose another --html.", USAGE)
         console.print(Text(f"Page: {html}"))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[], None]]:
+    """Show in a terminal how many runs have been simulated, from the third second on."""
+    started, runs = time.monotonic(), itertools.count(1)
+    status = console.status("")
+
+    def tell() -> None:
+        number = next(runs)
+        if console.is_terminal and time.monotonic() - started > _QUIET:
+            status.update(f"Simulated {counted(number, 'run')} on synthetic users")
+            status.start()
+
+    try:
+        yield tell
+    finally:
+        status.stop()
 
 
 def _show(plan: Plan) -> None:

@@ -1,8 +1,16 @@
 """What error to expect of a protocol, from public numbers, before anybody is asked."""
 
-from .expectation import Expectation, NoPlan, WouldRefuse
+from ..expectation import Expectation, NoPlan, Plannable, Setting, WouldRefuse
 from .plan import Plan, plan
-from .plannable import Plannable
-from .setting import Setting
+from .variants import expectation
 
-__all__ = ["Expectation", "NoPlan", "Plan", "Plannable", "Setting", "WouldRefuse", "plan"]
+__all__ = [
+    "Expectation",
+    "NoPlan",
+    "Plan",
+    "Plannable",
+    "Setting",
+    "WouldRefuse",
+    "expectation",
+    "plan",
+]

@@ -6,16 +6,48 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from .expectation import Expectation, WouldRefuse
-from .plannable import Plannable
-from .setting import Setting
+from ..expectation import Expectation, Plannable, Setting, WouldRefuse
+from ..simulation.repeated import Simulations
 
 MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01
-# How exactly numbers are told, how far a search looks at once, and between which a line is drawn.
-_STEP, _STRIDE, _NEAR = 1.05, 4.0, 2.0
+_STEP = 1.05  # how exactly numbers are found
+# How far a search looks at once, in users and in others. Formulas are quick: they are asked for
+# again until two numbers are near each other, and a line is drawn between these.
+_FAR_USERS, _FAR, _NEAR = 4.0, 2.0, 2.0
+_RUNS, _FEW_RUNS = 24, 6  # of a simulation with one's own numbers, and with others
 _CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, of which a curve tells
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)  # of one's own, of others
+
+
+def expectation(
+    strategy: Plannable, setting: Setting, runs: int = _RUNS, simulations: Simulations | None = None
+) -> Expectation:
+    """Return the error to expect of a strategy, by its formula or by simulated runs.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        With its own parameters.
+    setting : Setting
+        Public numbers.
+    runs : int (default: 24)
+        Number of runs, where it is simulated.
+    simulations : Simulations, optional
+        With the users of other simulations.
+
+    Raises
+    ------
+    NoPlan
+        If the error is not known.
+    WouldRefuse
+        If a run with these numbers would be refused before anybody is asked.
+    """
+    population = strategy.synthetic(setting)
+    if population is None:
+        return strategy.expect(setting)
+    known = Simulations() if simulations is None else simulations
+    return known.expectation(strategy, population, setting.num_users, runs)  # type: ignore[arg-type]
 
 
 class Variants:
@@ -30,10 +62,18 @@ class Variants:
         Public numbers.
     epsilon : float
         Privacy parameter.
+    tell : callable
+        Called after each simulated run.
     """
 
-    def __init__(self, protocol: Any, setting: Setting, epsilon: float) -> None:
+    def __init__(
+        self, protocol: Any, setting: Setting, epsilon: float, tell: Callable[[], object]
+    ) -> None:
         self._protocol, self.setting, self.epsilon = protocol, setting, epsilon
+        self._simulations = Simulations(tell)
+        self._near = (
+            _NEAR if self.strategy(setting, epsilon).synthetic(setting) is None else _FAR_USERS
+        )
         self._known: dict[tuple[Setting, float], Expectation | WouldRefuse] = {}
 
     def strategy(self, setting: Setting, epsilon: float) -> Any:
@@ -63,9 +103,9 @@ class Variants:
 
         Notes
         -----
-        Who has more users or more epsilon than a protocol makes use of could leave them away.
-        So the error to expect is never larger than that of a smaller point of the curve; plans
-        that are medians of trials, which scatter, would else say that more makes it worse.
+        Users and epsilon that a protocol makes no use of could be left away. So the error is never
+        larger than that of a smaller point of the curve; medians of runs, which scatter, would
+        else say that more makes it worse.
         """
         users = self.setting.num_users if num_users is None else num_users
         epsilon = self.epsilon if epsilon is None else epsilon
@@ -92,7 +132,12 @@ class Variants:
         setting = dataclasses.replace(self.setting, **changed)
         if (setting, epsilon) not in self._known:
             try:
-                self._known[setting, epsilon] = self.strategy(setting, epsilon).expect(setting)
+                self._known[setting, epsilon] = expectation(
+                    self.strategy(setting, epsilon),
+                    setting,
+                    _RUNS if (setting, epsilon) == (self.setting, self.epsilon) else _FEW_RUNS,
+                    self._simulations,
+                )
             except WouldRefuse as refusal:
                 self._known[setting, epsilon] = refusal
         found = self._known[setting, epsilon]
@@ -103,13 +148,15 @@ class Variants:
     def users_for(self, target: float) -> int | None:
         """Return the fewest users whose expected error is at most ``target``, in two digits."""
         own = self.setting.num_users
-        least = _least(lambda n: self.error(num_users=round(n)), target, own, 1, MOST_USERS)
+        stride = _FAR_USERS, self._near
+        least = _least(lambda n: self.error(num_users=round(n)), target, own, 1, MOST_USERS, stride)
         return None if least is None else _up(least)
 
     def epsilon_for(self, target: float) -> float | None:
         """Return the least epsilon that does, in two digits; None if none up to 16 does."""
         start = min(max(self.epsilon, _LEAST_EPSILON), MOST_EPSILON)
-        least = _least(self.error, target, start, _LEAST_EPSILON, MOST_EPSILON)
+        stride = _FAR, self._near
+        least = _least(self.error, target, start, _LEAST_EPSILON, MOST_EPSILON, stride)
         return None if least is None else min(_up(100 * least) / 100, MOST_EPSILON)
 
     def features_for(self, target: float) -> int | None:
@@ -117,46 +164,63 @@ class Variants:
         most = self.setting.num_features
         if most is None or (isinstance(self._protocol, Plannable) and self._protocol.sized):
             return None
-        low, high = 0, most
-        while high - low > 1:
-            middle = (low + high) // 2
+
+        def error(share: float) -> float:
             try:
-                reached = self.error(num_features=middle) <= target
+                return self.error(num_features=max(round(most / share), 1))
             except ValueError:  # fewer than the protocol is for
-                reached = True
-            low, high = (middle, high) if reached else (low, middle)
+                return 0.0
+
+        least = _least(error, target, 1, 1, most, (_FAR, self._near))
+        found = 0 if least is None else int(most / least + 1e-6)
         try:
-            return low if low and self.error(num_features=low) <= target else None
+            return found if found and self.error(num_features=found) < math.inf else None
         except ValueError:
             return None
 
 
 def _least(
-    error: Callable[[float], float], target: float, start: float, low: float, high: float
+    error: Callable[[float], float],
+    target: float,
+    start: float,
+    low: float,
+    high: float,
+    stride: tuple[float, float],
 ) -> float | None:
     """Return the least number from where on a falling error is at most the target, within 5 %.
 
-    Between near numbers an error is taken for a power of the number.
+    Parameters
+    ----------
+    error : callable
+        From a number to its error.
+    target : float
+        The largest error.
+    start, low, high : float
+        Where to begin, and the ends of the search.
+    stride : tuple of float
+        How many times as large a number is tried next, and from which such ratio on an error is
+        taken for a power of the number.
     """
+    far, near = stride
 
     def reaches(number: float) -> bool:
         return error(number) <= target
 
     if reaches(start):
         least = start
-        while least > low and reaches(max(least / _STRIDE, low)):
-            least = max(least / _STRIDE, low)
-        most, least = least, max(least / _STRIDE, low)
+        while least > low and reaches(max(least / far, low)):
+            least = max(least / far, low)
+        most, least = least, max(least / far, low)
     else:
-        most = min(start * _STRIDE, high)
+        most = min(start * far, high)
         if not reaches(most) and not reaches(high):
             return None
         while not reaches(most):
-            most = min(most * _STRIDE, high)
-        least = max(most / _STRIDE, min(start, high), low)
+            most = min(most * far, high)
+        least = max(most / far, min(start, high), low)
     while most > _STEP * least:
         more, less = error(least), error(most)
-        if most <= _NEAR * _STEP * least and math.isfinite(more) and 0 < less < target < more:
+        if most <= near * _STEP * least and math.isfinite(more) and 0 < less < target < more:
             share = math.log(more / target) / math.log(more / less)
             return float(least * (most / least) ** share)
         middle = math.sqrt(least * most)

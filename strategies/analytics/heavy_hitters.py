@@ -8,9 +8,9 @@ from typing import Literal, Self, get_args
 import numpy as np
 from scipy.stats import binom
 
+from ldp_flower.expectation import Expectation, NoPlan, Setting, WouldRefuse
 from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, NoPlan, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import check_fraction, check_integer

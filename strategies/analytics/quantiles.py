@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.questions import SharesBelow
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import RandomizedResponse, SampledCoordinate
 from ldp_flower.schema import Numeric, Schema
 

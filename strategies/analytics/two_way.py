@@ -8,8 +8,8 @@ import numpy as np
 from flwr.app import ArrayRecord
 from scipy.stats import chi2
 
+from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation import charts
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Categories, Schema

@@ -7,12 +7,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Mean
-from ldp_flower.planning import Expectation, NoPlan, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import check_integer, check_optional
 
-from ..forecasts.sparse_means import LENGTH, SUPPORT, distance
+from ..forecasts.planned import features_of
+from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.fista import fista
 from ..runtime.base import Protocol
@@ -25,7 +26,8 @@ from .projected_collection import ProjectedCollection
 
 Floats = NDArray[np.float64]
 
-_SPREAD = 0.3  # of distances, in eight runs of ten
+# Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.
+_PLANNED, _PLANNED_SPREAD, _PLANNED_SPARSITY = 0.5, 0.3, 8
 _SUGGESTED = 512  # dimensions to project to
 
 
@@ -105,32 +107,23 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the strategy for so many features."""
-        if setting.num_features is None:
-            raise ValueError("Expected num_features for ConstrainedMean, got None.")
-        return cls(setting.num_features, epsilon=epsilon)
+        return cls(features_of(setting, cls), epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return the distance to a mean of half the bound's length in eight features."""
-        if self.method == "paper" or self.projected_dim is not None:
-            raise NoPlan("Only means that are not projected, by method 'auto', have a plan.")
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
-        mechanism = self.randomizer(self.dim)
-        noise = math.sqrt(mechanism.variance / setting.num_users)
-        found = distance(noise, self.dim)
-        threshold = noise * math.sqrt(2 * math.log(max(self.dim, 2)))
-        return Expectation(
+    def synthetic(self, setting: Setting) -> MeanUsers:
+        """Return users around a mean of half the bound's length in eight features."""
+        sparsity = min(self.dim, _PLANNED_SPARSITY)
+        return MeanUsers(
             error="distance of the mean, in feature_bound",
-            value=found,
-            low=found * (1 - _SPREAD),
-            high=found * (1 + _SPREAD),
-            rounds=1,
-            randomizers=(mechanism,),
+            dim=self.dim,
+            sparsity=sparsity,
+            length=_PLANNED * self.feature_bound,
+            spread=_PLANNED_SPREAD * self.feature_bound,
+            unit=self.feature_bound,
+            radius=self.feature_bound,
             assumes=(
-                f"The mean has length {LENGTH} of feature_bound, in {min(self.dim, SUPPORT)} equal "
-                "coordinates; the others are 0.",
+                f"The mean has length {_PLANNED} of feature_bound, in {sparsity} equal "
+                f"coordinates; the others are 0. Users lie {_PLANNED_SPREAD} of it from the mean.",
             ),
-            notes=(f"Coordinates below {threshold:.2g} of feature_bound are taken for noise.",),
         )
 
     def _by_moments(self, everyone: Cohort) -> Protocol:

@@ -6,16 +6,13 @@ from typing import Self
 
 import numpy as np
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Record, SecondMoments
-from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 
-from ..forecasts.dry_run import check_enough
-from ..forecasts.isotropic_users import IsotropicUsers
-from ..forecasts.linear_users import DISTANCE, relative_distance
 from ..forecasts.planned import features_of
-from ..forecasts.trials import trials
+from ..forecasts.populations import SphereUsers
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.fista import fista
 from ..runtime.base import Protocol
@@ -27,7 +24,7 @@ from .base import MAX_REPORT, check_report
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 from .projected_collection import ProjectedCollection
 
-_SHARE = 0.8  # of the l1 ball's radius, that coefficients of a plan have
+_SHARE, _PLANNED_SPARSITY = 0.8, 4  # of a plan: of the l1 ball's radius, and coefficients
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -105,20 +102,20 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
         """Return the strategy for so many features."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return the distance to four equal coefficients, of features that vary alike."""
-        if self.method == "paper" or self.projected_dim is not None:
-            raise NoPlan("Only regressions that are not projected, by method 'auto', have a plan.")
-        check_enough(self, setting.num_users)
-        unit = self.target_bound / self.feature_bound
-        people = IsotropicUsers(self.dim, _SHARE * self.l1_bound / unit)
-        found = trials(
-            self,
-            setting.num_users,
-            people.answering,
-            lambda result, _: relative_distance(result.coef, unit * people.truth),
+    def synthetic(self, setting: Setting) -> SphereUsers:
+        """Return users whose target four equal coefficients determine."""
+        sparsity, l1_norm = min(_PLANNED_SPARSITY, self.dim), _SHARE * self.l1_bound
+        l1_norm = min(l1_norm, _SHARE * self.target_bound / self.feature_bound)
+        return SphereUsers(
+            dim=self.dim,
+            sparsity=sparsity,
+            radius=self.feature_bound,
+            l1_norm=l1_norm,
+            assumes=(
+                f"{sparsity} coefficients of one size that sum to {l1_norm:.2g}; rows of features "
+                "are as long as the bound, in any direction.",
+            ),
         )
-        return found.expectation(DISTANCE, assumes=(people.told,))
 
     def _by_moments(self, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim

@@ -1,1 +1,1 @@
-"""What errors to expect of protocols: formulas in public numbers, which ask nobody."""
+"""What plans are made of: synthetic populations, dry runs, and formulas for errors."""

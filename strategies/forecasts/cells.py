@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.planning import Expectation, Setting
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.randomizers import FrequencyOracle, Randomizer
 
 Floats = NDArray[np.float64]

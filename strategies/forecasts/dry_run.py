@@ -1,11 +1,12 @@
-"""A protocol run on answers that are made up: nobody is asked, and nothing but counts is known."""
+"""A protocol run on synthetic answers: nobody is asked, and nothing but counts is known."""
 
 import copy
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ldp_flower.planning import WouldRefuse
+from ldp_flower.expectation import WouldRefuse
 from ldp_flower.randomizers import Estimate, Randomizer
 
 from ..runtime.base import LdpStrategy, TooFewReports
@@ -15,10 +16,12 @@ from ..runtime.result import Result
 
 R = TypeVar("R", bound=Result)
 
+logger = logging.getLogger("flwr")
+
 
 @dataclass(frozen=True)
 class DryRun(Generic[R]):
-    """What a protocol made of answers that were made up.
+    """A protocol's result from synthetic answers.
 
     Attributes
     ----------
@@ -40,7 +43,7 @@ class DryRun(Generic[R]):
 def dry_run(
     strategy: LdpStrategy[R], num_users: int, answer: Callable[[Ask], Estimate | Answers]
 ) -> DryRun[R]:
-    """Run a protocol on made-up answers.
+    """Run a protocol on synthetic answers.
 
     Parameters
     ----------
@@ -49,17 +52,17 @@ def dry_run(
     num_users : int
         How many there are to ask.
     answer : callable
-        Makes up what a cohort answers.
+        Returns what a cohort answers.
 
     Raises
     ------
     WouldRefuse
         If the protocol refuses so many users, in its own words.
     """
-    check_enough(strategy, num_users)
     imagined = copy.copy(strategy)
     imagined._population = SizeOnlyPopulation(num_users)
     asks: list[Ask] = []
+    told, logger.disabled = logger.disabled, True
     try:
         running = imagined.protocol()
         reply: Estimate | Answers | None = None
@@ -70,6 +73,8 @@ def dry_run(
         raise WouldRefuse(str(refused)) from None
     except StopIteration as end:
         return DryRun(end.value, tuple(asks))
+    finally:
+        logger.disabled = told
 
 
 def check_enough(strategy: LdpStrategy[Any], num_users: int) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from ldp_flower.planning import Expectation
+from ldp_flower.expectation import Expectation
 from ldp_flower.randomizers import FrequencyOracle
 from ldp_flower.randomizers.items.prefix import PrefixTree
 

@@ -1,7 +1,6 @@
-"""What plans read in a setting, and the table that it stands for."""
+"""What plans read in a setting."""
 
-from ldp_flower.planning import Setting
-from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.expectation import Setting
 
 
 def rows_of(setting: Setting, guessed: int) -> float:
@@ -14,9 +13,3 @@ def features_of(setting: Setting, protocol: type) -> int:
     if setting.num_features is None:
         raise ValueError(f"Expected num_features for {protocol.__name__}, got None.")
     return setting.num_features
-
-
-def made_up_schema(num_features: int, bounds: Numeric | Categories) -> Schema:
-    """Return a schema of so many numbers within [-1, 1], and a target within these bounds."""
-    columns = {f"x{place}": Numeric(-1, 1) for place in range(1, num_features + 1)}
-    return Schema(columns, target="y", bounds=bounds)

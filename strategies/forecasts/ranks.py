@@ -8,7 +8,7 @@ lie evenly or around two peaks (`python -m simulations.studies.planning --family
 import math
 from collections.abc import Sequence
 
-from ldp_flower.planning import Expectation
+from ldp_flower.expectation import Expectation
 from ldp_flower.randomizers import RandomizedResponse
 
 # How many times larger errors are than without a search, on 8 settings of 800 to 20,000 users,

@@ -3,16 +3,15 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import (
     Composed,
     Estimate,
@@ -31,10 +30,8 @@ from ldp_flower.validation import (
 )
 from ldp_flower.values.projections import project_on_ball
 
-from ..forecasts.dry_run import check_enough
-from ..forecasts.label_regression import expected_of_labels, scales_told, single
-from ..forecasts.linear_users import equal_coefficients, quality_of
 from ..forecasts.planned import features_of
+from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
 from ..numerics.attenuation import clipped_square, kept
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports
@@ -56,6 +53,7 @@ _SCALE_SHARE = 0.1  # by default
 _CERTAIN = 0.95  # probability below which an estimated scale is called a guess
 _PRECISE = 0.1  # relative error of a scale that is better than an estimated one
 _PLANNED_SPARSITY = 8  # of a plan that is made without the protocol
+_MAX_PLANNED = 2_000_000  # features of all users that a plan simulates: seconds a run
 # Of 2 to 12 rounds and clips of .5 to 2.2, best or within 10 % of it in 24 synthetic settings
 # (epsilon .7 to 4; 500 to 8,000 users; 20 to 200 features; normal and heavy-tailed noise).
 _ROUNDS, _FIRST = 8, 0.3  # number of rounds; share of the users that the first one asks
@@ -230,35 +228,20 @@ class LabelLdpIht(SparseStrategy):
         dim = features_of(setting, cls)
         return cls(dim, epsilon=epsilon, sparsity=min(_PLANNED_SPARSITY, dim))
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return what least squares on the largest coefficients make of noisy labels."""
-        check_enough(self, setting.num_users)
-        askers, bounds = 0, [(self.label_bound or 1.0, 1.0)]
-        if self.label_bound is None:
-            askers = round(self._scale_share * setting.num_users)
-            question = partial(
-                estimate_label_scale, epsilon=self.epsilon, labels_per_user=self.labels_per_user
-            )
-            over = self._bound_over_scale()
-            scales = scales_told(question, askers, self.labels_per_user)
-            # Whose error is undone if the reports' own spread tells it.
-            corrected = self._tells_scale(self._sizes(setting.num_users - askers)[0])
-            bounds = [(over * s, kept(over if not corrected else over * s)) for s in scales]
-        sizes = self._sizes(setting.num_users - askers)
-        return expected_of_labels(
-            self.randomizer,
-            [self.labels_per_user * size for size in sizes],
-            equal_coefficients(self.dim, self.sparsity, math.sqrt(quality_of(setting))),
+    def synthetic(self, setting: Setting) -> LinearUsers:
+        """Return users with normal labels of variance 1 that obey one linear model."""
+        return linear_users(
+            self.dim,
             self.sparsity,
-            bounds,
-            _CLIP,
-            0 if self.label_bound else 1,
+            setting.quality or USUAL_R2,
+            rows=self.labels_per_user,
+            max_users=max(_MAX_PLANNED // self.dim, 1),
         )
 
     def _tells_scale(self, num_users: int) -> bool:
         """Whether the spread of so many users' reports tells a scale, see :meth:`_scale_of`."""
         bound = self._bound_over_scale()
-        one = single(self.randomizer(bound))
+        one = _single(self.randomizer(bound))
         square = clipped_square(bound) + one.variance / bound**2
         error = math.sqrt(2 / (num_users * self.labels_per_user)) * square
         return _has_known_noise(one) and error < _PRECISE * abs(_slope(bound))
@@ -303,13 +286,13 @@ class LabelLdpIht(SparseStrategy):
         if scale is not None:
             residual = self._scale_of(y, randomizer, bound, scale)
         slope = kept(bound / residual) if residual else 1.0  # within a public bound nothing is lost
-        variance = np.full(len(y), single(randomizer).variance / slope**2)
+        variance = np.full(len(y), _single(randomizer).variance / slope**2)
         return NoisyLabels(x, x @ coef + y / slope, variance)
 
     def _sizes(self, num_users: int) -> list[int]:
         """Return how many users each round asks; one round where reports do not show residuals."""
         rounds = max(1, min(_ROUNDS, 1 + int((1 - _FIRST) * num_users / self.min_reports)))
-        if self.method == "paper" or not _has_known_noise(single(self.randomizer(1.0))):
+        if self.method == "paper" or not _has_known_noise(_single(self.randomizer(1.0))):
             rounds = 1
         shares = [_FIRST, *[(1 - _FIRST) / (rounds - 1)] * (rounds - 1)] if rounds > 1 else [1.0]
         ends = np.floor(np.cumsum(shares) * num_users + 0.5).astype(int)
@@ -347,7 +330,7 @@ class LabelLdpIht(SparseStrategy):
         The spread is that of clipped normal labels plus the mechanism's, which is known
         unless it makes up for the former, as that of bits does.
         """
-        one = single(randomizer)
+        one = _single(randomizer)
         if not _has_known_noise(one) or not len(y):
             return estimated
         square = (float(np.mean(y**2)) - one.variance) / bound**2
@@ -366,6 +349,11 @@ class LabelLdpIht(SparseStrategy):
         """
         each = self.epsilon / (self.labels_per_user if self.unit == "user" else 1)
         return min(2.5, max(1.0, 0.75 + each / 4))
+
+
+def _single(randomizer: Randomizer) -> Randomizer:
+    """Return the mechanism of one label."""
+    return randomizer.parts[0] if isinstance(randomizer, Composed) else randomizer
 
 
 def _has_known_noise(one: Randomizer) -> bool:

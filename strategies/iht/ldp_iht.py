@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
+from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
 from ldp_flower.validation import (
     check_choice,
@@ -20,19 +20,15 @@ from ldp_flower.validation import (
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..forecasts.dry_run import check_enough
-from ..forecasts.linear_users import (
-    DISTANCE,
+from ..forecasts.planned import features_of, rows_of
+from ..forecasts.populations import (
+    USUAL_R2,
     LinearUsers,
-    assumed,
-    equal_coefficients,
+    linear_users,
     noise_of,
     planned_length,
-    quality_of,
-    relative_distance,
+    share_explained,
 )
-from ..forecasts.planned import features_of, rows_of
-from ..forecasts.trials import TRIALS, trials
 from ..runtime.audit_users import normals, users_of
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
@@ -47,7 +43,6 @@ _MORE_FOR_CLASSES = 5  # times the users that numbers take
 _CLASSES = 0.6  # bound on the residuals of classes, after the first step
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 _STANDS_OUT = 4.0  # standard deviations of the noise
-_MORE_TRIALS = 99  # of a plan for one record each, which are quick
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -135,7 +130,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
         page="ldp-iht",
     )
 
-    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
+    plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
     sparsity: int | None = None
     samples_per_user: int = 1
@@ -198,32 +193,30 @@ class LdpIht(FeatureStrategy[LinearResult]):
             epsilon=epsilon,
             sparsity=min(_PLANNED_SPARSITY, dim),
             samples_per_user=rows,
-            noise_scale=noise_of(quality_of(setting), planned_length(1.0, dim))
+            noise_scale=noise_of(setting.quality or USUAL_R2, planned_length(1.0, dim))
             if rows == 1
             else None,
         )
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return what the protocol makes of users who obey one linear model."""
-        check_enough(self, setting.num_users)
+    def synthetic(self, setting: Setting) -> LinearUsers:
+        """Return users who obey one linear model, with coefficients as long as the radius."""
         if self.link != "identity":
             raise NoPlan("Only link='identity' of LdpIht has a plan.")
-        length = planned_length(self._radius, self.dim)
-        truth = equal_coefficients(self.dim, self._sparsity, length)
-        if self._one_record_each and setting.quality is None:
-            noise = self._noise_scale
-        else:
-            noise = noise_of(quality_of(setting), length)
         rows = rows_of(setting, self.samples_per_user)
-        found = trials(
-            self,
-            setting.num_users,
-            lambda rng: LinearUsers(truth, noise, rng, rows, self._feature_variance),
-            lambda result, _: relative_distance(result.coef, truth),
-            _MORE_TRIALS if self._one_record_each else TRIALS,
+        length, size = planned_length(self._radius, self.dim), math.sqrt(self._feature_variance)
+        quality = setting.quality
+        if quality is None:
+            known = self._one_record_each and self.noise_scale is not None
+            quality = share_explained(length * size, self._noise_scale) if known else USUAL_R2
+        return linear_users(
+            self.dim,
+            self._sparsity,
+            quality,
+            length,
+            rows=rows,
+            variance_between=setting.variance_between or 0.0,
+            feature_size=size if self._one_record_each else None,
         )
-        told = assumed(self._sparsity, length, self._feature_variance, noise)
-        return found.expectation(DISTANCE, assumes=(told,))
 
     def protocol(self) -> Protocol:
         """Run the variant for one record or for several records per user."""

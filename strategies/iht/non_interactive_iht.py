@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import (
     check_choice,
@@ -20,19 +20,8 @@ from ldp_flower.validation import (
 )
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..forecasts.dry_run import check_enough
-from ..forecasts.linear_users import (
-    DISTANCE,
-    LinearUsers,
-    assumed,
-    equal_coefficients,
-    noise_of,
-    planned_length,
-    quality_of,
-    relative_distance,
-)
 from ..forecasts.planned import features_of
-from ..forecasts.trials import trials
+from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users, planned_length
 from ..numerics.attenuation import kept
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol
@@ -157,27 +146,22 @@ class NonInteractiveIht(SparseStrategy):
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the default method for four coefficients of length 1, and features of size 1."""
         dim = features_of(setting, cls)
-        scale = planned_length(1.0, dim) / math.sqrt(quality_of(setting))
+        scale = planned_length(1.0, dim) / math.sqrt(setting.quality or USUAL_R2)
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, sparsity=sparsity, target_scale=scale)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return what the protocol makes of users who obey one linear model."""
-        check_enough(self, setting.num_users)
+    def synthetic(self, setting: Setting) -> LinearUsers:
+        """Return users who obey one linear model, with coefficients as long as the radius."""
         variance = float(self._covariance[0, 0])
         if not np.allclose(self._covariance, variance * np.eye(self.dim)):
             raise NoPlan("NonInteractiveIht has a plan for features of one size and uncorrelated.")
-        length = planned_length(self.radius, self.dim)
-        truth = equal_coefficients(self.dim, self.sparsity, length)
-        noise = noise_of(quality_of(setting), length * math.sqrt(variance))
-        found = trials(
-            self,
-            setting.num_users,
-            lambda rng: LinearUsers(truth, noise, rng, 1, variance),
-            lambda result, _: relative_distance(result.coef, truth),
+        return linear_users(
+            self.dim,
+            self.sparsity,
+            setting.quality or USUAL_R2,
+            planned_length(self.radius, self.dim),
+            feature_size=math.sqrt(variance),
         )
-        told = assumed(self.sparsity, length, variance, noise)
-        return found.expectation(DISTANCE, assumes=(told,))
 
     def protocol(self) -> Protocol:
         """Ask everybody for the gradient at zero, solve, threshold."""

@@ -2,7 +2,7 @@
 
 import math
 
-from ldp_flower.planning import Expectation
+from ldp_flower.expectation import Expectation
 
 from .schedule import WARN_ABOVE, Reporting, Schedule
 

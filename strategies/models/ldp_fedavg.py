@@ -10,11 +10,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
+from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
 from ldp_flower.guarantee.parameters import with_parameters
 from ldp_flower.guarantee.training import RIDER
 from ldp_flower.models import Network
-from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.presentation.words import counted
 from ldp_flower.validation import check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest

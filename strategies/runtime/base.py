@@ -24,9 +24,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Plannable
 from ldp_flower.randomizers import Estimate
 from ldp_flower.randomness import public_coin
 from ldp_flower.schema import Schema

@@ -34,7 +34,6 @@ _CLIP = 1.0  # radius over the root mean square length of a user's vector
 _LEAST_REST = 0.25  # share of the mean square that always counts as unexplained
 _TYPICAL_ACTIVE = 32  # number of coordinates in question; precision hardly depends on it
 _DOUBT = 1.2  # a vote tells little of sizes: room for larger ones than are believed
-TRIALS = 11  # of a plan, for each takes a posterior after every wave
 _SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the scale
 
 

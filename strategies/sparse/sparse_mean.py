@@ -9,24 +9,21 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, Setting
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import check_optional
 
-from ..forecasts.dry_run import check_enough
-from ..forecasts.linear_users import equal_coefficients, relative_distance
-from ..forecasts.mean_users import MeanUsers
 from ..forecasts.planned import features_of
-from ..forecasts.trials import trials
+from ..forecasts.populations import MeanUsers
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection
-from .base import TRIALS, SparseWaves
+from .base import SparseWaves
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -108,22 +105,19 @@ class SparseMean(SparseWaves):
         """Return the protocol."""
         return cls(features_of(setting, cls), epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return what the protocol makes of a mean that stands out of users' spread."""
-        check_enough(self, setting.num_users)
+    def synthetic(self, setting: Setting) -> MeanUsers:
+        """Return users whose mean stands out of their spread."""
         sparsity = min(_PLANNED_SPARSITY, self.dim)
         # One user's standard deviation per coordinate, in units of the length of a mean row.
         each = (self.scale or 1.0) / math.sqrt(self.dim + sparsity * _PLANNED**2)
-        truth = equal_coefficients(self.dim, sparsity, _PLANNED * each * math.sqrt(sparsity))
-        found = trials(
-            self,
-            setting.num_users,
-            lambda rng: MeanUsers(truth, each * math.sqrt(self.dim), rng),
-            lambda result, _: relative_distance(result.coef, truth),
-            TRIALS,
-        )
-        return found.expectation(
-            "distance of the mean from the truth, over its length",
+        length = _PLANNED * each * math.sqrt(sparsity)
+        return MeanUsers(
+            error="distance of the mean from the truth, over its length",
+            dim=self.dim,
+            sparsity=sparsity,
+            length=length,
+            spread=each * math.sqrt(self.dim),
+            unit=length,
             assumes=(
                 f"{sparsity} coordinates of one size differ from zero, each {_PLANNED:g} standard "
                 "deviations of a user's mean, which are alike for all coordinates.",

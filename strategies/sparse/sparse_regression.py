@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import (
     SELECTORS,
     ClassCoefficients,
@@ -16,7 +17,6 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
 )
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import (
     check_choice,
@@ -25,9 +25,8 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.dry_run import check_enough
-from ..forecasts.linear_users import expected_of_linear, quality_of
 from ..forecasts.planned import features_of, rows_of
+from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
 from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
 from ..numerics.spike_and_slab import Posterior
@@ -36,7 +35,7 @@ from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection, typical_score
-from .base import TRIALS, SparseWaves
+from .base import SparseWaves
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -123,7 +122,7 @@ class SparseRegression(SparseWaves):
         page="sparse-regression",
     )
 
-    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
+    plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
     samples_per_user: int
     link: str = "identity"
@@ -163,16 +162,17 @@ class SparseRegression(SparseWaves):
         rows = round(setting.rows_per_user)
         return cls(features_of(setting, cls), epsilon=epsilon, samples_per_user=rows)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return what the protocol makes of users who obey one linear model."""
-        check_enough(self, setting.num_users)
+    def synthetic(self, setting: Setting) -> LinearUsers:
+        """Return users who obey one linear model."""
         if self._logistic:
             raise NoPlan("Only link='identity' of SparseRegression has a plan.")
-        sparsity = min(_PLANNED_SPARSITY, self.dim)
-        rows = rows_of(setting, self.samples_per_user)
-        quality = quality_of(setting)
-        return expected_of_linear(
-            self, setting.num_users, sparsity, rows, self.target_scale, quality, number=TRIALS
+        return linear_users(
+            self.dim,
+            min(_PLANNED_SPARSITY, self.dim),
+            setting.quality or USUAL_R2,
+            rows=rows_of(setting, self.samples_per_user),
+            variance_between=setting.variance_between or 0.0,
+            scale=self.target_scale,
         )
 
     @property

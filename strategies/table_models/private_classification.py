@@ -9,14 +9,15 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import RowCount
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.planned import features_of, made_up_schema
+from ..forecasts.planned import features_of, rows_of
+from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
@@ -28,7 +29,6 @@ from .class_judges import Judged, Judges, judge
 from .class_walk import FEW_ROWS, SURE, class_walk
 from .classification_fit import ClassificationFit
 from .enough import too_few_for_classes
-from .expected import expected_classification
 
 logger = logging.getLogger("flwr")
 
@@ -134,20 +134,19 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         classes = len(self.schema.classes)
         return [1] if classes == 2 else list(range(classes))
 
-    plans_with: ClassVar[frozenset[str]] = frozenset({"rows_per_user", "num_features", "quality"})
+    plans_with: ClassVar[frozenset[str]] = frozenset(
+        {"rows_per_user", "num_features", "quality", "variance_between"}
+    )
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the one for two classes and so many columns of numbers."""
-        schema = made_up_schema(features_of(setting, cls), Categories(["no", "yes"]))
+        schema = synthetic_schema(features_of(setting, cls), Categories(["no", "yes"]))
         return cls(schema, epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return the AUC that noise is expected to cost."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
-        classes = len(self._places)
-        return expected_classification(self, setting, self.schema, self.rows_per_user, classes)
+    def synthetic(self, setting: Setting) -> TableUsers:
+        """Return users with rows of synthetic tables."""
+        return users_of_tables(self.schema, setting, rows_of(setting, self.rows_per_user or 1))
 
     def _too_few(self, num_users: int) -> str:
         features, classes = self.schema.num_features, len(self._places)

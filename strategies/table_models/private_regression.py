@@ -9,13 +9,14 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, Setting, WouldRefuse
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
-from ..forecasts.planned import features_of, made_up_schema
+from ..forecasts.planned import features_of, rows_of
+from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
@@ -23,7 +24,6 @@ from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.units import contrasts
 from .enough import doubts, too_few
-from .expected import expected_regression
 from .judges import (
     BIAS,
     EVERYBODY,
@@ -135,20 +135,23 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         yield cls(schema, epsilon=epsilon, method="walk"), users
         yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two legs"), users
 
-    plans_with: ClassVar[frozenset[str]] = frozenset({"rows_per_user", "num_features", "quality"})
+    plans_with: ClassVar[frozenset[str]] = frozenset(
+        {"rows_per_user", "num_features", "quality", "variance_between"}
+    )
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the one for so many columns of numbers."""
-        schema = made_up_schema(features_of(setting, cls), Numeric(-1, 1))
+        schema = synthetic_schema(features_of(setting, cls), Numeric(-1, 1))
         return cls(schema, epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return the R2 that noise is expected to cost."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
-        method = self._chosen(setting.num_users)[0]
-        return expected_regression(self, setting, self.schema, self.rows_per_user, method)
+    def synthetic(self, setting: Setting) -> TableUsers:
+        """Return users with rows of synthetic tables."""
+        rows, notes = (
+            rows_of(setting, self.rows_per_user or 1),
+            doubts(setting.num_users, self.epsilon),
+        )
+        return users_of_tables(self.schema, setting, rows, notes=tuple(notes))
 
     def _too_few(self, num_users: int) -> str:
         given = num_users, self.epsilon, self.min_reports

@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
 from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
-from ..forecasts.dry_run import check_enough
-from ..forecasts.linear_users import expected_of_linear, quality_of
 from ..forecasts.planned import features_of, rows_of
+from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
 from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol
@@ -68,7 +67,7 @@ class SelectedRegression(SparseStrategy):
         Fewest reports with which a step goes on.
     """
 
-    plans_with = frozenset({"num_features", "rows_per_user", "quality"})
+    plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
 
     samples_per_user: int
     method: str = "auto"
@@ -119,14 +118,15 @@ class SelectedRegression(SparseStrategy):
         sparsity = min(_PLANNED_SPARSITY, dim)
         return cls(dim, epsilon=epsilon, samples_per_user=rows, sparsity=sparsity)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return what the protocol makes of users who obey one linear model."""
-        check_enough(self, setting.num_users)
-        if self.method == "paper":
-            raise NoPlan(f"Only method='auto' of {type(self).__name__} has a plan.")
-        rows = rows_of(setting, self.samples_per_user)
-        return expected_of_linear(
-            self, setting.num_users, self.sparsity, rows, self.target_scale, quality_of(setting)
+    def synthetic(self, setting: Setting) -> LinearUsers:
+        """Return users who obey one linear model."""
+        return linear_users(
+            self.dim,
+            self.sparsity,
+            setting.quality or USUAL_R2,
+            rows=rows_of(setting, self.samples_per_user),
+            variance_between=setting.variance_between or 0.0,
+            scale=self.target_scale,
         )
 
     def protocol(self) -> Protocol:

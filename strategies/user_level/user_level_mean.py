@@ -7,13 +7,12 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-from numpy.random import default_rng
 from numpy.typing import NDArray
 from scipy.special import chdtri, digamma
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.guarantee.users import Users
-from ldp_flower.planning import Expectation, NoPlan, Setting
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import (
     check_choice,
@@ -23,10 +22,8 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.dry_run import check_enough, dry_run
-from ..forecasts.mean_users import MeanUsers
 from ..forecasts.planned import features_of, rows_of
-from ..forecasts.trials import noise_length
+from ..forecasts.populations import MeanUsers
 from ..numerics.attenuation import shortened_slope
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
@@ -158,7 +155,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         page="user-level-mean",
     )
 
-    plans_with = frozenset({"num_features", "rows_per_user"})
+    plans_with = frozenset({"num_features", "rows_per_user", "variance_between"})
 
     samples_per_user: int | None = None
     bound: float
@@ -207,30 +204,23 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         rows = round(setting.rows_per_user)
         return cls(features_of(setting, cls), epsilon=epsilon, samples_per_user=rows, bound=1.0)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return what the protocol makes of exact answers, but for their standard errors."""
-        check_enough(self, setting.num_users)
-        if self.method == "paper":
-            raise NoPlan("Only method='auto' of UserLevelMean has a plan.")
-        spread = self.spread or self.bound / math.sqrt(rows_of(setting, self._samples_per_user))
-        truth = np.full(self.dim, self.bound / 2 / math.sqrt(self.dim))
-        run = dry_run(self, setting.num_users, MeanUsers(truth, spread, default_rng(0)))
-        # Its standard errors are known in advance, and its error is normal.
-        variance = float(np.mean(run.result.std_error**2)) / self.bound**2
-        low, value, high = noise_length(variance, self.dim)
-        return Expectation(
+    def synthetic(self, setting: Setting) -> MeanUsers:
+        """Return users around a mean of half the bound's length."""
+        rows, between = rows_of(setting, self._samples_per_user), setting.variance_between or 0.0
+        spread = self.spread or self.bound * math.sqrt(between + (1 - between) / rows)
+        return MeanUsers(
             error="distance of the mean from the truth, over the bound",
-            value=value,
-            low=low,
-            high=high,
-            rounds=len(run.asks),
-            randomizers=run.randomizers,
+            dim=self.dim,
+            sparsity=self.dim,
+            length=self.bound / 2,
+            spread=spread,
+            unit=self.bound,
+            radius=self.bound,
             assumes=(
                 f"A mean of half the bound's length, and users' means that lie {spread:.2g} from "
                 "it (root mean square): as far as the means of rows within the bound do at most, "
-                "if users are alike and no spread is declared.",
+                f"if {between:.0%} of their variance is between users and no spread is declared.",
             ),
-            notes=tuple(run.result.notes),
         )
 
     def protocol(self) -> Protocol:

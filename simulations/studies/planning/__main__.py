@@ -3,13 +3,14 @@
 import csv
 import importlib
 import logging
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ldp_flower.planning import Expectation, WouldRefuse
+from ldp_flower.planning import Expectation, WouldRefuse, expectation
 
 from ...harness.command import Command, one_thread_each
 from ...harness.tables import Table
@@ -18,19 +19,25 @@ _HERE = Path(__file__).parent
 _FIELDS = ("planned", "low", "high", "measured", "inside", "seeds")
 
 
-def judge(family: str, only: list[str], first_seed: int, output: Path) -> None:
-    """Run the cells of a family, and write a line for each that is not refused."""
+def judge(
+    family: str, only: list[str], most: tuple[int, int], first_seed: int, output: Path
+) -> None:
+    """Run the cells of a family, and write a line for each that is not refused.
+
+    ``most`` is how many cells of a protocol, and runs of a cell, there are at most.
+    """
     module = importlib.import_module(f".{family}", __package__)
     with output.open("w", encoding="utf-8", newline="", buffering=1) as file:
-        writer = None
+        writer, judged = None, Counter[str]()
         for cell in module.cells():
-            if only and cell.protocol not in only:
+            if (only and cell.protocol not in only) or judged[cell.protocol] >= most[0]:
                 continue
             try:
-                plan = cell.strategy.expect(cell.setting)
+                plan = expectation(cell.strategy, cell.setting)
             except WouldRefuse:
                 continue
-            seeds = range(first_seed, first_seed + cell.seeds)
+            judged[cell.protocol] += 1
+            seeds = range(first_seed, first_seed + min(cell.seeds, most[1]))
             runs = [module.errors(cell, seed) for seed in seeds]
             values = (plan.value, plan.low, plan.high, cell.measured(runs))
             told = [*(f"{value:.4g}" for value in values), _inside(runs, plan), len(seeds)]
@@ -76,6 +83,8 @@ def main(arguments: list[str] | None = None) -> None:
     command = Command("simulations.studies.planning", __doc__)
     command.add_argument("--family", required=True, help="a module of this folder")
     command.add_argument("--only", nargs="*", default=[], help="protocols (default: all)")
+    command.add_argument("--cells", type=int, default=1000, help="at most, of a protocol")
+    command.add_argument("--runs", type=int, default=1000, help="at most, of a cell")
     command.add_argument("--first-seed", type=int, default=0)
     command.add_argument("--only-report", action="store_true")
     command.add_argument("--output", type=Path, help="CSV (default: beside this module)")
@@ -84,7 +93,8 @@ def main(arguments: list[str] | None = None) -> None:
     logging.disable(logging.CRITICAL)
     path = options.output or _HERE / f"{options.family}.csv"
     if not options.only_report:
-        judge(options.family, options.only, options.first_seed, path)
+        most = options.cells, options.runs
+        judge(options.family, options.only, most, options.first_seed, path)
     table(path, 0.05).show()
 
 

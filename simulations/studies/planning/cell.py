@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ldp_flower import strategies
-from ldp_flower.planning import Setting, WouldRefuse
+from ldp_flower.planning import Setting, WouldRefuse, expectation
 from ldp_flower.strategies import LdpStrategy
 
 
@@ -42,7 +42,7 @@ class Judged:
     def is_refused(self) -> bool:
         """Whether the protocol would not ask such users."""
         try:
-            self.strategy.expect(self.setting)
+            expectation(self.strategy, self.setting, 1)
         except WouldRefuse:
             return True
         return False

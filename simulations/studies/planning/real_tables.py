@@ -18,13 +18,13 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from ldp_flower import Schema, Users
 from ldp_flower.planning import Setting
+from ldp_flower.simulation.in_memory import run_in_memory
 from ldp_flower.strategies import LdpStrategy, PrivateClassification, PrivateRegression
 
 from ..grouped_data import data
 from ..grouped_data.schemas import DECLARED
 from . import tables
 from .cell import Judged
-from .in_memory import run
 
 Floats = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ def errors(cell: Cell, seed: int) -> float:
     fitted = np.isin(rows.user, _fitted(cell.table, seed))
     user = np.unique(rows.user[fitted], return_inverse=True)[1]
     users = Users.from_rows(rows.features[fitted], rows.targets[fitted], user)
-    found = run(cell.strategy, users, seed)
+    found = run_in_memory(cell.strategy, users, seed).result
     scores = rows.features[held_out] @ found.coef  # type: ignore[attr-defined]
     return _best(cell.table, seed) - _score(rows, held_out, scores)
 

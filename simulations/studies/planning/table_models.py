@@ -10,24 +10,22 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score, roc_auc_score
 
-from ldp_flower.planning import WouldRefuse
+from ldp_flower.simulation.in_memory import run_in_memory
 from ldp_flower.strategies import (
     PrivateClassification,
     PrivateEvaluation,
     PrivateRegression,
 )
-from ldp_flower.strategies.forecasts.dry_run import check_enough
-from ldp_flower.strategies.forecasts.tables.made_up_tables import (
+from ldp_flower.strategies.forecasts.tables import (
     ALONG,
     ALONG_CLASSES,
+    MAX_BETWEEN,
     NUMBERS,
-    OWN,
     SHARES,
     TARGETS,
 )
 
 from .cell import MadeUp
-from .in_memory import run
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -67,13 +65,7 @@ def _drawn(protocol: str) -> list[Cell]:
 
 
 def _runs(cell: Cell) -> bool:
-    if cell.users * cell.rows > _MOST_ROWS:
-        return False
-    try:
-        check_enough(cell.strategy, cell.users)
-    except WouldRefuse:
-        return False
-    return True
+    return cell.users * cell.rows <= _MOST_ROWS and not cell.strategy.refusal(cell.users)
 
 
 def errors(cell: Cell, seed: int) -> float:
@@ -118,14 +110,14 @@ class Drawn:
         cls, user: NDArray[np.int64], number: int, along: tuple[float, float], rng: Rng
     ) -> "Drawn":
         """Draw one; slopes are proportional to a power ``along`` of an axis's variance."""
-        own = rng.uniform(0, OWN)
+        own = rng.uniform(0, MAX_BETWEEN)
         wide = NUMBERS[0] * np.exp(NUMBERS[1] * rng.standard_normal())
         spectrum = 1 / np.arange(1, number + 1)
         spectrum *= number * wide**2 / spectrum.sum()
         axes = np.linalg.qr(rng.standard_normal((number, number)))[0]
         entries = np.sqrt(spectrum) * _of_users(user, number, own, rng)
         centres = rng.uniform(-NUMBERS[2], NUMBERS[2], number)
-        columns = np.clip((centres + entries @ axes.T) / 2, -1, 1)
+        columns = np.clip(centres + entries @ axes.T, -1, 1)
         slopes = rng.standard_normal(number) * spectrum ** rng.uniform(*along)
         explained = columns @ (axes @ slopes)
         explained = (explained - explained.mean()) / explained.std()
@@ -139,8 +131,8 @@ def _of_users(user: NDArray[np.int64], number: int, own: float, rng: Rng) -> Flo
 
 
 def _numbers(drawn: Drawn, r2: float, rng: Rng) -> Floats:
-    size = TARGETS[0] / 2 * np.exp(TARGETS[1] * rng.standard_normal())
-    centre = rng.uniform(-TARGETS[2], TARGETS[2]) / 2
+    size = TARGETS[0] * np.exp(TARGETS[1] * rng.standard_normal())
+    centre = rng.uniform(-TARGETS[2], TARGETS[2])
     mixed = np.sqrt(r2) * drawn.explained + np.sqrt(1 - r2) * drawn.rest
     return np.clip(centre + size * mixed, -1, 1)
 
@@ -185,7 +177,7 @@ def _regression(
     users = strategy.schema.users(
         _table(columns[fitted]) | {"y": targets[fitted], "user": user}, groups="user"
     )
-    found = run(strategy, users, seed)
+    found = run_in_memory(strategy, users, seed).result
     best = LinearRegression().fit(columns[fitted], targets[fitted])
     own = r2_score(targets[~fitted], found.predict(_table(columns[~fitted])))
     return float(r2_score(targets[~fitted], best.predict(columns[~fitted])) - own)
@@ -200,7 +192,7 @@ def _classification(
     users = strategy.schema.users(
         _table(columns[fitted]) | {"y": labels, "user": user}, groups="user"
     )
-    found = run(strategy, users, seed)
+    found = run_in_memory(strategy, users, seed).result
     best = LogisticRegression(C=100.0).fit(columns[fitted], targets[fitted])
     scores = found.predict_proba(_table(columns[~fitted]))[:, 1]
     others = best.decision_function(columns[~fitted])
@@ -218,7 +210,7 @@ def _evaluation(
     users = schema.users(table, groups="user")
     # Columns and targets within [-1, 1] are within [-2, 2] for clients.
     coef = np.append(2 * best.intercept_, best.coef_)
-    found = run(PrivateEvaluation(coef, epsilon=cell.epsilon), users, seed)
+    found = run_in_memory(PrivateEvaluation(coef, epsilon=cell.epsilon), users, seed).result
     return float(found.std_error)
 
 

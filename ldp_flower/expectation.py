@@ -1,0 +1,169 @@
+"""What a protocol is expected to do with public numbers, or why that is not known."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+from .randomizers.base import Randomizer
+from .validation import check_fraction, check_integer, check_number, make_plain
+
+
+class NoPlan(ValueError):
+    """The error to expect is not known; the text says why."""
+
+
+class WouldRefuse(ValueError):
+    """The protocol would refuse such a run; the text is the one of the refusal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Public numbers about users who have not been asked anything.
+
+    Parameters
+    ----------
+    num_users : int
+        Number of users.
+    rows_per_user : float (default: 1)
+        Mean number of rows of a user.
+    num_features : int, optional
+        Numbers that one row has beside its target; of items, how many there are to choose from.
+    quality : float, optional
+        What the same model would reach without privacy: R2 of a regression, AUC of classes.
+        By default what the protocol's plan says that it assumes.
+    variance_between : float, optional
+        Share of the variance of columns and residuals that is between users (the intraclass
+        correlation): 0 if the rows of one user differ as those of different users do, near 1 if
+        they are alike. By default what the protocol's plan says that it assumes.
+    """
+
+    num_users: int
+    rows_per_user: float = 1
+    num_features: int | None = None
+    quality: float | None = None
+    variance_between: float | None = None
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_integer("num_users", self.num_users, 1)
+        check_number("rows_per_user", self.rows_per_user)
+        if not 1 <= self.rows_per_user <= 1e9:
+            raise ValueError(f"Expected 1 <= rows_per_user <= 1e+09, got {self.rows_per_user}.")
+        if self.num_features is not None:
+            check_integer("num_features", self.num_features, 1)
+        if self.quality is not None:
+            check_fraction("quality", self.quality)
+        if self.variance_between is not None:
+            check_number("variance_between", self.variance_between)
+            if not 0 <= self.variance_between <= 1:
+                raise ValueError(
+                    f"Expected 0 <= variance_between <= 1, got {self.variance_between}."
+                )
+
+    def given(self) -> set[str]:
+        """Return the names of the numbers that are not left at their defaults."""
+        return {each.name for each in fields(self) if getattr(self, each.name) != each.default}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What a protocol is expected to do.
+
+    Parameters
+    ----------
+    error : str
+        Name of the error, with its unit: ``"R2 lost"``, ``"standard error of the mean, in
+        widths of the bounds"``. Less is better.
+    value : float
+        The error in the median run.
+    low, high : float
+        The error of eight runs of ten lies between these.
+    rounds : int
+        Number of the server's questions; every user answers one, unless a note says otherwise.
+    randomizers : tuple of Randomizer
+        The mechanisms with one of which a user answers.
+    assumes : tuple of str
+        Whole sentences: the assumptions behind these numbers, beside the setting.
+    notes : tuple of str
+        Whole sentences: what else a careful colleague would say.
+    """
+
+    error: str
+    value: float
+    low: float
+    high: float
+    rounds: int
+    randomizers: tuple[Randomizer, ...]
+    assumes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("low", "value", "high"):
+            check_number(name, getattr(self, name))
+        if not 0 <= self.low <= self.value <= self.high < math.inf:
+            raise ValueError(
+                f"Expected 0 <= low <= value <= high, got {self.low}, {self.value}, {self.high}."
+            )
+        check_integer("rounds", self.rounds, 1)
+        if not self.randomizers:
+            raise ValueError("Expected the mechanisms that users answer with, got none.")
+
+    @property
+    def report_bytes(self) -> int:
+        """Bytes of the largest report."""
+        return max(each.report_bytes for each in self.randomizers)
+
+
+class Plannable:
+    """A protocol with a plan, by a formula or by simulation, or with a reason for having none."""
+
+    #: Which numbers of a :class:`Setting` a plan reads, beside ``num_users``.
+    plans_with: ClassVar[frozenset[str]] = frozenset()
+    #: Whether a strategy knows by itself how many features a row has.
+    sized: ClassVar[bool] = True
+    #: Why there is no plan, in a whole sentence, where there is none.
+    no_plan: ClassVar[str] = ""
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the protocol as it would ask users of whom only these numbers are known.
+
+        Raises
+        ------
+        NoPlan
+            If the protocol has no plan.
+        """
+        raise NoPlan(cls._why_not())
+
+    def synthetic(self, setting: Setting) -> Any:
+        """Return the population that plans simulate the protocol on; None: they use a formula.
+
+        It is a :class:`~ldp_flower.strategies.forecasts.populations.Population`.
+
+        Raises
+        ------
+        NoPlan
+            If the error is not known for these parameters.
+        """
+        return None
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return the error by a formula, where :meth:`synthetic` gives no population.
+
+        Parameters
+        ----------
+        setting : Setting
+            Public numbers; those that are not in ``plans_with`` are not read.
+
+        Raises
+        ------
+        NoPlan
+            If the error is not known.
+        WouldRefuse
+            If a run with these numbers would be refused before anybody is asked.
+        """
+        raise NoPlan(self._why_not())
+
+    @classmethod
+    def _why_not(cls) -> str:
+        return cls.no_plan or f"The error to expect of {cls.__name__} is not known."

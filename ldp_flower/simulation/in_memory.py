@@ -1,0 +1,144 @@
+"""A protocol on users in memory, without messages: several times as fast, and of the same law.
+
+The server's code is the protocol's, and so are the clients' statistics and mechanisms. Left out
+is the way of questions and reports. Users can stand in for more: a plan for a million users takes
+the mean of the answers of some thousands, with the noise that a million answers have.
+"""
+
+import math
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.random import default_rng
+from numpy.typing import NDArray
+
+from ..guarantee.users import Users
+from ..randomizers import (
+    Estimate,
+    FrequencyOracle,
+    RandomizedResponse,
+    Randomizer,
+    SubsetHypercube,
+)
+from ..randomizers.domains import OfNumber, OfVector
+
+if TYPE_CHECKING:
+    from ..strategies import LdpStrategy, Result
+    from ..strategies.forecasts.dry_run import DryRun
+    from ..strategies.runtime.exchange import Answers, Ask
+
+Floats = NDArray[np.float64]
+R = TypeVar("R", bound="Result")
+
+# Of users who stand in for more, all questions together take two answers of each, or as many as
+# differences between users take to add at most a quarter to the noise, but no more than ten of
+# each; and a question takes at least 50.
+_ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 10, 50, 4
+
+
+def run_in_memory(
+    strategy: "LdpStrategy[R]", users: Users, seed: int, num_users: int | None = None
+) -> "DryRun[R]":
+    """Return the result of a protocol about users, and its questions.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        It is not changed.
+    users : Users
+        The population.
+    seed : int
+        Of all randomness: cohorts, coins, mechanisms.
+    num_users : int, optional
+        Number of users that these stand in for; by default they are all.
+
+    Raises
+    ------
+    WouldRefuse
+        If the protocol refuses so many.
+    """
+    from ..strategies.forecasts.dry_run import dry_run
+
+    number = len(users) if num_users is None else num_users
+    rng = default_rng([seed, len(users), number])
+    order = rng.permutation(len(users))
+
+    def answer(ask: "Ask") -> "Estimate | Answers":
+        size = ask.cohort.size
+        if number <= len(users):
+            asked = order[ask.cohort.low : ask.cohort.high]
+        elif _single(ask):
+            asked = rng.integers(len(users), size=size)
+        else:
+            each = np.array([_ANSWERS_EACH, _MAX_ANSWERS_EACH]) * len(users) / number
+            share = float(np.clip(_share_answering(ask.randomizer), *each))
+            wanted = max(math.ceil(share * size), _MIN_ANSWERS)
+            asked = rng.choice(len(users), min(size, wanted, len(users)), replace=False)
+        return _answered(ask, users.take(np.sort(asked)), rng)
+
+    found = dry_run(strategy, number, answer)
+    found.result.schema = getattr(strategy, "schema", None)
+    return found
+
+
+def _single(ask: "Ask") -> bool:
+    """Whether the answer to a question are single reports, which nothing stands in for."""
+    return ask.public is not None or not ask.randomizer.summable
+
+
+def _share_answering(mechanism: Randomizer) -> float:
+    """Return which share of a cohort tells its mean as well as is needed beside the noise."""
+    if not isinstance(mechanism, OfNumber | OfVector):
+        return 0.0
+    in_ball = isinstance(mechanism, OfVector) and not isinstance(mechanism, SubsetHypercube)
+    noise = mechanism.variance * (mechanism.width if in_ball else 1)
+    return _NOISE_OVER_SPREAD * mechanism.radius**2 / noise
+
+
+def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate | Answers":
+    from ..clients.arithmetic.chosen import chosen
+    from ..clients.statistics import compute, public_block
+    from ..clients.statistics.classes import with_places
+    from ..strategies.runtime.exchange import Answers
+
+    # Public coins of their own for every question: a run that asks all with the same codebooks
+    # adds up the same errors.
+    mechanism = ask.randomizer.for_cohort(len(asked), int(rng.integers(1 << 63)))
+    coins, words = rng.integers(1 << 64, size=(2, len(asked)), dtype=np.uint64)
+    question = ask.question
+    known = with_places(asked, question.classes_asked) if question.classes_asked else asked
+    values = compute(chosen(known, question, words), question, words)
+    reports = mechanism.randomize(values, rng, coins)
+    if _single(ask):
+        public = np.zeros((len(asked), 0), np.float32)
+        if ask.public is not None:
+            public = public_block(asked, question).reshape(len(asked), *ask.public)
+        return Answers(reports, coins, public)
+    found = mechanism.estimate(mechanism.summarize(reports, coins))
+    if (size := ask.cohort.size) == len(asked):
+        return found
+    errors = found.std_error * math.sqrt(len(asked) / size)
+    mean = mean_without_noise(mechanism, values) + errors * rng.standard_normal(len(errors))
+    return Estimate(mean, errors, size)
+
+
+def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
+    """Return the expected mean of debiased reports: that of the values within their domain.
+
+    Raises
+    ------
+    TypeError
+        If the domain of the mechanism is not known here.
+    """
+    if isinstance(mechanism, FrequencyOracle):
+        own = (values >= 0) & (values < mechanism.domain_size)
+        shares = np.bincount(values[own].astype(np.int64), minlength=mechanism.domain_size)
+        # Random items take the place of missing ones.
+        return (shares + float((~own).sum()) / mechanism.domain_size) / len(values)
+    values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
+    if isinstance(mechanism, SubsetHypercube | OfNumber | RandomizedResponse):
+        return np.asarray(np.clip(values, -mechanism.radius, mechanism.radius).mean(axis=0))
+    if isinstance(mechanism, OfVector):
+        lengths = np.linalg.norm(values, axis=1, keepdims=True)
+        return np.asarray((values / np.maximum(lengths / mechanism.radius, 1.0)).mean(axis=0))
+    raise TypeError(f"Expected a mechanism for numbers, vectors or items, got {mechanism}.")

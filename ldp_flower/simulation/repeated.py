@@ -1,0 +1,89 @@
+"""The error of a protocol in repeated runs on synthetic users."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import default_rng
+
+from ..expectation import Expectation, WouldRefuse
+from ..randomizers.base import Randomizer
+from .in_memory import run_in_memory
+
+if TYPE_CHECKING:
+    from ..strategies import LdpStrategy
+    from ..strategies.forecasts.populations import Drawn, Population
+
+_QUANTILES = 0.1, 0.5, 0.9  # of the range that a plan gives
+# Entries that are drawn for a run at most, but 400 users at least, who stand in for all others.
+_MAX_ENTRIES, _MIN_USERS = 150_000, 400
+_APART = 4.0  # times as large an error at the end of the range: one worth a note
+_UNSURE = (
+    "Runs differ much, as they do where the noise just lets some of what is looked for be found: "
+    "a few more users may find all of it, a few less none."
+)
+_USELESS = "At least one run of ten finds nothing of use: its error is that of asking nobody."
+
+
+class Simulations:
+    """Runs on synthetic users, who are drawn once: every number of users and epsilon has the same.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Called after every run.
+    """
+
+    def __init__(self, tell: Callable[[], object] = lambda: None) -> None:
+        self._tell = tell
+        self._drawn: dict[tuple[str, bool, int], Drawn] = {}
+
+    def expectation(
+        self, strategy: "LdpStrategy[Any]", population: "Population", num_users: int, runs: int
+    ) -> Expectation:
+        """Return the median error of some runs, and between what eight of ten lie.
+
+        Raises
+        ------
+        WouldRefuse
+            If the protocol refuses so many users.
+        """
+        if why := strategy.refusal(num_users):
+            raise WouldRefuse(why)
+        number = min(num_users, population.max_users or num_users)
+        errors, rounds, mechanisms = np.zeros(runs), 1, dict[Randomizer, None]()
+        for seed in range(runs):
+            drawn = self._population(population, number, seed)
+            found = run_in_memory(strategy, drawn.users[:number], seed, number)
+            errors[seed] = drawn.error(found.result)
+            rounds = max(rounds, len(found.asks))
+            mechanisms |= dict.fromkeys(found.randomizers)
+            self._tell()
+        errors *= math.sqrt(number / num_users)
+        low, value, high = np.quantile(errors, _QUANTILES).tolist()
+        return Expectation(
+            error=population.error,
+            value=value,
+            low=low,
+            high=high,
+            rounds=rounds,
+            randomizers=tuple(mechanisms),
+            assumes=population.assumes,
+            notes=(*population.notes, *_doubts(low, high, population.useless)),
+        )
+
+    def _population(self, population: "Population", num_users: int, seed: int) -> "Drawn":
+        most = max(int(_MAX_ENTRIES / population.size), _MIN_USERS)
+        key = repr(replace(population, notes=())), num_users > most, seed
+        if key not in self._drawn:
+            self._drawn[key] = population.draw(most, key[1], default_rng(seed))
+        return self._drawn[key]
+
+
+def _doubts(low: float, high: float, useless: float) -> Iterator[str]:
+    if high > _APART * low:
+        yield _UNSURE
+    if high >= useless:
+        yield _USELESS

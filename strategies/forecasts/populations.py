@@ -1,0 +1,275 @@
+"""Synthetic users that plans run protocols on, and how far off a result about them is."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.users import Users
+
+Floats = NDArray[np.float64]
+Rng = np.random.Generator
+
+USUAL_R2 = 0.5  # without privacy, where it is not given
+_OTHERS = 4  # times as many users are drawn for a mean that has no formula
+_MAX_ROWS = 100  # of a synthetic user: more hardly change its answer, and take time
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Synthetic users, and the error of a result about them."""
+
+    users: Users
+    error: Callable[[Any], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Population(ABC):
+    """Law of synthetic users.
+
+    Attributes
+    ----------
+    error : str
+        Name of the error, with its unit.
+    assumes, notes : tuple of str
+        As of :class:`~ldp_flower.expectation.Expectation`.
+    max_users : int, optional
+        Largest number that is simulated, of users whose single reports nothing can stand in for;
+        beyond, errors are taken to fall by the root of the number.
+    useless : float (default: infinity)
+        Error of a result that nobody was asked for: of the mean, or of zero.
+    """
+
+    error: str
+    assumes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    max_users: int | None = None
+    useless: float = math.inf
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """Mean number of entries that a user holds."""
+
+    @abstractmethod
+    def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
+        """Draw users.
+
+        Parameters
+        ----------
+        num_users : int
+            How many.
+        stand_in : bool
+            Whether they stand in for far more users: then they come in pairs, whose noise has
+            opposite signs, so that their mean or least squares fit is the true one.
+        rng : numpy.random.Generator
+            Source of randomness.
+        """
+
+
+def offsets_of(rows: float, num_users: int, rng: Rng) -> NDArray[np.int64]:
+    """Return where each user's rows begin: so many in the mean, at most 100, rounded at random."""
+    counts = np.floor(min(rows, _MAX_ROWS) + rng.uniform(size=num_users)).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def alike_within(
+    offsets: NDArray[np.int64], width: int, variance_between: float, rng: Rng
+) -> Floats:
+    """Return standard normal rows of which a share of the variance is between users."""
+    own = rng.standard_normal((len(offsets) - 1, width))
+    rows = rng.standard_normal((int(offsets[-1]), width))
+    rows *= math.sqrt(1 - variance_between)
+    return rows + math.sqrt(variance_between) * np.repeat(own, np.diff(offsets), axis=0)
+
+
+def _distance(truth: Floats, unit: float) -> Callable[[Any], float]:
+    return lambda result: float(np.linalg.norm(result.coef - truth)) / unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearUsers(Population):
+    """Users whose targets are a linear function of independent features, plus normal noise.
+
+    Attributes
+    ----------
+    dim, sparsity : int
+        Number of features, and of coefficients of one size; the others are zero.
+    length : float
+        Euclidean length of the coefficients.
+    noise : float
+        Standard deviation of targets given the features.
+    rows : float (default: 1)
+        Mean number of a user's rows.
+    variance_between : float (default: 0.0)
+        As of :class:`~ldp_flower.expectation.Setting`, of features and of noise.
+    feature_size : float, optional
+        Features are plus or minus this; by default they are standard normal.
+    scale : float, optional
+        Factor of all targets; by default it is drawn, from 1 to 2: any place in an octave's bins.
+    """
+
+    ERROR: ClassVar[str] = "distance of the coefficients from the truth, over their length"
+
+    error: str = ERROR
+    useless: float = 1.0
+    dim: int
+    sparsity: int
+    length: float
+    noise: float
+    rows: float = 1
+    variance_between: float = 0.0
+    feature_size: float | None = None
+    scale: float | None = 1.0
+
+    @property
+    def size(self) -> float:
+        """Mean number of entries that a user holds."""
+        return self.dim * min(self.rows, _MAX_ROWS)
+
+    def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
+        """Draw users, see :meth:`Population.draw`."""
+        offsets = offsets_of(self.rows, num_users // (1 + stand_in), rng)
+        scale = 2 ** rng.uniform() if self.scale is None else self.scale
+        x = alike_within(offsets, self.dim, self.variance_between, rng)
+        if self.feature_size is not None:
+            x = self.feature_size * np.sign(x)
+        truth = np.where(np.arange(self.dim) < self.sparsity, self.length, 0.0)
+        truth *= scale / math.sqrt(self.sparsity)
+        noise = alike_within(offsets, 1, self.variance_between, rng)[:, 0]
+        if stand_in:
+            x, noise = np.tile(x, (2, 1)), np.append(noise, -noise)
+            offsets = np.append(offsets, offsets[-1] + offsets[1:])
+        users = Users(x, x @ truth + scale * self.noise * noise, offsets)
+        return Drawn(users, _distance(truth, float(np.linalg.norm(truth))))
+
+
+def planned_length(radius: float, dim: int) -> float:
+    """Return how long coefficients within a ball are assumed to be: as long as its radius.
+
+    A single coefficient is half as long: one at its bound would be found without error.
+    """
+    return radius if dim > 1 else radius / 2
+
+
+def noise_of(quality: float, length: float) -> float:
+    """Return the targets' standard deviation given features, by R2 and the predictions' size."""
+    return length * math.sqrt((1 - quality) / quality)
+
+
+def share_explained(length: float, noise: float) -> float:
+    """Return the R2 of predictions of this size, the inverse of :func:`noise_of`."""
+    return length**2 / (length**2 + noise**2)
+
+
+def linear_users(
+    dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
+) -> LinearUsers:
+    """Return users whose coefficients explain this share of the targets' variance.
+
+    Coefficients have this length; by default the targets' variance is 1.
+    """
+    feature_size = others.get("feature_size")
+    assumed = (
+        f"{sparsity} coefficients of one size, which explain {quality:.0%} of the targets' "
+        "variance, and independent features of mean 0 and "
+        f"{'variance 1' if feature_size is None else f'mean square {feature_size**2:g}'}."
+    )
+    if length is None:
+        length, noise = math.sqrt(quality), math.sqrt(1 - quality)
+    else:
+        noise = noise_of(quality, length * (feature_size or 1.0))
+    assumes = (assumed, *_rows_assumed(others.get("rows", 1), others.get("variance_between", 0.0)))
+    return LinearUsers(
+        dim=dim, sparsity=sparsity, length=length, noise=noise, assumes=assumes, **others
+    )
+
+
+def _rows_assumed(rows: float, variance_between: float) -> list[str]:
+    if rows == 1:
+        return []
+    return [
+        f"Of the variance of features and noise {variance_between:.0%} is between users"
+        + ("." if rows <= _MAX_ROWS else f", of whom {_MAX_ROWS} rows each are simulated.")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanUsers(Population):
+    """Users of one row each, normal around one mean and alike in all directions.
+
+    Attributes
+    ----------
+    dim, sparsity : int
+        Number of coordinates, and how many of them are of one size; the others are zero.
+    length : float
+        Euclidean length of the mean.
+    spread : float
+        Root mean square distance of a user's row from it.
+    unit : float
+        Unit of the error.
+    radius : float (default: infinity)
+        Longer rows are shortened to this: then the mean is a little shorter, too.
+    """
+
+    dim: int
+    sparsity: int
+    length: float
+    spread: float
+    unit: float
+    radius: float = math.inf
+
+    @property
+    def size(self) -> float:
+        """Number of entries that a user holds."""
+        return self.dim
+
+    def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
+        """Draw users, see :meth:`Population.draw`."""
+        truth = np.where(np.arange(self.dim) < self.sparsity, self.length, 0.0)
+        truth /= math.sqrt(self.sparsity)
+        off = rng.standard_normal((num_users // 2 if stand_in else _OTHERS * num_users, self.dim))
+        off *= self.spread / math.sqrt(self.dim)
+        rows = truth + (np.concatenate([off, -off]) if stand_in else off)
+        if self.radius < math.inf:
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True) / self.radius, 1.0)
+            truth = rows.mean(axis=0)
+        return Drawn(Users.from_rows(rows[:num_users]), _distance(truth, self.unit))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SphereUsers(Population):
+    """Users of one row of features on a sphere, and a target that they determine.
+
+    Attributes
+    ----------
+    dim, sparsity : int
+        As of :class:`LinearUsers`.
+    radius : float
+        Length of a row.
+    l1_norm : float
+        Sum of the coefficients.
+    """
+
+    error: str = LinearUsers.ERROR
+    useless: float = 1.0
+    dim: int
+    sparsity: int
+    radius: float
+    l1_norm: float
+
+    @property
+    def size(self) -> float:
+        """Number of entries that a user holds."""
+        return self.dim
+
+    def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
+        """Draw users, see :meth:`Population.draw`: without noise a fit is exact."""
+        x = rng.standard_normal((num_users, self.dim))
+        x *= self.radius / np.linalg.norm(x, axis=1, keepdims=True)
+        truth = np.where(np.arange(self.dim) < self.sparsity, self.l1_norm / self.sparsity, 0.0)
+        return Drawn(Users.from_rows(x, x @ truth), _distance(truth, float(np.linalg.norm(truth))))

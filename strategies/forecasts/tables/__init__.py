@@ -1,1 +1,0 @@
-"""What models of made-up tables are told, and lose."""
