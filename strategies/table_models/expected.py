@@ -147,7 +147,7 @@ def _regression_rounds(strategy: LdpStrategy[Any], users: int, schema: Schema, m
     """Return how often the server asks, where all asked answer."""
     fewest, epsilon = strategy.min_reports, strategy.epsilon
     present = cohort_size("present", users, epsilon) > fewest - 1
-    asked = present + 4 + 5  # steps of the level; sizes, twice the line, the last level, the score
+    asked = present + 2 + 2 + 5  # steps of level and mean; sizes, two gains, intercept, score
     if method == "walk":
         return asked + ridge_steps(int(users - held_out(users, epsilon)), fewest)
     centres, scales = (~schema.centred).any(), (~schema.scaled).any()

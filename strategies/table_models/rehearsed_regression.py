@@ -19,17 +19,14 @@ from ..forecasts.tables.made_up_tables import Columns, MadeUpTables, made_up_tab
 from ..subprotocols.norm import enough_for_norm
 from ..subprotocols.squared_errors import number_randomizer
 from .judges import (
-    LEAST,
-    LENGTH,
-    LEVEL_NOISE,
-    LEVEL_SPREAD,
-    SAFE,
+    GAIN_STEPS,
+    Gains,
+    Number,
     cohort_size,
-    final_radius,
     held_out,
     likely_move,
+    mean_radius,
     moments_radius,
-    safe,
     size_error,
 )
 from .legs import FIRST, USUAL_MOVE, chosen
@@ -77,6 +74,7 @@ class _Run:
         self.best = tables.slopes * (math.sqrt(r2) * tables.size)[:, None]
         self.best[:, 0] = tables.centre - self._shift(self.best)
         self.variance = ball_codebook(_EPSILON, columns.features, 1.0).variance
+        self.unit = number_randomizer(_EPSILON, 1.0).variance
 
     def losses(self) -> Floats:
         """Walk, then have judges tell level, length and score."""
@@ -190,36 +188,40 @@ class _Run:
 
     def _judged(self, missing: Floats) -> Floats:
         """Return what is lost after held-out users have told how far to go, and the level."""
-        target = self.tables.size
-        direction = self.best - missing
-        direction[:, 0] = -self._shift(direction)  # held-out users find the mean of steps first
         around = self.best.copy()
         around[:, 0] = -self._shift(self.best)
-        variance = target**2
-        steps = np.maximum(self._covariance(direction, direction), np.finfo(float).tiny)
-        noise = _noise(self._judges("moments"))
-        error = noise * target * np.sqrt(steps)
-        told = self._covariance(direction, around) + error * self.rng.standard_normal(len(steps))
-        usual, spread = LENGTH
-        precision = (steps / error) ** 2
-        likely = (precision * told / steps + usual * spread**-2) / (precision + spread**-2)
-        go = np.clip(likely, 0.0, safe(told - SAFE * error, steps, variance))
-        left = around - go[:, None] * direction
+        direction = self.best - missing
+        direction[:, 0] = -self._shift(direction)
+        variance = self.tables.size**2
+        products = self._covariance(direction, around) / variance
+        squares = np.maximum(self._covariance(direction, direction) / variance, 1e-9)
+        found = zip(products.tolist(), squares.tolist(), strict=True)
+        move = np.array([self._line_search(*each) for each in found])
+        left = around - move[:, None] * direction
         lost = self._covariance(left, left) / variance
-        final, unit = self._judges("final"), number_randomizer(_EPSILON, 1.0).variance
-        sizes = np.sqrt(lost * variance + self.rest)
-        radius = [final_radius(final, _EPSILON, size) for size in sizes]
-        error = np.asarray(radius) * math.sqrt(unit / final)
-        usual = LEVEL_SPREAD
-        usual += LEVEL_NOISE * math.sqrt(self.variance * self.columns.features / self.users)
-        prior = usual * sizes
-        level = (error**-2 + prior**-2.0) ** -0.5 / target
-        lost = lost + (level * self.rng.standard_normal(len(lost))) ** 2
-        # All who are left estimate the mean where it is returned.
-        wide = np.array([final_radius(final, _EPSILON, size) for size in target])
-        error = wide * math.sqrt(unit / (final + self._judges("score"))) / target
-        constant = self.r2 + (error * self.rng.standard_normal(len(lost))) ** 2
-        return np.where(go**2 * steps < LEAST**2 * variance, constant, lost)
+        # A fit's intercept, and where none is returned the mean by all who are left.
+        final = self._judges("final")
+        level = self._level(final) * np.sqrt(lost + self.rest / variance)
+        constant = self._level(final + self._judges("score")) * np.ones(len(lost))
+        error = np.where(move > 0, level, constant) * self.rng.standard_normal(len(lost))
+        return np.where(move > 0, lost, self.r2) + error**2
+
+    def _level(self, users: float) -> float:
+        """Return the standard error of an intercept by all of its cohorts, in residuals' sizes."""
+        users += self._judges("mean")
+        return mean_radius(users, _EPSILON, 1.0) * math.sqrt(self.unit / users)
+
+    def _line_search(self, product: float, square: float) -> float:
+        """Return how far held-out users go where so much is to be gained."""
+        error = size_error(self._judges("sizes"), _EPSILON)
+        ratio = math.sqrt(square) * math.exp(error * self.rng.standard_normal())
+        gains, move = Gains.of_sizes(np.array([1.0, ratio]), error), 1.0
+        for share in GAIN_STEPS:
+            noise = ratio * math.sqrt((self.unit + 1) / (share * self._judges("gain")))
+            told = product - square * move / 2 + noise * self.rng.standard_normal()
+            gains.add(move, Number(told, noise))
+            move = gains.best_move()
+        return gains.safe_move()[0]
 
 
 def _noise(judges: float) -> float:
