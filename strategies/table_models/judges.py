@@ -33,8 +33,8 @@ _COHORTS = {
     "sizes": (0.03, 2.0, 0.2),
     "mean": (0.12, 1.5, 0.1),
     "gain": (0.18, 1.5, 0.1),
-    "final": (0.18, 1.5, 0.09),
-    "score": (0.06, 2.2, 0.1),
+    "final": (0.18, 1.5, 0.1),
+    "score": (0.06, 2.2, 0.12),
     "stage sizes": (0.02, 2.0, 0.2),
     "stage moments": (0.05, 2.2, 0.2),
 }
@@ -53,7 +53,7 @@ _RADII, _NOISE = (2.0, 12.0), 0.12  # of moments; noise that allows a larger one
 _GAIN_RADII, _GAIN_NOISE = (0.75, 8.0), 0.12  # of a user's gain a length, in products of sizes
 # R2 that slopes may cost, and the standard errors by which they cost no more. A constant costs what
 # is left of .05.
-_TOLERANCE, _SAFE = 0.03, 1.8
+_TOLERANCE, _SAFE = 0.02, 1.8
 _FARTHEST_MOVE = 3.0  # in lengths of the descent's slopes
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
 _SURE = 3.5  # standard errors from which on it is taken for certain that some have no rows
@@ -256,7 +256,7 @@ class Gains:
     def safe_move(self) -> tuple[float, float]:
         """Return how far to go along the line, and the share of the variance that this explains.
 
-        It is the best move, but no farther than surely costs at most 3 % of the targets' variance:
+        It is the best move, but no farther than surely costs at most 2 % of the targets' variance:
         by 1.8 standard errors, without what is usual of lengths. A move that changes predictions
         by less than a tenth of the targets' standard deviation is none.
         """

@@ -62,11 +62,11 @@ _SURE = 2.5  # standard errors by which a model is surely better than the mean
 class PrivateRegression(LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
-    Every user sends one report. Most of them are asked for the direction in which their own rows
+    Every user sends one report. Many of them are asked for the direction in which their own rows
     would move the model, see :func:`~.ridge_walk.ridge_walk`. Where users are many enough to
     estimate all columns' centres and scales, the walk goes on in units of these. The mean target
     is the rule, and slopes have to earn their place: users who have no part in them decide how far
-    to go from the mean towards the model, no farther than surely costs at most 3 % of the target's
+    to go from the mean towards the model, no farther than surely costs at most 2 % of the target's
     variance. If that is nowhere, the mean is returned, and a note says so. The last users, who
     decide nothing, tell the score.
 
@@ -88,8 +88,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     Source: this library. A user's direction is that of a ridge regression of what the model
     leaves of the user's own targets; only its direction is reported, so that no bound on its
     length has to be known. The mean is found by steps, as it may lie anywhere within the bounds.
-    The move along the line from the mean to the model is least squares, drawn to what is usual
-    where few users tell, and at most where even two standard errors less in common would do.
+    On the line from the mean to the model, held-out users report by how much their own squared
+    error is less at the end of a step than at the mean: one number, for which noise is least. Two
+    such cohorts give the step that is best, and the shorter one that is surely good enough.
 
     Guarantee
     ---------
