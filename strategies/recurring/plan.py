@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.planning import Setting, WouldRefuse
+from ldp_flower.expectation import Setting, WouldRefuse
 
 from ..runtime.base import LdpStrategy
 

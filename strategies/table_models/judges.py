@@ -1,19 +1,19 @@
-"""Judges: users who have no part in a fit tell its level, its length and how good it is.
+"""Hold-out cohorts: users who have no part in a fit estimate its intercept, step length and score.
 
-They are asked about a line: a model, and a direction in which it may be moved. A least squares
-fit of the model's residuals on the steps along the line takes five moments, which one user tells
-in one report. Where judges are few, what they say counts little against what is usual.
+An intercept is the mean residual, and a step length is found by gains: by how much a user's
+squared error is less at the end of a step than at its beginning. Either is one number a user, for
+which noise is least. The score takes five moments of residuals and steps.
 """
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Gradient, LineMoments, LineSizes
+from ldp_flower.guarantee.questions import Gradient, LineMoments, LineSizes, SquaredErrors
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
 
@@ -24,46 +24,45 @@ from ..subprotocols.squared_errors import number_randomizer
 
 Floats = NDArray[np.float64]
 
-# Of each hold-out cohort: its share of the users at most; and the standard errors, from the
-# mechanism and from users who differ, beyond which more users are of no use. Chosen on every other
-# one of 60 tables, for regressions that are seldom worse than a constant (docs/your-own-data.md).
+# Of each hold-out cohort: its share of the users at most; and the radius of a report, in sizes of
+# what is asked, and the standard error from which on more users are of no use. Chosen on every
+# other one of 60 tables (docs/your-own-data.md).
 _COHORTS = {
-    "present": (0.01, 0.1, 0.1),
-    "level": (0.12, 0.07, 0.15),
-    "sizes": (0.03, 0.2, 0.3),
-    "coarse": (0.05, 0.2, 0.3),
-    "moments": (0.2, 0.1, 0.13),
-    "final": (0.22, 0.05, 0.2),
-    "score": (0.06, 0.1, 0.13),
-    "stage sizes": (0.02, 0.2, 0.3),
-    "stage moments": (0.05, 0.2, 0.3),
+    "present": (0.01, 1.0, 0.1),
+    "level": (0.05, 2.0, 0.15),
+    "sizes": (0.03, 2.0, 0.2),
+    "mean": (0.12, 1.5, 0.1),
+    "gain": (0.18, 1.5, 0.1),
+    "final": (0.18, 1.5, 0.1),
+    "score": (0.06, 2.2, 0.12),
+    "stage sizes": (0.02, 2.0, 0.2),
+    "stage moments": (0.05, 2.2, 0.2),
 }
-# The level is estimated in steps: shares of its cohort, and radii that targets are clipped to.
-_LEVEL_STEPS = ((0.125, 1.2), (0.125, 1.2), (0.25, 0.9), (0.5, 0.7))
-BIAS = 0.1  # of a mean of targets within these radii, in sizes of targets
-# Of the last level, in sizes of residuals; and the noise, in these, that allows a larger radius:
+_LEVEL_STEPS = (0.4, 1.2), (0.6, 0.9)  # shares of the cohort; radii that targets are clipped to
+MEAN_STEPS, GAIN_STEPS = (0.33, 0.67), (0.5, 0.5)  # shares of the cohorts
+BIAS = 0.3  # of a mean of targets within these radii, in sizes of targets
+# Of later means, in sizes of residuals; and the noise, in these, that allows a larger radius:
 # of skewed targets a mean within 1.5 sizes is biased by up to .3 of them.
-_FINAL_RADII, _FINAL_NOISE, _LEAST_RADIUS = (1.5, 4.0), 0.1, 0.1
+_MEAN_RADII, _MEAN_NOISE, _LEAST_RADIUS = (1.5, 3.0), 0.06, 0.1
 _FARTHEST = 2.0  # that a target can be from the middle of its bounds
 USUAL_SIZE, _SIZE_SPREAD = 0.35, 0.6  # of residuals and predictions; that of its logarithm
 _LOG_RANGE = math.log(5)
 _USERS_VARIANCE = 0.5  # of the logarithms of users' sizes
 _ROOM = 1.2  # a root mean square over a geometric mean
 _RADII, _NOISE = (2.0, 12.0), 0.12  # of moments; noise that allows a larger one
-_TRUSTED, _SQUARES = 4.0, (0.3, 4.0)  # mean squares are drawn to 1, and within these
-_USERS = 1.5  # variance of moments between users
+_GAIN_RADII, _GAIN_NOISE = (0.75, 8.0), 0.12  # of a user's gain a length, in products of sizes
 # R2 that slopes may cost, and the standard errors by which they cost no more. A constant costs what
 # is left of .05.
-_TOLERANCE, SAFE = 0.03, 1.8
+_TOLERANCE, _SAFE = 0.02, 1.8
+_FARTHEST_MOVE = 3.0  # in lengths of the descent's slopes
 _CLEAR = 2.0  # standard errors that the targets' spread is at least taken for
 _SURE = 3.5  # standard errors from which on it is taken for certain that some have no rows
 _NUMERIC_SPREAD = 0.5  # of a column of numbers with bounds only
 _LEAST_SPREAD = 0.1  # of steps along a line, over their size
-LENGTH = 1.0, 0.4  # of the slopes that fit best over those of a walk, and how that varies
-_USUAL_SHIFT = 0.5  # means of r and q, in their sizes
-LEVEL_SPREAD, LEVEL_NOISE = 0.1, 0.4  # of a walk's level, in residuals' sizes
+_LENGTH_SPREAD = 0.4  # of the slopes that fit best, over those of a descent
+SHIFT = 0.3  # of the mean residual from the constant to a descent's end, in sizes of targets
 WORSE = 2.0  # standard errors by which a score says that the mean is better
-LEAST = 0.1  # of the targets' standard deviation that predictions vary by, or they are the mean
+_LEAST = 0.1  # of the targets' standard deviation that predictions vary by, or they are the mean
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,10 @@ class Number:
         value = float(weights @ [self.value, other.value]) / weights.sum()
         return Number(value, 1 / math.sqrt(weights.sum()))
 
+    def within(self, bound: float) -> "Number":
+        """Return it clipped to ``[-bound, bound]``."""
+        return Number(float(np.clip(self.value, -bound, bound)), self.std_error)
+
     def of_those(self, present: "Number") -> "Number":
         """Return a mean of those who are present, from one in which the others count as 0."""
         value = self.value / present.value
@@ -90,13 +93,9 @@ EVERYBODY = Number(1.0, 0.0)
 
 def cohort_size(name: str, num_users: float, epsilon: float) -> float:
     """Return how many of the users a hold-out cohort has, but for the fewest that a run allows."""
-    share, error, spread = _COHORTS[name]
-    if name in ("level", "final"):
-        noise = number_randomizer(epsilon, 1.0).variance * _FINAL_RADII[0]
-        wanted = noise / error**2 + 1 / spread**2
-    else:
-        noise = _RADII[0] ** 2 * ball_codebook(epsilon, 5, 1.0).variance
-        wanted = noise / error**2 + _USERS / spread**2
+    share, radius, error = _COHORTS[name]
+    # The variance of one report, and 1 for users who differ.
+    wanted = (number_randomizer(epsilon, radius).variance + 1) / error**2
     return min(share * num_users, wanted)
 
 
@@ -106,10 +105,12 @@ def held_out(num_users: float, epsilon: float, *, two_stages: bool = False) -> f
     return sum(cohort_size(name, num_users, epsilon) for name in names)
 
 
-def hold_out(strategy: LdpStrategy[Any], name: str) -> Cohort:
-    """Take a hold-out cohort from the users who have not been asked."""
-    size = math.ceil(cohort_size(name, strategy.num_users, strategy.epsilon))
-    return strategy.cohorts([max(size, strategy.min_reports)])[0]
+def hold_out(
+    strategy: LdpStrategy[Any], name: str, shares: Sequence[float] = (1.0,)
+) -> list[Cohort]:
+    """Take a hold-out cohort from the users who have not been asked, in parts."""
+    size = cohort_size(name, strategy.num_users, strategy.epsilon)
+    return strategy.cohorts([max(math.ceil(part * size), strategy.min_reports) for part in shares])
 
 
 def moments_radius(judges: float, epsilon: float) -> float:
@@ -125,11 +126,8 @@ def hold_out_present(strategy: LdpStrategy[Any]) -> Cohort | None:
 
 
 def hold_out_level(strategy: LdpStrategy[Any]) -> list[Cohort]:
-    """Take those who estimate the mean target in steps."""
-    total = cohort_size("level", strategy.num_users, strategy.epsilon)
-    return strategy.cohorts(
-        [max(math.ceil(share * total), strategy.min_reports) for share, _ in _LEVEL_STEPS]
-    )
+    """Take those who estimate the mean target roughly, before the descent."""
+    return hold_out(strategy, "level", [share for share, _ in _LEVEL_STEPS])
 
 
 def find_level(
@@ -137,23 +135,30 @@ def find_level(
 ) -> Generator[Ask, Estimate, Number]:
     """Return the mean target: every cohort estimates how far it is from the estimate before.
 
-    So targets are clipped to where most of them lie, without knowing where that is. The last two
-    estimates are pooled.
+    So targets are clipped to where most of them lie, without knowing where that is.
     """
-    estimates = [Number(0.0, math.inf)]
+    mean = Number(0.0, math.inf)
     for cohort, (_, radius) in zip(cohorts, _LEVEL_STEPS, strict=True):
-        at = estimates[-1].value
-        step = yield from ask_level(cohort, epsilon, at * np.eye(1, dim)[0], radius)
-        step = step.of_those(present)
-        moved = float(np.clip(at + step.value, -_FARTHEST, _FARTHEST))
-        estimates.append(Number(moved, step.std_error))
-    return estimates[-2].pooled(estimates[-1])
+        coef = mean.value * np.eye(1, dim)[0]
+        mean = yield from refine(cohort, epsilon, coef, mean, radius, present)
+    return mean
 
 
-def final_radius(users: float, epsilon: float, size: float) -> float:
-    """Return where so many users clip residuals of this size for the last level."""
+def refine(
+    cohort: Cohort, epsilon: float, theta: Floats, known: Number, radius: float, present: Number
+) -> Generator[Ask, Estimate, Number]:
+    """Return a model's intercept by a cohort's mean residual, pooled with what is known of it.
+
+    The model ``theta`` has what is known for its intercept.
+    """
+    left = (yield from ask_level(cohort, epsilon, theta, radius)).of_those(present)
+    return known.pooled(Number(known.value + left.value, left.std_error)).within(_FARTHEST)
+
+
+def mean_radius(users: float, epsilon: float, size: float) -> float:
+    """Return where so many users clip residuals of this size for their mean."""
     noise = math.sqrt(number_randomizer(epsilon, 1.0).variance / users)
-    radius = float(np.clip(_FINAL_NOISE / noise, *_FINAL_RADII)) * size
+    radius = float(np.clip(_MEAN_NOISE / noise, *_MEAN_RADII)) * size
     return min(max(radius, _LEAST_RADIUS), _FARTHEST)
 
 
@@ -209,48 +214,90 @@ class Line:
         noise = float(np.mean(self.noise)) * math.sqrt(1 + r * r + q * q)
         return float(likely_move(product - r * q, square - q * q, noise, ratio, usual, spread))
 
-    @property
-    def shifts(self) -> Floats:
-        """Means of r and of q, drawn to 0 as far as they are noise."""
-        trust = 1 / (1 + (self.noise[:2] / _USUAL_SHIFT) ** 2)
-        return np.asarray(self.scales * trust * self.moments[:2])
+
+@dataclass
+class Gains:
+    """What a move along a line explains of the targets' variance: ``2 c t - s t**2``.
+
+    Attributes
+    ----------
+    precision : ndarray, shape (2, 2)
+        Of what is known of c and s.
+    product : ndarray, shape (2,)
+        The precision times the estimates of c and s.
+    usual : float
+        What s is by the sizes of residuals and of steps.
+    """
+
+    precision: Floats
+    product: Floats
+    usual: float
+
+    @classmethod
+    def of_sizes(cls, scales: Floats, error: float) -> Self:
+        """Return what sizes say, whose logarithms have this standard error."""
+        usual = float(scales[1] / scales[0]) ** 2
+        known = (2 * error * usual) ** -2.0  # of a square the error is twice that of its root
+        return cls(np.diag([0.0, known]), np.array([0.0, known * usual]), usual)
+
+    def add(self, move: float, found: Number) -> None:
+        """Add an estimate of ``c - s move / 2``: half the gain of a move, over its length."""
+        row, weight = np.array([1.0, -move / 2]), found.std_error**-2.0
+        self.precision = self.precision + weight * np.outer(row, row)
+        self.product = self.product + weight * found.value * row
+
+    def best_move(self) -> float:
+        """Return how far the gain is largest, where a descent's own length is about right."""
+        row = np.array([1.0, -1.0])
+        prior = np.outer(row, row) / (_LENGTH_SPREAD * self.usual) ** 2
+        c, s = np.linalg.solve(self.precision + prior, self.product)
+        return float(np.clip(c / max(s, 0.3 * self.usual), 0.05, _FARTHEST_MOVE))
 
     def safe_move(self) -> tuple[float, float]:
         """Return how far to go along the line, and the share of the variance that this explains.
 
-        It is the likely best move, but no farther than to where the squared error is at most 3 % of
-        the targets' variance above that at the beginning, even if r and q have less in common
-        than reported, by 1.8 standard errors. A move that changes predictions by less than a
-        tenth of the targets' standard deviation is none.
+        It is the best move, but no farther than surely costs at most 2 % of the targets' variance:
+        by 1.8 standard errors, without what is usual of lengths. A move that changes predictions
+        by less than a tenth of the targets' standard deviation is none.
         """
-        r, q, product, square, loss = self.moments
-        a, b = self.scales
-        variance = a * a * float(np.clip(loss - r * r, *_SQUARES))
-        steps = b * b * float(np.clip(square - q * q, *_SQUARES))
-        covariance = a * b * (product - r * q)
-        least = covariance - SAFE * a * b * self.noise[2] * math.sqrt(1 + r * r + q * q)
-        move = float(np.clip(self.best_move(*LENGTH), 0.0, safe(least, steps, variance)))
-        if move**2 * steps < LEAST**2 * variance:
+        moves = np.linspace(0.0, self.best_move(), 64)
+        rows = np.column_stack([2 * moves, -(moves**2)])
+        covariance = np.linalg.inv(self.precision)
+        gains = rows @ covariance @ self.product
+        errors = np.sqrt(((rows @ covariance) * rows).sum(axis=1))
+        last = np.flatnonzero(gains - _SAFE * errors >= -_TOLERANCE)[-1]
+        if moves[last] ** 2 * self.usual < _LEAST**2:
             return 0.0, 0.0
-        return move, (2 * move * covariance - move**2 * steps) / variance
-
-    @property
-    def sizes(self) -> Floats:
-        """Root mean squares of r and q: what tails make them, where that is known."""
-        trust = 1 / (1 + (_TRUSTED * self.noise[[4, 3]]) ** 2)
-        squares = 1 + trust * (self.moments[[4, 3]] - 1)
-        return np.asarray(self.scales * np.sqrt(np.clip(squares, *_SQUARES)))
-
-    def level_after(self, move: float) -> Number:
-        """Return the mean residual after a move."""
-        weights = self.scales * [1.0, -move]
-        error = float(np.linalg.norm(weights * self.noise[:2]))
-        return Number(float(weights @ self.moments[:2]), error)
+        return float(moves[last]), float(gains[last])
 
 
-def safe(covariance: Any, steps: Any, variance: Any) -> Any:
-    """Return the longest move that costs at most 3 % of the variance: 2 c m - s m^2 >= -.03 v."""
-    return (covariance + np.sqrt(covariance**2 + _TOLERANCE * variance * steps)) / steps
+def line_search(
+    cohorts: Sequence[Cohort],
+    epsilon: float,
+    constant: float,
+    direction: Floats,
+    scales: Floats,
+    error: float,
+    present: Number,
+) -> Generator[Ask, Estimate, tuple[float, float]]:
+    """Return how far to go from a constant along a direction, and what share that explains.
+
+    Every cohort is asked for the gain of the move that is best by the cohorts before.
+    ``scales`` are the sizes of residuals and of steps, and ``error`` that of their logarithms.
+    """
+    gains, move, (a, b) = Gains.of_sizes(scales, error), 1.0, scales
+    for cohort in cohorts:
+        theta = constant * np.eye(1, len(direction))[0] + move * direction
+        noise = math.sqrt(number_randomizer(epsilon, 1.0).variance / cohort.size)
+        radius = float(np.clip(_GAIN_NOISE / noise, *_GAIN_RADII)) * 2 * move * a * b
+        question = SquaredErrors(theta, constant, -1.0, 1.0, 0.0)
+        answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
+        found = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
+        users = b / a / math.sqrt(answer.count)  # users differ by about one product of sizes
+        unit = 2 * move * a * a
+        gains.add(move, Number(found.value / unit, math.hypot(found.std_error / unit, users)))
+        move = gains.best_move()
+    return gains.safe_move()
 
 
 def likely_move(

@@ -77,7 +77,7 @@ def two_legs(
     hold, the first one gets nowhere. Judges tell how far to follow the second.
     """
     dim, epsilon = schema.num_features, strategy.epsilon
-    sizers, line = hold_out(strategy, "stage sizes"), hold_out(strategy, "stage moments")
+    (sizers,), (line,) = hold_out(strategy, "stage sizes"), hold_out(strategy, "stage moments")
     length, walkers = row_length(schema), int(FIRST * strategy.num_users)
     first = yield from ridge_walk(
         strategy, walkers, dim, rows_per_user, row_length=length, start=start

@@ -239,12 +239,14 @@ def _of_shares(schema: Schema, found: list[Judged]) -> list[str]:
     both = shares if len(found) > 1 else [1 - shares[0], shares[0]]
     rare = [name for name, each in zip(schema.classes, both, strict=True) if each < SURE * error]
     if not rare:
-        scarce = [name for name, each in zip(schema.classes, both, strict=True) if each < _RARE]
+        least = [each - SURE * error for each in both]
+        scarce = [name for name, each in zip(schema.classes, least, strict=True) if each < _RARE]
         vague = any(each.ranked.auc - SURE * each.ranked.std_error < _WEAK for each in found)
         if not (scarce and vague):
             return []
         return [
-            f"Rare: {', '.join(map(repr, scarce))}, of less than {100 * _RARE:.0f} % of the rows. "
+            f"Rare: {', '.join(map(repr, scarce))}, perhaps of less than {100 * _RARE:.0f} % of the "
+            "rows. "
             "Few people tell what distinguishes such a class, and the model may hardly do so."
         ]
     return [

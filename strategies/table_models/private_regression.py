@@ -27,21 +27,24 @@ from .enough import doubts, too_few
 from .judges import (
     BIAS,
     EVERYBODY,
-    LEVEL_NOISE,
-    LEVEL_SPREAD,
+    GAIN_STEPS,
+    MEAN_STEPS,
+    SHIFT,
     USUAL_SIZE,
     WORSE,
     Number,
-    ask_level,
     ask_line,
     ask_present,
     ask_sizes,
-    final_radius,
     find_level,
     hold_out,
     hold_out_level,
     hold_out_present,
+    line_search,
+    mean_radius,
+    refine,
     score,
+    size_error,
     usual_spread,
 )
 from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
@@ -59,11 +62,11 @@ _SURE = 2.5  # standard errors by which a model is surely better than the mean
 class PrivateRegression(LdpStrategy[RegressionFit]):
     """Linear regression on a table of which only bounds and categories are known.
 
-    Every user sends one report. Most of them are asked for the direction in which their own rows
+    Every user sends one report. Many of them are asked for the direction in which their own rows
     would move the model, see :func:`~.ridge_walk.ridge_walk`. Where users are many enough to
     estimate all columns' centres and scales, the walk goes on in units of these. The mean target
     is the rule, and slopes have to earn their place: users who have no part in them decide how far
-    to go from the mean towards the model, no farther than surely costs at most 3 % of the target's
+    to go from the mean towards the model, no farther than surely costs at most 2 % of the target's
     variance. If that is nowhere, the mean is returned, and a note says so. The last users, who
     decide nothing, tell the score.
 
@@ -85,8 +88,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     Source: this library. A user's direction is that of a ridge regression of what the model
     leaves of the user's own targets; only its direction is reported, so that no bound on its
     length has to be known. The mean is found by steps, as it may lie anywhere within the bounds.
-    The move along the line from the mean to the model is least squares, drawn to what is usual
-    where few users tell, and at most where even two standard errors less in common would do.
+    On the line from the mean to the model, held-out users report by how much their own squared
+    error is less at the end of a step than at the mean: one number, for which noise is least. Two
+    such cohorts give the step that is best, and the shorter one that is surely good enough.
 
     Guarantee
     ---------
@@ -166,8 +170,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         epsilon, dim = self.epsilon, self.schema.num_features
         one, notes = np.eye(1, dim)[0], doubts(self.num_users, epsilon)
         asked, level = hold_out_present(self), hold_out_level(self)
-        held = ("sizes", "coarse", "moments", "final", "score")
-        sizes, *lines, final, scorers = (hold_out(self, name) for name in held)
+        means, gains = hold_out(self, "mean", MEAN_STEPS), hold_out(self, "gain", GAIN_STEPS)
+        sizers, final, scorers = (hold_out(self, name)[0] for name in ("sizes", "final", "score"))
         present = EVERYBODY
         if asked is not None:
             present = yield from ask_present(asked, epsilon, dim)
@@ -188,32 +192,32 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             theta = yield from two_legs(self, self.schema, self.rows_per_user, start)
             if noise_of_centres(self.num_users, dim, epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
-        # The line from the mean target to the model; the second cohort is asked about it around
-        # the means, and in units of the sizes, that the first one found.
+        # The line from the mean target to the model, in units of the sizes of either.
         direction = theta - start
         unit = usual_spread(self.schema, direction) / USUAL_SIZE
-        scales = yield from ask_sizes(sizes, epsilon, start, direction / unit)
-        scales = scales * [1.0, unit]
-        found = yield from ask_line(lines[0], epsilon, start, direction, scales, present)
-        shifts = found.shifts
-        start, direction = start + shifts[0] * one, direction - shifts[1] * one
-        found = yield from ask_line(lines[1], epsilon, start, direction, found.sizes, present)
-        move, explained = found.safe_move()
-        left = found.level_after(0.0)
-        mean, size = mean.pooled(Number(start[0] + left.value, left.std_error)), found.sizes
+        scales = yield from ask_sizes(sizers, epsilon, start, direction / unit)
+        size, scales = scales[0], scales * [1.0, unit]
+        mean = Number(mean.value, math.hypot(mean.std_error, BIAS * size))
+        mean = yield from self._mean(means, mean, size, present)
+        direction = theta - mean.value * one
+        error = size_error(sizers.size, epsilon)
+        move, explained = yield from line_search(
+            gains, epsilon, mean.value, direction, scales, error, present
+        )
         if not move:
-            return (yield from self._mean([final, scorers], mean, size[0], present, notes))
-        theta, rest = start + move * direction, size[0] * math.sqrt(np.clip(1 - explained, 0.2, 1))
-        told = yield from ask_level(final, epsilon, theta, final_radius(final.size, epsilon, rest))
-        left = found.level_after(move).pooled(told.of_those(present))
-        usual = self._usual_level_error() * rest
-        theta = theta + left.value / (1 + (left.std_error / usual) ** 2) * one
-        scales = np.array([rest, move * size[1]])
+            mean = yield from self._mean([final, scorers], mean, size, present)
+            return self._constant(mean, size, notes)
+        theta, rest = mean.value * one + move * direction, size * math.sqrt(1 - min(explained, 0.8))
+        level = Number(theta[0], math.hypot(mean.std_error, SHIFT * move * size))
+        radius = mean_radius(final.size, epsilon, rest)
+        level = yield from refine(final, epsilon, theta, level, radius, present)
+        theta[0] = level.value
+        scales = np.array([rest, move * scales[1]])
         worth = score(
             (yield from ask_line(scorers, epsilon, theta, move * direction, scales, present))
         )
         if worth.value + WORSE * worth.std_error < 0:
-            return self._constant(mean, (mean.std_error / size[0]) ** 2, notes)
+            return self._constant(mean, size, notes)
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
             score=worth.value,
@@ -245,34 +249,19 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             return self.method, f"as asked for, where {tell}"
         return chosen(num_users, dim, self.epsilon, self.min_reports), tell
 
-    def _usual_level_error(self) -> float:
-        """Return how far off a walk's level usually is, in sizes of residuals."""
-        dim = self.schema.num_features
-        noise = ball_codebook(self.epsilon, dim).variance * dim / self.num_users
-        return LEVEL_SPREAD + LEVEL_NOISE * math.sqrt(noise)
-
     def _mean(
-        self,
-        cohorts: Sequence[Cohort],
-        known: Number,
-        size: float,
-        present: Number,
-        notes: list[str],
-    ) -> Generator[Ask, Estimate, RegressionFit]:
-        """Return the mean as all users who are left estimate it, from where it is known to be."""
-        # What is known already is biased as well, by targets clipped to where most of them lie.
-        at, total = known.value, Number(known.value, math.hypot(known.std_error, BIAS * size))
+        self, cohorts: Sequence[Cohort], mean: Number, size: float, present: Number
+    ) -> Generator[Ask, Estimate, Number]:
+        """Return the mean target by further cohorts; targets have this size around it."""
         for cohort in cohorts:
-            coef = at * np.eye(1, self.schema.num_features)[0]
-            radius = final_radius(cohort.size, self.epsilon, size)
-            told = yield from ask_level(cohort, self.epsilon, coef, radius)
-            left = told.of_those(present)
-            at += left.value
-            total = total.pooled(Number(at, left.std_error))
-        return self._constant(total, (total.std_error / size) ** 2, notes)
+            coef = mean.value * np.eye(1, self.schema.num_features)[0]
+            radius = mean_radius(cohort.size, self.epsilon, size)
+            mean = yield from refine(cohort, self.epsilon, coef, mean, radius, present)
+        return mean
 
-    def _constant(self, mean: Number, lost: float, notes: list[str]) -> RegressionFit:
-        """Return the mean, which costs a share ``lost`` of the targets' variance."""
+    def _constant(self, mean: Number, size: float, notes: list[str]) -> RegressionFit:
+        """Return the mean, whose error costs a share of the targets' variance."""
+        lost = (mean.std_error / size) ** 2
         coef = mean.value * np.eye(1, self.schema.num_features)[0]
         unit = float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
         notes.append(

@@ -149,9 +149,9 @@ def z_scores(seed):
     joint = np.array([[0.42, 0.18], [0.09, 0.21], [0.03, 0.07]])
     return np.concatenate(
         [
-            (means.means[:, 0] - truth)[:1] / means.population_std_error[:1, 0],
-            ((shares.shares - [0.6, 0.3, 0.1]) / shares.population_std_error)[:2],
-            ((cells.shares - joint) / cells.population_std_error).ravel()[:5],
+            (means.means[:, 0] - truth)[:1] / means.std_error[:1, 0],
+            ((shares.shares - [0.6, 0.3, 0.1]) / shares.std_error)[:2],
+            ((cells.shares - joint) / cells.std_error).ravel()[:5],
         ]
     )
 
@@ -189,7 +189,7 @@ def test_one_wave_of_two_tells_shares_with_its_own_error():
     assert len(whole.steps) == 3
     first = started(strategy, DyingGrid(users, set(range(1, NODES + 1)), 2))
     assert first.ended_early and (first.std_error > whole.std_error).all()
-    assert (np.abs(first.shares - [0.46, 0.54]) < 4 * first.population_std_error).all()
+    assert (np.abs(first.shares - [0.46, 0.54]) < 4 * first.std_error).all()
 
 
 SPENT = re.compile(r"([\d,]+) users have spent budget\. Their reports are kept in .*run\.db")

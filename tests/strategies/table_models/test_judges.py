@@ -1,9 +1,18 @@
-"""What judges' moments come to: least squares on a line, a level and an R2."""
+"""What hold-out cohorts' reports come to: a step length, least squares on a line and an R2."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from ldp_flower.strategies.table_models.judges import Line, Number, score
+from ldp_flower.strategies.table_models.judges import (
+    EVERYBODY,
+    Gains,
+    Line,
+    Number,
+    line_search,
+    score,
+)
 
 
 def moments_of(r, q, scales, noise):
@@ -23,27 +32,17 @@ def model():
 
 def test_certain_judges_find_least_squares_whatever_the_scales(model):
     target, predicted = model
-    slope, intercept = np.polyfit(predicted, target, 1)
+    slope, _ = np.polyfit(predicted, target, 1)
     for scales in ([0.6, 0.5], [0.3, 1.0]):
         line = moments_of(target - predicted, predicted, scales, 1e-9)
         move = line.best_move(0.0, 0.4)
         assert 1 + move == pytest.approx(slope, abs=1e-6)
-        level = line.level_after(move)
-        assert level.value == pytest.approx(intercept, abs=1e-6) and level.std_error < 1e-8
 
 
 def test_judges_who_know_nothing_leave_what_is_usual(model):
     target, predicted = model
     line = moments_of(target - predicted, predicted, [0.6, 0.5], 100.0)
     assert line.best_move(0.1, 0.4) == pytest.approx(0.1, abs=1e-3)
-    np.testing.assert_allclose(line.sizes, [0.6, 0.5], rtol=1e-3)
-
-
-def test_sizes_are_those_of_the_tails_where_these_are_known(model):
-    target, predicted = model
-    line = moments_of(target - predicted, predicted, [0.4, 0.4], 1e-6)
-    wanted = [np.sqrt(np.mean(x**2)) for x in (target - predicted, predicted)]
-    np.testing.assert_allclose(line.sizes, wanted, rtol=1e-3)
 
 
 def noisy(line, rng):
@@ -77,32 +76,66 @@ def test_a_score_that_noise_drowns_is_not_known(model):
     assert np.isnan(found.value) and np.isnan(found.std_error)
 
 
-def line_from_the_mean(share, noise, rng):
-    """Return what users report of a line whose steps explain this share of the variance."""
-    steps = rng.standard_normal(4000)
-    target = np.sqrt(share) * steps + np.sqrt(1 - share) * rng.standard_normal(4000)
-    line = moments_of(target, steps, [1.0, 1.0], noise)
-    return Line(line.scales, line.moments + noise * rng.standard_normal(5), line.noise), share
+def found_by(share, noise, rng):
+    """Return where two cohorts' noisy gains lead, along steps that explain this share at most.
+
+    Steps are as large as targets, so that the share is that of a move of its root.
+    """
+    gains, move = Gains.of_sizes(np.array([1.0, 1.0]), 0.1), 1.0
+    for _ in range(2):
+        told = np.sqrt(share) - move / 2 + noise * rng.standard_normal()
+        gains.add(move, Number(told, noise))
+        move = gains.best_move()
+    return gains.safe_move()
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.2, 0.4])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
 def test_a_move_seldom_costs_more_than_is_tolerated(share, noise):
-    """By 1.8 standard errors 14 of 400 are expected at R2 -.03, and more than 25 once in 300."""
+    """By 1.8 standard errors 14 of 400 are expected at R2 -.02, and more than 25 once in 300."""
     rng = np.random.default_rng(0)
-    worth = []
-    for _ in range(400):
-        line, share = line_from_the_mean(share, noise, rng)
-        move, _ = line.safe_move()
-        worth.append(2 * move * np.sqrt(share) - move**2)
-    assert np.mean(np.array(worth) < -0.05) <= 25 / 400
+    moves = np.array([found_by(share, noise, rng)[0] for _ in range(400)])
+    worth = 2 * moves * np.sqrt(share) - moves**2
+    assert np.mean(worth < -0.05) <= 25 / 400
     assert np.median(worth) >= (0.0 if share else -0.01)
 
 
 def test_a_move_that_is_surely_good_is_taken_whole():
-    line, _ = line_from_the_mean(0.5, 0.02, np.random.default_rng(0))
-    move, explained = line.safe_move()
+    move, explained = found_by(0.5, 0.02, np.random.default_rng(0))
     assert move == pytest.approx(np.sqrt(0.5), abs=0.1) and explained == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(("sizes", "reported"), [([0.9, 0.6], 1.0), ([0.5, 1.0], 0.8)])
+def test_a_line_search_finds_least_squares_by_gains_alone(sizes, reported):
+    """Whatever the sizes are said to be, and where some have no rows; reports are exact."""
+    rng = np.random.default_rng(0)
+    steps = 0.6 * rng.standard_normal(4000)
+    target = 0.3 + 0.8 * steps + 0.4 * rng.standard_normal(4000)
+    target -= target.mean() - 0.3
+    search = line_search(
+        [SimpleNamespace(size=10**9)] * 2,
+        1.0,
+        0.3,
+        np.array([0.0, 1.0]),
+        np.array(sizes),
+        0.3,
+        Number(reported, 1e-6) if reported < 1 else EVERYBODY,
+    )
+    ask = next(search)
+    try:
+        while True:
+            question = ask.question
+            theta, centre = question.theta, question.centre
+            gain = (target - centre) ** 2 - (target - theta[0] - theta[1] * steps) ** 2
+            answer = SimpleNamespace(
+                mean=np.array([reported * gain.mean()]), std_error=np.array([1e-4]), count=10**9
+            )
+            assert question.loss_weight == -1 and question.baseline_weight == 1
+            ask = search.send(answer)
+    except StopIteration as found:
+        move, explained = found.value
+    assert move == pytest.approx(np.polyfit(steps, target, 1)[0], abs=0.02)
+    assert explained * sizes[0] ** 2 == pytest.approx(0.64 * np.var(steps), abs=0.02)
 
 
 def test_numbers_are_pooled_by_precision():
