@@ -139,10 +139,3 @@ def normal_quantiles() -> Floats:
     from scipy.special import ndtri
 
     return np.asarray(ndtri((np.arange(_QUANTILES) + 0.5) / _QUANTILES))
-
-
-def log_root(degrees: float) -> float:
-    """Return the mean logarithm of the root of a chi-square over its degrees of freedom."""
-    from scipy.special import digamma
-
-    return float(digamma(degrees / 2) - math.log(degrees / 2)) / 2

@@ -2,20 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
-from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import (
-    Curvature,
     Gradient,
-    GradientNorm,
     LassoFeatures,
     ResidualCoefficients,
-    RootCurvature,
+    RidgeStep,
     TargetScaleBin,
 )
 from ldp_flower.planning import Expectation, Setting
@@ -24,7 +20,7 @@ from ldp_flower.randomizers import Estimate, SubsetSelection
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
-from .answers import answered, log_root, of_bins, of_sets, radius_of
+from .answers import answered, of_bins, of_sets, radius_of
 from .ridge_users import RidgeUsers
 from .trials import TRIALS, trials
 
@@ -35,7 +31,7 @@ R = TypeVar("R", bound=LinearResult)
 #: What regressions are judged by; 1 is what returning zero has.
 DISTANCE = "distance of the coefficients from the truth, over their length"
 _QUALITY = 0.5  # R2 without privacy
-_USERS = 1000  # who are drawn, to tell how far gradients go
+_USERS = 50  # who are drawn for a step, to tell where ridge steps point
 # Of a Lasso: how much less its coefficients tell than correlations with the same number of rows,
 # whose columns are not of one size; and what others that enter cost, as a larger penalty. Fitted to
 # the votes of 32 populations (3 to 100 rows, 16 to 128 features, R2 .3 and .9, sets of 1 to 16).
@@ -118,15 +114,22 @@ class LinearUsers:
             return of_bins(ask, math.log(scale), self.rows, self.rng)
         if isinstance(ask.randomizer, SubsetSelection):
             return self._sets(ask)
-        if isinstance(question, GradientNorm):
-            lengths = self._lengths(question.theta, np.arange(len(self.truth)))[1]
-            log = float(np.mean(np.log(lengths / question.prior))) / question.log_range
-        elif isinstance(question, RootCurvature):
-            log = (log_root(self.rows) - math.log(question.prior)) / question.log_range
-        else:
-            assert isinstance(question, Curvature)
-            log = min(2 / question.cap - 1, 1.0)
-        return answered(ask, np.array([log]), 0.0, self.rng)
+        assert isinstance(question, RidgeStep)
+        return answered(ask, self._direction(question), 0.0, self.rng)
+
+    def _direction(self, question: RidgeStep) -> Floats:
+        """Return the mean direction of some users' ridge steps, of normal features and noise."""
+        shape = (_USERS, round(self.rows))
+        features = self.rng.standard_normal((*shape, len(self.truth)))
+        targets = features @ self.truth + self.noise * self.rng.standard_normal(shape)
+        residual = targets / question.scale - features @ question.theta
+        residual = np.clip(residual, -question.residual_bound, question.residual_bound)
+        inner = features @ features.transpose(0, 2, 1) + question.ridge * np.eye(shape[1])
+        steps = np.einsum(
+            "urd,ur->ud", features, np.linalg.solve(inner, residual[..., None])[..., 0]
+        )
+        lengths = np.maximum(np.linalg.norm(steps, axis=1), np.finfo(float).tiny)
+        return np.asarray(np.mean(steps / lengths[:, None], axis=0))
 
     @property
     def _standardised(self) -> Floats:
@@ -145,17 +148,9 @@ class LinearUsers:
     def _gradient(self, question: Gradient, ask: Ask) -> Estimate:
         theta, wanted = question.theta, question.coordinates
         wanted = np.arange(len(theta)) if wanted is None else wanted
-        if question.residual_bound is not None:
-            mean = self._clipped(theta, question.residual_bound)[wanted]
-            return answered(ask, mean, 0.0, self.rng)
-        mean = (theta - self.truth)[wanted]
-        along, lengths = self._lengths(theta, wanted)
-        factors = np.minimum(1.0, radius_of(ask) / lengths)
-        if mean.any():
-            mean = mean * float(np.mean(factors * along) / np.mean(along))
-        square = float(np.mean((factors * lengths) ** 2))
-        spread = max(square - float(mean @ mean), 0.0) / len(mean)
-        return answered(ask, mean, spread, self.rng)
+        assert question.residual_bound is not None
+        mean = self._clipped(theta, question.residual_bound)[wanted]
+        return answered(ask, mean, 0.0, self.rng)
 
     def _clipped(self, theta: Floats, bound: float) -> Floats:
         """Return the mean gradient with residuals that are clipped, features being signs.
@@ -184,40 +179,6 @@ class LinearUsers:
         """Return the standard deviation of the residuals."""
         off = theta - self.truth
         return math.sqrt(self.feature_variance * float(off @ off) + self.noise**2)
-
-    def _lengths(self, theta: Floats, wanted: Integers) -> tuple[Floats, Floats]:
-        """Return users' mean gradients: how far they go where their mean points, and how far."""
-        off = float(np.linalg.norm((theta - self.truth)[wanted]))
-        noise = math.sqrt(max(self._residual(theta) ** 2 - off**2, 0.0))
-        root, cross, rest, across = _draws(float(self.rows), len(wanted))
-        towards = off * root + noise * cross
-        # Squares are added, so that rounding makes none of them negative.
-        along, square = root * towards, towards**2 + noise**2 * rest
-        return along, np.sqrt(along**2 + square * across)
-
-
-@lru_cache
-def _draws(rows: float, dim: int) -> tuple[Floats, ...]:
-    """Draw what a user's mean gradient is made of, for features and noise that are normal.
-
-    With x the features along the mean gradient and e the noise of a user's targets, over the
-    root of its rows, that is the length of x, the part of e along x, the square of the rest of
-    e, and the squared length of the mean of the other features times the residuals, over the
-    residuals' mean square. Users come in pairs whose noise has opposite signs, which leaves the
-    mean gradient as it is.
-    """
-    rng = default_rng(0)
-    squares = np.repeat(rng.chisquare(rows, _USERS // 2), 2)
-    cross = np.repeat(rng.standard_normal(_USERS // 2), 2)
-    cross[1::2] *= -1
-    rest = rng.chisquare(rows - 1, _USERS) if rows > 1 else np.zeros(_USERS)
-    others = rng.chisquare(dim - 1, _USERS) if dim > 1 else np.zeros(_USERS)
-    return (
-        np.sqrt(squares / np.mean(squares)),
-        cross / math.sqrt(rows),
-        rest / rows,
-        others / rows,
-    )
 
 
 def expected_of_linear(

@@ -27,7 +27,7 @@ OTHER = {
     "radius": 0.05,
     "noise_scale": 3.0,
     "feature_variance": 0.5,
-    "gradient_bound": 0.5,
+    "target_scale": 0.5,
     "link": "logistic",
     "delta": 1e-3,
     "method": "paper",
