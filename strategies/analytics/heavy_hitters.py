@@ -13,13 +13,14 @@ from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
-from ldp_flower.validation import check_fraction, check_integer
+from ldp_flower.validation import check_choice, check_fraction, check_integer
 
 from ..forecasts.items import chances_to_find, expected_misses, zipf
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
+from ..runtime.result import Floats
 from .item_mechanism import (
     MAX_DIRECT,
     Backend,
@@ -34,6 +35,8 @@ from .item_result import HeavyHittersResult
 
 _MAX_DOMAIN = 1 << 40
 Item = Literal["random", "most-frequent"]
+Cutoff = Literal["any", "fdr"]
+_LEVELS: dict[Cutoff, float] = {"any": 0.01, "fdr": 0.05}  # of false alarms, by default
 
 _ADVISED = 0.05  # frequency of the items of which the note on failure speaks
 
@@ -64,8 +67,12 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         ``"most-frequent"``: the item of most of its rows, one of several drawn at random.
     max_items : int (default: 64)
         Return at most this many items, the most frequent.
-    false_alarm : float (default: 0.01)
-        Largest probability that any item is returned that nobody holds.
+    cutoff : str (default: "any")
+        What ``false_alarm`` bounds: ``"any"``, the probability that any item is returned that
+        nobody holds; ``"fdr"``, the expected share of such items among those returned (false
+        discovery rate), which finds more. The latter takes a domain of at most 2**20 items.
+    false_alarm : float, optional
+        That bound, by default 0.01, with ``cutoff="fdr"`` 0.05.
     backend : str (default: "auto")
         ``"direct"``, ``"prefix"`` or ``"tree"``: how reports are made and read, see
         :func:`~ldp_flower.strategies.analytics.item_mechanism.choose_mechanism`.
@@ -85,7 +92,10 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     item that nobody holds is Binomial(n, q); the cut-off is that law's quantile at
     ``false_alarm / domain_size`` (after prefixes: over the number of candidates), so
     that the union bound holds over the domain. With ``"prefix"`` and ``"tree"`` it holds
-    up to hash collisions (2**-25 in q).
+    up to hash collisions (2**-25 in q). With ``cutoff="fdr"`` items are returned up to the
+    last one, in order of support, that an item that nobody holds would reach with a
+    probability of at most ``false_alarm`` times its rank over ``domain_size`` (Benjamini &
+    Hochberg, 1995).
 
     Users without any item count as nothing, except where the domain has no number
     left for that (2**20 items directly, a power of two by prefixes): there each of them
@@ -117,7 +127,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     set_size: int = 1
     item: Item = "random"
     max_items: int = 64
-    false_alarm: float = 0.01
+    cutoff: Cutoff = "any"
+    false_alarm: float | None = None
     backend: Backend = "auto"
 
     def __post_init__(self) -> None:
@@ -125,7 +136,16 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         check_integer("domain_size", self.domain_size, 2, _MAX_DOMAIN)
         check_integer("set_size", self.set_size, 1, self.domain_size)
         check_integer("max_items", self.max_items, 1, 1 << 15)
-        check_fraction("false_alarm", self.false_alarm)
+        check_choice("cutoff", self.cutoff, get_args(Cutoff))
+        if self.false_alarm is not None:
+            check_fraction("false_alarm", self.false_alarm)
+        self._level = self.false_alarm or _LEVELS[self.cutoff]
+        direct = fits_direct(self.domain_size) and self.backend in ("auto", "direct")
+        if self.cutoff == "fdr" and not direct:
+            raise ValueError(
+                f"Expected direct counts (domain_size <= {MAX_DIRECT}) with cutoff='fdr', got "
+                f"domain_size {self.domain_size} and backend {self.backend!r}."
+            )
         if self.item not in get_args(Item):
             raise ValueError(f"Expected item in {list(get_args(Item))}, got {self.item!r}.")
         if self.backend not in get_args(Backend):
@@ -155,7 +175,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             num_users,
             set_size=self.set_size,
             max_items=self.max_items,
-            backend=self.backend,
+            backend="direct" if self.cutoff == "fdr" else self.backend,
         )
 
     @classmethod
@@ -187,7 +207,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         gap, other = float(oracle.own - oracle.other), float(oracle.other)
         counts = users * estimate.mean[: self.domain_size]
         support = np.rint(counts * gap + users * other)
-        cut = float(binom.isf(self.false_alarm / self.domain_size, users, other))
+        cut = self._cut(support, users, other)
         order = np.argsort(-support, kind="stable")[: self.max_items]
         items = order[support[order] > cut]
         shares = np.clip(counts[items] / users, 0.0, 1.0)
@@ -203,11 +223,20 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             notes=[] if len(items) else [self._advice(oracle, users, cutoff)],
         )
 
+    def _cut(self, support: Floats, users: int, other: float) -> float:
+        """Return the support that an item has to exceed."""
+        level = self._level / self.domain_size
+        cut = float(binom.isf(level, users, other))
+        if self.cutoff == "any":
+            return cut
+        falling = np.sort(support)[::-1]
+        by_chance = binom.sf(falling - 1, users, other)
+        few = np.flatnonzero(by_chance <= level * np.arange(1, len(falling) + 1))
+        return float(falling[few[-1]] - 1) if len(few) else cut
+
     def _descended(self, tree: PrefixTree, answers: Answers) -> HeavyHittersResult:
         """Return the items that the tree finds, without the number that stands for none."""
-        found = tree.heavy_hitters(
-            answers.reports, answers.coins, self.max_items + 1, self.false_alarm
-        )
+        found = tree.heavy_hitters(answers.reports, answers.coins, self.max_items + 1, self._level)
         kept = np.flatnonzero(found.items < self.domain_size)[: self.max_items]
         return HeavyHittersResult(
             domain_size=self.domain_size,
@@ -230,7 +259,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     def _to_see(self, mechanism: Mechanism, users: int) -> str:
         """Say what it would take to see a frequent item."""
         candidates = num_candidates(mechanism, self.domain_size, self.max_items)
-        question = (_ADVISED, candidates, self.false_alarm)
+        question = (_ADVISED, candidates, self._level)
         needed = users_to_see(mechanism, *question)
         if needed <= users:
             return f"An item that {_ADVISED:.0%} of them hold would very likely be seen."
@@ -253,7 +282,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         Raises
         ------
         NoPlan
-            If users report sets of items.
+            If users report sets of items, or with ``cutoff="fdr"``.
         WouldRefuse
             If there are fewer users than reports that are needed.
         """
@@ -262,6 +291,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
                 f"Expected set_size 1 for a plan, got {self.set_size}: which items go together is "
                 "not known."
             )
+        if self.cutoff == "fdr":
+            raise NoPlan('Only cutoff="any" of HeavyHitters has a plan.')
         users = setting.num_users
         if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
@@ -272,6 +303,6 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             zipf(self.domain_size),
             self.domain_size,
             self.max_items,
-            self.false_alarm,
+            self._level,
         )
         return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])

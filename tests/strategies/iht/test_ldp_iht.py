@@ -6,7 +6,6 @@ import pytest
 from ldp_flower import InProcessGrid, Numeric, Schema, Users, simulate
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.strategies import LdpIht, TooFewReports
-from ldp_flower.strategies.iht.gradient_rounds import GradientRounds
 
 
 def signs(num_users, dim, seed, sparsity=4, noise=0.05):
@@ -20,16 +19,16 @@ def signs(num_users, dim, seed, sparsity=4, noise=0.05):
 
 
 @pytest.mark.parametrize(
-    ("dim", "num_users", "median", "maximum"), [(32, 30_000, 0.02, 0.05), (64, 60_000, 0.025, 0.06)]
+    ("dim", "num_users", "mean", "maximum"), [(32, 30_000, 0.008, 0.02), (64, 60_000, 0.008, 0.02)]
 )
-def test_relative_error_on_ten_seeds(dim, num_users, median, maximum):
+def test_relative_error_on_ten_seeds(dim, num_users, mean, maximum):
     errors = []
     for seed in range(10):
         users, theta = signs(num_users, dim, seed)
         result = simulate(LdpIht(dim, sparsity=4, epsilon=2.0), users, seed=seed)
         errors.append(np.linalg.norm(result.coef - theta))
         assert result.num_reports == num_users and result.privacy.epsilon == 2.0
-    assert np.median(errors) <= median and max(errors) <= maximum
+    assert np.mean(errors) <= mean and max(errors) <= maximum
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -111,23 +110,23 @@ def several_records(seed, num_users=2000, dim=30):
     return x, x @ theta + 0.5 * rng.standard_normal(len(user)), user, theta
 
 
-@pytest.mark.parametrize("gradient_bound", [None, 1.5])
-def test_several_records_per_user(gradient_bound):
+@pytest.mark.parametrize("target_scale", [None, 1.0])
+def test_several_records_per_user(target_scale):
     strategy = LdpIht(
         30,
         sparsity=2,
         epsilon=4.0,
         samples_per_user=20,
         radius=2.0,
-        gradient_bound=gradient_bound,
+        target_scale=target_scale,
     )
     errors = []
     for seed in range(5):
         x, y, user, theta = several_records(seed)
         result = simulate(strategy, Users.from_rows(x, y, user), seed=seed)
         errors.append(np.linalg.norm(result.coef - theta))
-        estimated = [step.statistic for step in result.steps].count("gradient_norm")
-        assert estimated == (gradient_bound is None)
+        estimated = [step.statistic for step in result.steps].count("target_scale")
+        assert estimated == (target_scale is None)
     assert np.median(errors) < 0.2
 
 
@@ -140,28 +139,36 @@ def test_badly_scaled_features_do_not_make_it_diverge():
         assert np.mean((y - x @ result.coef) ** 2) < 1.05 * np.mean(y**2)
 
 
-def test_many_columns_far_from_centred_need_a_cap_of_their_own(monkeypatch):
-    """The largest curvature is some 120; cut off at 8 it makes steps far too long.
+@pytest.mark.parametrize(
+    ("correlated", "epsilon", "least"),
+    [(False, 1.0, 0.3), (False, 4.0, 0.93), (True, 1.0, 0.45), (True, 4.0, 0.9)],
+)
+def test_r2_of_noiseless_targets(correlated, epsilon, least):
+    """Medians of six runs are .52 to .97; gradient steps had -.2 to .96."""
+    scores = []
+    for seed in range(6):
+        rng = np.random.default_rng([7, seed])
+        x = rng.standard_normal((20_000, 30))
+        if correlated:
+            x = (x + rng.standard_normal((20_000, 1))) / np.sqrt(2)
+        theta = rng.standard_normal(30)
+        signal = x @ theta
+        y = signal + np.std(signal) * rng.standard_normal(20_000)
+        strategy = LdpIht(30, epsilon=epsilon, samples_per_user=10)
+        users = Users.from_rows(x, y, np.arange(20_000) // 10)
+        missed = signal - x @ simulate(strategy, users, seed=seed).coef
+        scores.append(1 - np.mean(missed**2) / np.var(signal))
+    assert np.median(scores) > least
 
-    Two of three runs do no worse than zero with it, one of four without (of 32): of 16 each,
-    either bound fails by chance once in 100 times.
-    """
+
+def test_many_columns_far_from_centred():
+    """The largest curvature is some 120; gradient steps did no better than zero here."""
     x, y, user, _ = several_records(0)
     users = Users.from_rows(x + 2.0, y, user)
     strategy = LdpIht(30, epsilon=4.0, samples_per_user=20)
-
-    def useful():
-        coefs = [simulate(strategy, users, seed=seed).coef for seed in range(16)]
-        losses = [np.mean((users.targets - users.features @ coef) ** 2) for coef in coefs]
-        return np.sum(np.array(losses) < 1.05 * np.mean(y**2))
-
-    def eight(rounds, cohort, direction):
-        return 8.0
-        yield
-
-    estimated = useful()
-    monkeypatch.setattr(GradientRounds, "_estimate_cap", eight)
-    assert estimated > useful() and estimated >= 6
+    for seed in range(4):
+        coef = simulate(strategy, users, seed=seed).coef
+        assert np.mean((users.targets - users.features @ coef) ** 2) < 0.7 * np.mean(y**2)
 
 
 def test_without_a_sparsity_sparse_coefficients_are_found_all_the_same():
@@ -171,16 +178,17 @@ def test_without_a_sparsity_sparse_coefficients_are_found_all_the_same():
     assert np.linalg.norm(result.coef - theta) < 0.3
 
 
-def test_noise_that_cannot_be_beaten_is_said():
-    x, y, user, _ = several_records(0, num_users=300)
-    strategy = LdpIht(30, sparsity=2, epsilon=0.25, samples_per_user=20, min_reports=10)
-    # At most 3 looks at a false-alarm probability of 5 % each: 12 or more alarms in 20
-    # runs happen by chance with probability 1e-5, and fewer than 3 are expected.
-    results = [simulate(strategy, Users.from_rows(x, y * 0, user), seed=s) for s in range(20)]
-    quiet = [result for result in results if not result.coef.any()]
-    assert len(quiet) >= 12
-    assert all("No coefficient clears the noise" in result.notes[0] for result in quiet)
-    assert all(not result.notes for result in results if result.coef.any())
+@pytest.mark.parametrize("sparsity", [None, 2])
+def test_noise_that_cannot_be_beaten_is_said(sparsity):
+    """It may go unsaid once in 28 runs, as the largest of 30 stands out: three of eight, 1e-3."""
+    noted = 0
+    for seed in range(8):
+        rng = np.random.default_rng([3, seed])
+        x, y = rng.standard_normal((6000, 30)), rng.standard_normal(6000)
+        strategy = LdpIht(30, sparsity=sparsity, epsilon=1.0, samples_per_user=10)
+        result = simulate(strategy, Users.from_rows(x, y, np.arange(6000) // 10), seed=seed)
+        noted += any("this may be noise and nothing else" in note for note in result.notes)
+    assert noted >= 6
 
 
 def test_data_that_are_not_finite_cost_their_users_only():
@@ -208,7 +216,7 @@ def test_data_that_are_not_finite_cost_their_users_only():
         ({"radius": 0.0}, "Expected radius > 0 and finite, got 0.0"),
         ({"noise_scale": -1.0}, "Expected noise_scale > 0 and finite, got -1.0"),
         ({"feature_variance": float("inf")}, "Expected feature_variance > 0 and finite, got inf"),
-        ({"gradient_bound": float("nan")}, "Expected gradient_bound > 0 and finite, got nan"),
+        ({"target_scale": float("nan")}, "Expected target_scale > 0 and finite, got nan"),
         ({"min_reports": 0}, "Expected an integer min_reports >= 1, got 0"),
         (
             {"sparsity": None},
