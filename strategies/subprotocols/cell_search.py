@@ -19,12 +19,12 @@ from ..runtime.population import Cohort
 Floats = NDArray[np.float64]
 
 # Edges of a level. Each adds noise as one cell more, (e^eps + cells) / (e^eps - 1) times that of
-# all users' own variance, and m of them widen an interval, which is 1.46 times as wide before the
-# last round as after it, by 1.46 / (m + 1) of itself: the least is where that is balanced. Fewer
+# all users' own variance, and m of them widen an interval, which is 1.34 times as wide before the
+# last round as after it, by 1.34 / (m + 1) of itself: the least is where that is balanced. Fewer
 # than 4 lose the quantile; more than 6 made estimates worse at epsilon 4 to 8.
-_WIDENED, _FEWEST, _MOST = 1.46, 4, 6
+_WIDENED, _FEWEST, _MOST = 1.34, 4, 6
 _MAX_EDGES = 96  # of all levels together
-_FIRST = 16  # cells of the first cohort, all over the bounds
+_FIRST = 32  # cells of the first cohort, all over the bounds
 _TINY = 1e-9  # of the bounds' distance: the width of a cell of one value
 _NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 
