@@ -13,7 +13,7 @@ from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_ora
 from ldp_flower.schema import Numeric, Schema
 
 from ..numerics.density import Counted
-from ..numerics.round_numbers import coarsest_step, steps_from
+from ..numerics.value_scale import coarsest_step, steps_from
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 

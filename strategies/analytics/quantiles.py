@@ -9,39 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
-from ldp_flower.guarantee.questions import SharesBelow
+from ldp_flower.guarantee.questions import Cell, SharesBelow
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import RandomizedResponse, SampledCoordinate
+from ldp_flower.randomizers import (
+    KRandomizedResponse,
+    RandomizedResponse,
+    Randomizer,
+    SampledCoordinate,
+)
 from ldp_flower.schema import Numeric, Schema
 
 from ..forecasts.ranks import expected_quantiles
-from ..numerics.crossing import Crossing
-from ..numerics.round_numbers import roundest
-from ..numerics.value_scale import ValueScale, scales_within
+from ..numerics.value_scale import ValueScale, roundest, scales_within
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
-from ..subprotocols.shares import Shares
+from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
+from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from .column import NumericColumn, learn_step, who_tell_the_step
 from .quantiles_result import QuantilesResult
 
 Floats = NDArray[np.float64]
 
-_ROUNDS = 8
-_GROWTH = 1.4  # of the rounds, in users: the better the thresholds, the more are asked
-_FIRST = 24  # thresholds of the first round, all over the bounds
-# Where later thresholds are, in errors of a share that all of a quantile's users are asked about.
-# An end 2.7 ideal half-widths away is the best that tests reach: most reports are some 4.5 errors
-# (2.3 half-widths) away, with others beyond if these prove nothing, and within for the estimate.
-_SPREAD = np.array([-8.0, -4.5, -1.5, 1.5, 4.5, 8.0])
+# Rounds and how they grow in users, by bits and by cells: the better the thresholds, the more are
+# asked. Four rounds of cells, each twice as large, had 2 times the error for 10,000 users.
+_BIT_ROUNDS, _CELL_ROUNDS = (8, 1.4), (5, 1.7)
 _MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
 _ROUNDED = 0.1  # standard errors that an estimate is moved to a round number
-_JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
-_STEEP = 0.2  # if what is believed is within so much of the scale
-_COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
-_UNSURE = 0.3  # in rank, of 68 % of the posterior, from which its median is the estimate
-_TELLING = 5  # quantiles, at most, by which it is chosen
 _NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _MIN_Z = 2.0  # standard errors in rank that a level has to be from 0 and 1
 
@@ -137,36 +132,32 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         if refusal := self._refusal(self.num_users):
             raise TooFewReports(refusal)
         entries = yield from learn_step(self, self._column)
-        scales = scales_within(self._column.kind.low, self._column.kind.high)
-        scale, found, users = scales[0], Shares(RandomizedResponse(self.epsilon)), 0
-        few = _some(self.levels)
-        beliefs: list[Crossing] = []
-        cohorts = self.cohorts(self._sizes(all_users := self.num_unasked))
-        for cohort in cohorts:
-            if beliefs:
-                errors = [self._error(level, all_users) for level in self.levels]
-                places = np.concatenate(list(map(_around, beliefs, errors)))
-                asked = np.repeat(self.levels, len(_SPREAD))
-            else:
-                places = np.repeat(np.linspace(0, 1, _FIRST + 2)[1:-1], 2)
-                asked = np.arange(2 * _FIRST) % 2.0
-            thresholds = scale.values(places)
-            standardised = self._column.standardised(thresholds)
-            question = SharesBelow(self._column.coordinates, standardised, asked)
-            try:
-                users += yield from found.ask(cohort, question, thresholds)
-            except TooFewReports:
-                if not beliefs:
-                    raise
-                break
-            if len(scales) > 1:  # one quantile alone may lie where a wrong scale is dense by chance
-                likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
-                scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]
-            beliefs = [found.about(level, scale) for level in self.levels]
-        result = self._estimated(found, beliefs, scale, entries.step, users / len(beliefs))
+        kind, users = self._column.kind, self.num_unasked
+        cohorts = self.cohorts(self._sizes(users))
+        if self._by_cells:
+            scale = ValueScale(kind.low, kind.high)
+            found = yield from search_by_cells(
+                cohorts, self.levels, scale, entries.step, self.epsilon, self._cell
+            )
+        else:
+            errors = [self._error(level, users) for level in self.levels]
+            scales = scales_within(kind.low, kind.high)
+            part = RandomizedResponse(self.epsilon)
+            found = yield from search_by_thresholds(
+                cohorts, self.levels, errors, scales, part, self._bit
+            )
+        result = self._estimated(found, entries.step)
         if entries.hardly_any:
             result.notes.append(_HARDLY_ANY.format(self.column))
         return result
+
+    def _cell(self, edges: Floats) -> Cell:
+        """Return the question for the cell of an entry."""
+        return Cell(self._column.coordinates, self._column.standardised(edges))
+
+    def _bit(self, thresholds: Floats, asked: Floats) -> SharesBelow:
+        """Return the question whether entries are at most a threshold."""
+        return SharesBelow(self._column.coordinates, self._column.standardised(thresholds), asked)
 
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
@@ -180,31 +171,60 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         step = who_tell_the_step(self, self._column, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
         sizes = self._sizes(users)
-        part = RandomizedResponse(self.epsilon)
-        thresholds = max(2 * _FIRST, len(_SPREAD) * len(self.levels) if len(sizes) > 1 else 0)
-        one = expected_quantiles(self.epsilon, self.levels, users, setting.rows_per_user)
+        own: Randomizer
+        if self._by_cells:
+            own = KRandomizedResponse(self.epsilon, self._edges + 2)
+        else:
+            later = len(SPREAD) * len(self.levels) if len(sizes) > 1 else 0
+            own = SampledCoordinate(RandomizedResponse(self.epsilon), max(2 * FIRST, later))
+        rows = setting.rows_per_user
+        one = expected_quantiles(own, self._noise, self._parts, self.levels, users, rows)
         return replace(
             one,
             rounds=len(sizes) + (step is not None),
-            randomizers=(SampledCoordinate(part, thresholds), *([step[0]] if step else [])),
+            randomizers=(own, *([step[0]] if step else [])),
         )
 
-    def _noise(self) -> float:
-        """Return the variance of what a user tells of a share."""
+    @property
+    def _edges(self) -> int:
+        """Of the cells around all levels."""
+        return len(self.levels) * edges_of(len(self.levels), self.epsilon)
+
+    @property
+    def _cell_noise(self) -> float:
+        """Variance that cells add to what a user tells of a share, near half of the cells."""
+        oracle = KRandomizedResponse(self.epsilon, self._edges + 2)
+        return 0.25 / float(oracle.own - oracle.other) ** 2 - 0.25
+
+    @property
+    def _bit_noise(self) -> float:
+        """Variance that a bit adds to what a user tells of a share."""
         return RandomizedResponse(self.epsilon).variance / 4 - 0.25
+
+    @property
+    def _by_cells(self) -> bool:
+        """Whether cells tell of both sides of all levels what bits tell of one side of each."""
+        return self._cell_noise + 0.25 <= 2 * len(self.levels) * (self._bit_noise + 0.25)
+
+    @property
+    def _noise(self) -> float:
+        """Variance that the randomizer adds to what a user tells of a share."""
+        return self._cell_noise if self._by_cells else self._bit_noise
+
+    @property
+    def _parts(self) -> int:
+        """Into how many parts the users of a round are split, by levels."""
+        return 1 if self._by_cells else len(self.levels)
 
     def _error(self, level: float, users: int) -> float:
         """Return the error of a share of which a quantile's part of the users reports."""
-        of_one = self._noise() + level * (1 - level)
-        return math.sqrt(of_one * len(self.levels) / users)
+        return math.sqrt((self._noise + level * (1 - level)) * self._parts / users)
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
-        each = [
-            _MIN_Z**2 * (self._noise() + level * (1 - level)) / min(level, 1 - level) ** 2
-            for level in self.levels
-        ]
-        needed = math.ceil(len(self.levels) * max(each))
+        needed = math.ceil(
+            max((_MIN_Z * self._error(each, 1) / min(each, 1 - each)) ** 2 for each in self.levels)
+        )
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
@@ -214,48 +234,35 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     def _sizes(self, users: int) -> list[int]:
         """Return how many users each round asks."""
-        for rounds in range(_ROUNDS, 1, -1):
-            shares = _GROWTH ** np.arange(rounds)
+        most, growth = _CELL_ROUNDS if self._by_cells else _BIT_ROUNDS
+        least = self.min_reports if self._by_cells else max(self.min_reports, 2 * FIRST)
+        for rounds in range(most, 1, -1):
+            shares = growth ** np.arange(rounds)
             ends = np.floor(np.cumsum(shares / shares.sum()) * users).astype(int)
             ends[-1] = users
             sizes: list[int] = np.diff(ends, prepend=0).tolist()
-            if min(sizes) >= max(self.min_reports, 2 * _FIRST):
+            if min(sizes) >= least:
                 return sizes
         return [users]
 
-    def _estimated(
-        self,
-        found: Shares,
-        beliefs: list[Crossing],
-        scale: ValueScale,
-        step: float | None,
-        users: float,  # asked about each
-    ) -> QuantilesResult:
+    def _estimated(self, found: list[FoundQuantile], step: float | None) -> QuantilesResult:
         """Return the quantiles in the column's units."""
         rows = []
-        for level, belief in zip(self.levels, beliefs, strict=True):
-            near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
-            sure = (far - near) * belief.slope() < _UNSURE
-            at = found.pooled(belief, scale) if sure else middle
-            lower, upper = found.interval(belief, at, scale, _NORMAL)
-            value = min(max(float(scale.values(at)), lower), upper)
-            error = (upper - lower) / 2 / _NORMAL
+        for level, (value, lower, upper, shared) in zip(self.levels, found, strict=True):
             if step is not None:
                 lower, upper = _multiples(lower, upper, step)
                 value = min(max(round(value / step) * step, lower), upper)
-            else:
-                of_one = self._noise() + level * (1 - level)  # the second: who the users are
-                seen = (far - near) / 2 * belief.slope()
-                steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP
-                jump = steep and seen > _JUMP * math.sqrt(of_one / users)
-                moved = _ROUNDED * error * math.sqrt(self._noise() / of_one)
-                reach = (lower, upper) if jump else (value - moved, value + moved)
+            else:  # of the noise, and not of who the users are
+                part = math.sqrt(self._noise / (self._noise + level * (1 - level)))
+                moved = _ROUNDED * part * (upper - lower) / 2 / _NORMAL
+                reach = (lower, upper) if shared else (value - moved, value + moved)
                 value = roundest(max(reach[0], lower), min(reach[1], upper), value)
             rows.append((value, lower, upper))
         table = np.sort(np.array(rows), axis=0)  # increasing levels have no decreasing quantiles
         order = np.argsort(np.argsort(self.levels))
         values, lower_ends, upper_ends = table[order].T
-        wide = upper_ends - lower_ends > (scale.high - scale.low) / 2
+        kind = self._column.kind
+        wide = upper_ends - lower_ends > (kind.high - kind.low) / 2
         return QuantilesResult(
             column=self.column,
             levels=np.array(self.levels),
@@ -287,22 +294,6 @@ def _checked(levels: object) -> tuple[float, ...]:
     if len(np.unique(given)) < len(given):
         raise ValueError(f"Expected distinct levels, got {levels!r}.")
     return tuple(float(level) for level in given)
-
-
-def _some(levels: Sequence[float]) -> list[float]:
-    """Return a few levels, from the lowest to the highest: each takes time on every scale."""
-    places = np.unique(np.linspace(0, len(levels) - 1, _TELLING).astype(int))
-    return [sorted(levels)[place] for place in places]
-
-
-def _around(belief: Crossing, error: float) -> Floats:
-    """Return places on both sides of a quantile, of which the error in rank will be so large.
-
-    None is further away than half the way to a bound, beyond which there is nothing to ask for.
-    """
-    near, middle, far = belief.quantile([0.16, 0.5, 0.84])
-    sides = np.sign(_SPREAD) * np.hypot(_SPREAD * error / belief.slope(), (far - near) / 2)
-    return np.asarray(np.clip(middle + sides, middle / 2, (1 + middle) / 2))
 
 
 def _multiples(lower: float, upper: float, step: float) -> tuple[float, float]:

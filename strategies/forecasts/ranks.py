@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from ldp_flower.expectation import Expectation
-from ldp_flower.randomizers import RandomizedResponse
+from ldp_flower.randomizers import RandomizedResponse, Randomizer
 
 # How many times larger errors are than without a search, on 8 settings of 800 to 20,000 users,
 # 8 runs each (.57 to 1.12 of 1.22, .86 in the mean); which part of users' own variance remains
@@ -28,14 +28,13 @@ _OWN = "Every user has an entry, and entries are no multiples of a round step."
 _ROWS = "The rows of one user differ as those of different users do."
 
 
-def bit_variance(epsilon: float, level: float, rows: float, sampled: float = 0.0) -> float:
-    """Return the variance of what a user tells about the share of a level, by one bit.
+def _own_variance(level: float, rows: float, sampled: float) -> float:
+    """Return the variance of whether a user is below a quantile, beside its report's noise.
 
     Of a user with several rows, which differ as those of others do, one is drawn. Of who the users
     are a part is random: some of them are asked about one threshold, some about another.
     """
-    noise = (RandomizedResponse(epsilon).variance - 1) / 4
-    return noise + level * (1 - level) * (1 - (1 - sampled) / rows)
+    return level * (1 - level) * (1 - (1 - sampled) / rows)
 
 
 def spread_of(number: int) -> tuple[float, float, float]:
@@ -47,14 +46,23 @@ def spread_of(number: int) -> tuple[float, float, float]:
 
 
 def expected_quantiles(
-    epsilon: float, levels: Sequence[float], users: int, rows: float
+    randomizer: Randomizer,
+    noise: float,
+    parts: int,
+    levels: Sequence[float],
+    users: int,
+    rows: float,
 ) -> Expectation:
     """Return the errors of quantiles in rank, their root mean square, without who answers by what.
 
     Parameters
     ----------
-    epsilon : float
-        Of each user's bit.
+    randomizer : Randomizer
+        Of each user's report.
+    noise : float
+        Variance that it adds to what a user tells of a share.
+    parts : int
+        How many groups of the users tell of different quantiles.
     levels : sequence of float
         Of the quantiles.
     users : int
@@ -64,11 +72,10 @@ def expected_quantiles(
 
     Notes
     -----
-    Each quantile has as many of the users as the others. Errors are taken for independent and
-    normal.
+    Errors are taken for independent and normal.
     """
-    variances = [bit_variance(epsilon, level, rows, _SAMPLED) for level in levels]
-    error = _LOST * math.sqrt(sum(variances) / users)
+    own = [_own_variance(level, rows, _SAMPLED) for level in levels]
+    error = _LOST * math.sqrt(parts * (noise + sum(own) / len(levels)) / users)
     low, value, high = (min(1.0, error * each) for each in spread_of(len(levels)))
     many = ", root mean square of all" if len(levels) > 1 else ""
     return Expectation(
@@ -77,7 +84,7 @@ def expected_quantiles(
         low=low,
         high=high,
         rounds=1,
-        randomizers=(RandomizedResponse(epsilon),),
+        randomizers=(randomizer,),
         assumes=(_OWN, *([_ROWS] if rows > 1 else [])),
     )
 
@@ -100,7 +107,7 @@ def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
     all users tell by one bit: a smooth density averages over thresholds. That other users
     are asked first than later counts as that of a sample.
     """
-    one = math.sqrt(bit_variance(epsilon, 0.5, 1) / users)
+    one = math.sqrt((RandomizedResponse(epsilon).variance - 1) / 4 / users)
     sampled = math.hypot(_ASKED / math.sqrt(rows), _DRAWN * math.sqrt(1 - 1 / rows))
     value = min(1.0, math.hypot(_NOISE * one**_POWER, sampled / math.sqrt(users)))
     return Expectation(

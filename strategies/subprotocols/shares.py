@@ -1,7 +1,7 @@
-"""Estimate a distribution function at thresholds from one-bit reports, and its quantiles."""
+"""Estimate a distribution function at thresholds from one-bit reports; search its quantiles."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,25 @@ from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordina
 
 from ..numerics.crossing import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
+from ..runtime.base import TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from .cell_search import FoundQuantile
 
 Floats = NDArray[np.float64]
 
+#: Thresholds of the first round, all over the bounds.
+FIRST = 24
+# Where later thresholds are, in errors of a share that all of a quantile's users are asked about.
+# An end 2.7 ideal half-widths away is the best that tests reach: most reports are some 4.5 errors
+# (2.3 half-widths) away, with others beyond if these prove nothing, and within for the estimate.
+SPREAD = np.array([-8.0, -4.5, -1.5, 1.5, 4.5, 8.0])
+_JUMP = 4.0  # times the expected noise that a step of the distribution looks like,
+_STEEP = 0.2  # if what is believed is within so much of the scale
+_COARSER = 1.0  # how much more likely a scale is than the next finer one, before anybody answers
+_UNSURE = 0.3  # in rank, of 68 % of the posterior, from which its median is the estimate
+_TELLING = 5  # quantiles, at most, by which it is chosen
+_NORMAL = 1.95996  # standard errors to each end of 95 % of a normal law
 _MAX_MISSING = 0.95  # share of users without an entry: with more, the rest are hidden by noise
 
 
@@ -127,3 +141,77 @@ class Shares:
         found = np.rint(1 + spread / np.where(some, errors, np.inf) ** 2)
         counts = np.where(some & (found <= answer.count), found, answer.count / len(errors))
         return np.where(np.isinf(errors), np.where(answer.mean != 0, 1.0, 0.0), counts)
+
+
+def search_by_thresholds(
+    cohorts: Sequence[Cohort],
+    levels: Sequence[float],
+    errors: Sequence[float],
+    scales: Sequence[ValueScale],
+    part: RandomizedResponse,
+    question: Callable[[Floats, Floats], SharesBelow],
+) -> Generator[Ask, Estimate, list[FoundQuantile]]:
+    """Ask each cohort about thresholds around what the former ones tell of the quantiles.
+
+    Parameters
+    ----------
+    cohorts : sequence of Cohort
+        Disjoint.
+    levels, errors : sequence of float
+        Of the quantiles, and standard errors of shares if all are asked.
+    scales : sequence of ValueScale
+        On one of which the entries lie in one group; the likeliest is used.
+    part : RandomizedResponse
+        Randomizer of one bit.
+    question : callable
+        Takes thresholds and the level that is asked for at each.
+    """
+    scale, found, users = scales[0], Shares(part), 0
+    few = _some(levels)
+    beliefs: list[Crossing] = []
+    for cohort in cohorts:
+        if beliefs:
+            places = np.concatenate(list(map(_around, beliefs, errors)))
+            asked = np.repeat(levels, len(SPREAD))
+        else:
+            places = np.repeat(np.linspace(0, 1, FIRST + 2)[1:-1], 2)
+            asked = np.arange(2 * FIRST) % 2.0
+        thresholds = scale.values(places)
+        try:
+            users += yield from found.ask(cohort, question(thresholds, asked), thresholds)
+        except TooFewReports:
+            if not beliefs:
+                raise
+            break
+        if len(scales) > 1:  # one quantile alone may lie where a wrong scale is dense by chance
+            likely = [sum(found.about(one, each).evidence for one in few) for each in scales]
+            scale = scales[int(np.argmax(likely + _COARSER * np.arange(len(scales))))]
+        beliefs = [found.about(level, scale) for level in levels]
+    rows = []
+    for error, belief in zip(errors, beliefs, strict=True):
+        near, middle, far = belief.quantile([0.16, 0.5, 0.84]).tolist()
+        sure = (far - near) * belief.slope() < _UNSURE
+        at = found.pooled(belief, scale) if sure else middle
+        lower, upper = found.interval(belief, at, scale, _NORMAL)
+        steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP
+        shared = steep and (far - near) / 2 * belief.slope() > _JUMP * error
+        rows.append(
+            FoundQuantile(min(max(float(scale.values(at)), lower), upper), lower, upper, shared)
+        )
+    return rows
+
+
+def _some(levels: Sequence[float]) -> list[float]:
+    """Return a few levels, from the lowest to the highest: each takes time on every scale."""
+    places = np.unique(np.linspace(0, len(levels) - 1, _TELLING).astype(int))
+    return [sorted(levels)[place] for place in places]
+
+
+def _around(belief: Crossing, error: float) -> Floats:
+    """Return places on both sides of a quantile, of which the error in rank will be so large.
+
+    None is further away than half the way to a bound, beyond which there is nothing to ask for.
+    """
+    near, middle, far = belief.quantile([0.16, 0.5, 0.84])
+    sides = np.sign(SPREAD) * np.hypot(SPREAD * error / belief.slope(), (far - near) / 2)
+    return np.asarray(np.clip(middle + sides, middle / 2, (1 + middle) / 2))

@@ -5,8 +5,13 @@ import pytest
 from scipy.special import expit, logit, ndtr
 
 from ldp_flower.strategies.numerics.crossing import believed, pooled
-from ldp_flower.strategies.numerics.round_numbers import coarsest_step, roundest, steps_from
-from ldp_flower.strategies.numerics.value_scale import ValueScale, scales_within
+from ldp_flower.strategies.numerics.value_scale import (
+    ValueScale,
+    coarsest_step,
+    roundest,
+    scales_within,
+    steps_from,
+)
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1e9), (-3.0, 5.0), (100.0, 101.0), (-1e6, 0.0)])

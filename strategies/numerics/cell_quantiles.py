@@ -1,0 +1,185 @@
+"""Quantiles from several cohorts' shares of cells: estimates, and intervals by inversion."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+Floats = NDArray[np.float64]
+
+_MIN_HELD = 0.02  # of the users: a smaller share with an entry has no distribution to divide by
+_RISE = 1e-9  # added to each step of a distribution function, so that it can be inverted
+
+
+@dataclass(frozen=True)
+class CellReports:
+    """Estimated shares of cells, from the k-ary randomised responses of one cohort.
+
+    Attributes
+    ----------
+    edges : ndarray, shape (cells - 1,)
+        Increasing; a cell holds its upper edge.
+    shares : ndarray, shape (cells + 1,)
+        Unbiased estimates; the last one is of users without an entry.
+    count : int
+        Number of users.
+    own, other : float
+        Probabilities of reporting one's own cell, and any other one.
+    """
+
+    edges: Floats
+    shares: Floats
+    count: int
+    own: float
+    other: float
+
+    def excess(self, level: float) -> tuple[Floats, Floats]:
+        """Return the estimates of F - level at the edges, times the share held, and variances.
+
+        Linear in the reports, so that it is unbiased whatever share of users has an entry.
+        """
+        weights = np.tri(len(self.edges), len(self.shares)) - level
+        weights[:, -1] = 0
+        gap = self.own - self.other
+        reported = np.maximum(self.other + gap * self.shares, 0.0)
+        # One report more in each cell: a variance that few reports tell is too small.
+        square = weights**2 @ (reported + 1 / self.count) - (weights @ reported) ** 2
+        return weights @ self.shares, square / gap**2 / self.count
+
+    def precision(self, level: float) -> Floats:
+        """Return the inverse variances of the distribution function at the edges."""
+        return np.asarray(self.held**2 / self.excess(level)[1])
+
+    @property
+    def held(self) -> float:
+        """Share of users with an entry."""
+        return max(float(self.shares[:-1].sum()), _MIN_HELD)
+
+    @property
+    def below(self) -> Floats:
+        """Distribution function of the entries at the edges."""
+        shares = np.cumsum(self.shares[:-2]) / self.held
+        return np.asarray(np.clip(np.maximum.accumulate(shares), 0, 1))
+
+
+@dataclass(frozen=True)
+class LocalFunction:
+    """A distribution function that is most precise at one level.
+
+    Attributes
+    ----------
+    level : float
+        Of the quantile.
+    values, below : ndarray
+        Increasing values, bounds included, and the function there.
+    error : float
+        Standard error at the level.
+    """
+
+    level: float
+    values: Floats
+    below: Floats
+    error: float
+
+    def at(self, values: Floats) -> Floats:
+        """Return the function at values."""
+        return np.asarray(np.interp(values, self.values, self.below))
+
+    def inverse(self, below: Floats | float) -> Floats:
+        """Return the values at which the function reaches these shares."""
+        return np.asarray(np.interp(below, self.below, self.values))
+
+    def straight(self, lower: float, upper: float) -> "LocalFunction":
+        """Return it with a straight line between two values."""
+        within = (self.values > lower) & (self.values < upper)
+        ends = np.array([lower, upper])
+        line = np.interp(self.values, ends, self.at(ends))
+        return replace(self, below=np.where(within, line, self.below))
+
+
+def estimated(
+    cohorts: Sequence[CellReports], level: float, low: float, high: float, z: float
+) -> tuple[LocalFunction, tuple[float, float]]:
+    """Return the distribution function around a quantile, and the quantile's interval.
+
+    Within the interval there is not enough evidence for any shape: a straight line between its
+    ends is what functions of single cohorts follow between their edges.
+    """
+    function = _pooled(cohorts, _isotonic(cohorts, level, low, high))
+    ends = inverted(cohorts, function, z)
+    function = _pooled(cohorts, function.straight(*ends))
+    return function, inverted(cohorts, function, z)
+
+
+def _isotonic(
+    cohorts: Sequence[CellReports], level: float, low: float, high: float
+) -> LocalFunction:
+    """Return the increasing function that fits all cohorts' shares at their edges best."""
+    edges = np.concatenate([each.edges for each in cohorts])
+    order = np.argsort(edges, kind="stable")
+    fit = isotonic_regression(
+        np.concatenate([each.below for each in cohorts])[order],
+        weights=np.concatenate([each.precision(level) for each in cohorts])[order],
+    ).x
+    values = np.concatenate([[low], edges[order], [high]])
+    return LocalFunction(level, values, np.concatenate([[0.0], fit, [1.0]]), math.inf)
+
+
+def _pooled(cohorts: Sequence[CellReports], path: LocalFunction) -> LocalFunction:
+    """Return the average of all cohorts' functions, by their precision at the level.
+
+    Between its edges each cohort's function is interpolated along a path: as all users count, it
+    is hardly random which of them were asked where.
+    """
+    rise = _RISE * np.arange(len(path.values))
+    places = path.below + rise
+    found, precision = np.zeros(len(places)), 0.0
+    for each in cohorts:
+        own = np.interp(each.edges, path.values, places)
+        function = np.interp(
+            places,
+            np.concatenate([places[:1], own, places[-1:]]),
+            np.concatenate([[0.0], each.below, [1.0]]),
+        )
+        weight = each.precision(path.level)[np.argmin(np.abs(own - path.level))]
+        found, precision = found + weight * function, precision + weight
+    below = np.maximum.accumulate(found / precision) + rise
+    return replace(path, below=below, error=1 / math.sqrt(precision))
+
+
+def inverted(
+    cohorts: Sequence[CellReports], function: LocalFunction, z: float
+) -> tuple[float, float]:
+    """Return the values between which a quantile lies.
+
+    A value is below the interval only if reports say that the function is below the level there.
+    Each cohort tells of it at its first edge from the value on, where the function can only be
+    higher; above the interval, likewise. Values are tested from the bounds inwards, and the first
+    one that is not rejected ends the interval: each end is wrong with the probability of one test.
+    Cohorts weigh as much as their edges are likely to be away from the quantile.
+    """
+    edges = np.unique(np.concatenate([each.edges for each in cohorts]))
+    ends = []
+    for side in (-1, 1):
+        total, variance = np.zeros(len(edges)), np.zeros(len(edges))
+        for each in cohorts:
+            if side < 0:
+                place = np.searchsorted(each.edges, edges, side="left")
+            else:
+                place = np.searchsorted(each.edges, edges, side="right") - 1
+            there = (place >= 0) & (place < len(each.edges))
+            place = np.where(there, place, 0)
+            excess, spread = (of_edge[place] for of_edge in each.excess(function.level))
+            off = side * (function.at(each.edges) - function.level)[place]
+            weight = np.where(there, np.maximum(off, 0.0) / spread, 0.0)
+            total += weight * side * excess
+            variance += weight**2 * spread
+        kept = (total <= z * np.sqrt(variance)) | (variance <= 0)
+        inwards = slice(None, None, -side)
+        first = int(np.argmax(np.append(kept[inwards], True)))
+        bound = function.values[0 if side < 0 else -1]
+        ends.append(float(np.concatenate([[bound], edges[inwards]])[first]))
+    return min(ends), max(ends)
