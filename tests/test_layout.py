@@ -214,6 +214,7 @@ MAY_IMPORT = {
         "audit",
         "compare",
         "supernode",
+        "strategies/recurring",  # its plan
     },
     "ldp_flower": {"guarantee", "planning", "schema", "simulation", "table_file", "values"},
 }
