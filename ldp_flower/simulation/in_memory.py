@@ -31,9 +31,9 @@ Floats = NDArray[np.float64]
 R = TypeVar("R", bound="Result")
 
 # Of users who stand in for more, all questions together take two answers of each, or as many as
-# differences between users take to add at most a quarter to the noise, but no more than ten of
+# differences between users take to add at most a quarter to the noise, but no more than four of
 # each; and a question takes at least 50.
-_ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 10, 50, 4
+_ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 4, 50, 4
 
 
 def run_in_memory(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ..strategies.forecasts.populations import Drawn, Population
 
 _QUANTILES = 0.1, 0.5, 0.9  # of the range that a plan gives
-# Entries that are drawn for a run at most, but 400 users at least, who stand in for all others.
-_MAX_ENTRIES, _MIN_USERS = 150_000, 400
+# Entries that are drawn for a run at most, and users at least and at most, who stand in for all.
+_MAX_ENTRIES, _MIN_USERS, _MAX_USERS = 150_000, 400, 4000
 _APART = 4.0  # times as large an error at the end of the range: one worth a note
 _UNSURE = (
     "Runs differ much, as they do where the noise just lets some of what is looked for be found: "
@@ -75,7 +75,7 @@ class Simulations:
         )
 
     def _population(self, population: "Population", num_users: int, seed: int) -> "Drawn":
-        most = max(int(_MAX_ENTRIES / population.size), _MIN_USERS)
+        most = int(np.clip(_MAX_ENTRIES / population.size, _MIN_USERS, _MAX_USERS))
         key = repr(replace(population, notes=())), num_users > most, seed
         if key not in self._drawn:
             self._drawn[key] = population.draw(most, key[1], default_rng(seed))
