@@ -1,8 +1,9 @@
 """The local-level model: what the level of a drifting quantity is and was, from noisy estimates.
 
 An estimate is the level plus noise of known variance; the level moves by a random walk, and may
-make one sudden step. How fast it drifts, and when it stepped, is not known: every hypothesis has
-a Kalman filter of its own, all at once, and weighs by its likelihood (Bayesian model averaging).
+make one sudden step, or have a momentum that fades. How fast it drifts, and when it stepped, is not
+known: every hypothesis has a Kalman filter of its own, all at once, and weighs by its likelihood
+(Bayesian model averaging).
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,10 @@ Floats = NDArray[np.float64]
 _DRIFTS = 10.0 ** np.arange(-2.0, 1.1, 0.5)
 _STEPS = np.array([2.0, 4.0, 8.0])  # standard deviations of a step, in raw standard errors
 _STEP_RATE = 0.02  # prior probability of a step before a collection: once in a year of weeks
+# Variances of the change of a level's momentum, over that of an estimate. Without it past levels of
+# an epidemic's waves had errors 1.3 times as large.
+_MOMENTA = 10.0 ** np.arange(-2.0, 0.6, 0.5)
+_LASTING = 0.8  # of a momentum, at the next collection: a rise lasts for some five
 _MAX_PLACES = 100  # places of a step that are tried; with more collections every second, third ...
 _FLOOR = 1e-6  # least variance of an estimate, over the usual one: errors of 0 are of rounding
 
@@ -50,7 +55,7 @@ def local_level(estimates: Floats, std_errors: Floats) -> LocalLevel:
 
     Notes
     -----
-    Source: Durbin & Koopman (2012), sections 2.2 and 2.4. A level's variance is that of the
+    Source: Durbin & Koopman (2012), sections 2.2, 2.4 and 4.4. A level's variance is that of the
     mixture of all hypotheses: what each one leaves open, and how far they are apart.
     """
     known = np.isfinite(estimates) & np.isfinite(std_errors)
@@ -58,14 +63,16 @@ def local_level(estimates: Floats, std_errors: Floats) -> LocalLevel:
     noisy = variances[known & (variances > 0)]
     usual = float(np.median(noisy)) if len(noisy) else 1.0
     variances = np.where(known, np.maximum(variances, _FLOOR * usual), np.inf)
-    drift, prior = _hypotheses(len(estimates))
-    return _averaged(np.where(known, estimates, 0.0), variances, usual * drift, prior)
+    drift, change, prior = _hypotheses(len(estimates))
+    values = np.where(known, estimates, 0.0)
+    return _averaged(values, variances, usual * drift, usual * change, prior)
 
 
-def _hypotheses(collections: int) -> tuple[Floats, Floats]:
-    """Return variances of the way into each collection, (collections, hypotheses), and log priors.
+def _hypotheses(collections: int) -> tuple[Floats, Floats, Floats]:
+    """Return the hypotheses about the way into each collection, and the logarithms of their priors.
 
-    Each is a rate of drift with no step, or with one of some size before some collection.
+    Variances of a level's drift, (collections, hypotheses), and of its momentum's change: a rate of
+    drift with no step, or with one of some size before some collection, or momentum.
     """
     places = np.arange(1, collections, max(1, -(-collections // _MAX_PLACES)))
     steps = np.zeros((collections, 1 + len(places) * len(_STEPS)))
@@ -74,36 +81,69 @@ def _hypotheses(collections: int) -> tuple[Floats, Floats]:
         steps[places, each] = size**2
     log_rate = np.log(_STEP_RATE / len(_STEPS)) * steps.any(axis=0)
     drift = (steps[:, :, None] + _DRIFTS).reshape(collections, -1)
-    return drift, np.repeat(log_rate, len(_DRIFTS))
+    with_momentum = np.full((collections, len(_MOMENTA)), _DRIFTS[0])
+    return (
+        np.hstack([drift, with_momentum]),
+        np.concatenate([np.zeros(drift.shape[1]), _MOMENTA]),
+        np.concatenate([np.repeat(log_rate, len(_DRIFTS)), np.zeros(len(_MOMENTA))]),
+    )
 
 
-def _averaged(estimates: Floats, variances: Floats, drift: Floats, prior: Floats) -> LocalLevel:
-    """Return the average over all hypotheses of the filtered and the smoothed levels."""
-    mean = np.zeros(drift.shape)
-    spread, expected = np.full(drift.shape, np.inf), np.full(drift.shape, np.inf)
-    weights = np.empty(drift.shape)
-    at, variance, likelihood = np.zeros(len(prior)), np.full(len(prior), np.inf), prior
-    for t, (estimate, noise) in enumerate(zip(estimates, variances, strict=True)):
-        expected[t] = variance + drift[t]
-        if np.isfinite(noise):
-            total = expected[t] + noise
-            gain = 1 - noise / total  # 1 at the first, before which nothing is known
-            first = np.isinf(total)
-            surprise = (estimate - at) ** 2 / total + np.log(np.where(first, 1.0, total))
-            likelihood = likelihood - surprise / 2
-            at, variance = at + gain * (estimate - at), gain * noise
-        else:
-            variance = expected[t]
-        mean[t], spread[t], weights[t] = at, variance, likelihood
-    weights = np.exp(weights - weights.max(axis=1, keepdims=True))
+def _averaged(
+    estimates: Floats, noise: Floats, drift: Floats, change: Floats, prior: Floats
+) -> LocalLevel:
+    """Return the average over all hypotheses of the filtered and the smoothed levels.
+
+    The state is a level and its momentum: ``a`` and ``c`` are their variances, ``b`` is their
+    covariance. At first nothing is known of the level; the momentum is stationary.
+    """
+    level, likelihood = np.empty(drift.shape), np.empty(drift.shape)
+    kept = np.empty((len(estimates), 6, drift.shape[1]))
+    at, pace, log_weight = np.zeros(len(prior)), np.zeros(len(prior)), prior
+    a, b, c = np.full(len(prior), np.inf), np.zeros(len(prior)), change / (1 - _LASTING**2)
+    for t, estimate in enumerate(estimates):
+        pace = _LASTING * pace
+        at = at + pace
+        c = _LASTING**2 * c + change
+        a, b = a + 2 * _LASTING * b + c + drift[t], _LASTING * b + c
+        precision = 1 / (a + noise[t])  # 0 at the first estimate, and of one that is missing
+        off = estimate - at
+        if known := bool(np.isfinite(noise[t])):
+            log_weight = log_weight - off**2 * precision / 2
+            log_weight = log_weight + np.log(np.where(precision > 0, precision, 1.0)) / 2
+        gain = 1 - noise[t] * precision if known else np.zeros(len(prior))
+        other = b * precision
+        at, pace = at + gain * off, pace + other * off
+        if known:
+            a, b, c = gain * noise[t], b * noise[t] * precision, c - other * b
+        level[t], likelihood[t] = at, log_weight
+        kept[t] = a, b, gain, other, off * precision, precision
+    weights = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    filtered = _mixture(mean, spread, weights)
-    for t in range(len(mean) - 2, -1, -1):
-        if np.isfinite(spread[t]).all():
-            back = spread[t] / expected[t + 1]
-            mean[t] += back * (mean[t + 1] - mean[t])
-            spread[t] += back**2 * (spread[t + 1] - expected[t + 1])
-    return LocalLevel(*filtered, *_mixture(mean, spread, np.broadcast_to(weights[-1], mean.shape)))
+    filtered = _mixture(level, kept[:, 0], weights)
+    smoothed = _smoothed(level, kept)
+    return LocalLevel(*filtered, *_mixture(*smoothed, np.broadcast_to(weights[-1], level.shape)))
+
+
+def _smoothed(level: Floats, kept: Floats) -> tuple[Floats, Floats]:
+    """Return means and variances of levels given all estimates, by de Jong's recursions.
+
+    ``x`` and ``y`` are what later estimates say of a level and its momentum as they are foreseen,
+    ``p``, ``q`` and ``r`` how much of their variances they take away.
+    """
+    mean, variance = level.copy(), kept[:, 0].copy()
+    x, y, p, q, r = np.zeros((5, level.shape[1]))
+    for t in range(len(level) - 1, -1, -1):
+        a, b, gain, other, surprise, precision = kept[t]
+        y, q, r = _LASTING * (x + y), _LASTING * (p + q), _LASTING**2 * (p + 2 * q + r)
+        if np.isfinite(a).all():
+            mean[t] += a * x + b * y
+            variance[t] -= a**2 * p + 2 * a * b * q + b**2 * r
+        rest = 1 - gain
+        p = precision + rest**2 * p - 2 * rest * other * q + other**2 * r
+        q = rest * q - other * r
+        x = surprise + rest * x - other * y
+    return mean, variance
 
 
 def _mixture(mean: Floats, variance: Floats, weights: Floats) -> tuple[Floats, Floats]:

@@ -8,12 +8,16 @@ from flwr.app import Context
 from ldp_flower import Users, read_table
 from ldp_flower.clients import LdpClientApp
 
-from .data import SCHEMA, chosen, users_of
+from .data import SCHEMA, chosen, in_week, users_of
 
 
 @lru_cache(maxsize=1)
-def _simulated(seed: int, num_users: int) -> Users:
-    return users_of(chosen(seed, num_users))
+def _simulated(seed: int, num_users: int, week: int) -> Users:
+    rows = chosen(seed, num_users)
+    if not week:
+        return users_of(rows)
+    # All aircraft, also those without flights in this week: each keeps its place.
+    return users_of(in_week(rows, week), sorted(rows["tailnum"].unique()))
 
 
 @lru_cache(maxsize=1)
@@ -27,7 +31,7 @@ def load_users(context: Context) -> Users:
     """Return the node's share in simulation, the operator's files in a deployment."""
     node, run = context.node_config, context.run_config
     if "partition-id" in node:
-        users = _simulated(int(run["seed"]), int(run["num-users"]))
+        users = _simulated(int(run["seed"]), int(run["num-users"]), int(run.get("week", 0)))
         return users.partition(int(node["partition-id"]), int(node["num-partitions"]))
     aircraft = node.get("aircraft-path")
     return _of_files(str(node["data-path"]), None if aircraft is None else str(aircraft))

@@ -50,6 +50,12 @@ def chosen(seed: int, num_users: int = 0) -> pd.DataFrame:
     return rows[rows["tailnum"].isin(set(aircraft[:num_users]))]
 
 
+def in_week(rows: pd.DataFrame, week: int) -> pd.DataFrame:
+    """Return the flights of a week of the year, from 1."""
+    dates = pd.to_datetime(rows[["year", "month", "day"]])
+    return rows[(dates.dt.dayofyear - 1) // 7 + 1 == week]
+
+
 def fleet(rows: pd.DataFrame, carrier: str) -> pd.DataFrame:
     """Return an airline's own flights: whose an aircraft is stands on its tail."""
     return rows[rows["carrier"] == carrier]

@@ -1,13 +1,16 @@
 """The three questions."""
 
+from pathlib import Path
+
 import pandas as pd
 
 from ldp_flower import simulate
-from ldp_flower.strategies import Counts, Describe, Quantiles, QuantilesResult
+from ldp_flower.strategies import Counts, Describe, Means, Quantiles, QuantilesResult, Series
 
 from .data import CARRIERS, SCHEMA, fleet, users_of
 
 LEVELS = (0.1, 0.5, 0.9)
+WEEKS = 26
 
 
 def describe(epsilon: float) -> Describe:
@@ -23,6 +26,11 @@ def delays(epsilon: float) -> Quantiles:
 def destinations(epsilon: float) -> Counts:
     """Return what is asked of destinations."""
     return Counts(SCHEMA, "dest", epsilon=epsilon)
+
+
+def weekly_delays(epsilon: float, store: Path) -> Series:
+    """Return what is asked week by week, for half a year, at one epsilon for all of it."""
+    return Series(Means(SCHEMA, "arr_delay", epsilon=epsilon), collections=WEEKS, store=store)
 
 
 def delays_by_carrier(rows: pd.DataFrame, epsilon: float, seed: int) -> dict[str, QuantilesResult]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from .questions import delays, describe, destinations
+from .questions import delays, describe, destinations, weekly_delays
 
 app = ServerApp()
 
@@ -19,6 +19,12 @@ def main(grid: Grid, context: Context) -> None:
     output.mkdir(parents=True, exist_ok=True)
     epsilon, nodes = float(run["epsilon"]), int(run["num-nodes"]) or None
     seed = int(run["seed"]) if run["evaluate"] else None  # a deployment takes none
+    if week := int(run.get("week", 0)):
+        series = weekly_delays(epsilon, output / "weekly.db")
+        levels = series.start(grid, num_nodes=nodes, seed=seed, collection=week)
+        levels.to_html(output / "weekly.html")
+        print(f"{levels}\nLevels in {output}", flush=True)
+        return
     asked = {"describe": describe, "delays": delays, "destinations": destinations}
     # What users have answered is kept: if the server stops or nodes are lost, run the app again.
     stores = {name: None if run["evaluate"] else output / f"{name}.db" for name in asked}

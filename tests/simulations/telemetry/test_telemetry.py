@@ -62,6 +62,33 @@ def test_the_app_in_process(tmp_path, capsys, monkeypatch):
     assert "75%" in capsys.readouterr().out
 
 
+def test_the_series_in_process(tmp_path, capsys):
+    """Three weeks, each a run of its own on nodes that remember nothing."""
+    from telemetry import data
+    from telemetry.client_app import app as client_app
+    from telemetry.questions import weekly_delays
+    from telemetry.server_app import app as server_app
+
+    config = {
+        **{"epsilon": 4.0, "num-users": 2600, "num-nodes": 2, "seed": 1, "evaluate": True},
+        "output-dir": str(tmp_path),
+    }
+    for week in (1, 2, 3, 3):  # the third is asked twice, and is one
+        own = {**config, "week": week}
+        context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=own)
+        server_app(InProcessGrid(client_app, 2, own), context)
+    result = weekly_delays(4.0, tmp_path / "weekly.db").result()
+    assert result.users.tolist() == [2600] * 3 and result.reports.sum() == result.num_reports
+    # A panel is 1 / 26 of the aircraft: within 4 standard deviations.
+    assert (np.abs(result.asked - 100) < 40).all()
+    rows = data.chosen(1, 2600)
+    weeks = [data.in_week(rows, week) for week in (1, 2, 3)]
+    truth = [each.groupby("tailnum")["arr_delay"].mean().clip(-60, 300).mean() for each in weeks]
+    assert (np.abs(result.level[:, 0] - truth) < 4 * result.std_error[:, 0]).all()
+    assert "collection 3 of 26, over 2,600 users" in capsys.readouterr().out
+    assert "<svg" in (tmp_path / "weekly.html").read_text()
+
+
 def test_a_deployments_node_reads_its_operators_file(tmp_path):
     from telemetry import data
     from telemetry.client_app import load_users

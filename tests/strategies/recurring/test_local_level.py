@@ -12,62 +12,74 @@ ESTIMATES = RNG.normal(0, 1, 7).cumsum()
 ERRORS = np.array([1.0, 0.5, 2.0, 1.0, np.inf, 0.7, 1.0])
 
 
-def dense(estimates, errors, drift):
-    """Return the posterior of levels by linear algebra, and the density of the differences."""
+def dense(estimates, errors, moved):
+    """Return levels given all estimates, by linear algebra, and the density of their differences.
+
+    ``moved`` is the covariance of the ways into all collections but the first.
+    """
     known = np.isfinite(errors)
-    size = len(estimates)
-    steps = np.diff(np.eye(size), axis=0)
-    information = steps.T @ np.diag(1 / drift[1:]) @ steps
-    information += np.diag(np.where(known, 1 / errors**2, 0.0))
-    covariance = np.linalg.inv(information)
-    mean = covariance @ np.where(known, estimates / errors**2, 0.0)
-    path = np.tril(np.ones((size, size)))[:, 1:] @ np.diag(drift[1:])
-    path = path @ np.tril(np.ones((size, size)))[:, 1:].T + np.diag(
-        np.where(known, errors, 1.0) ** 2
-    )
-    contrasts = np.eye(size)[known][1:] - np.eye(size)[known][0]
-    of_contrasts = contrasts @ path @ contrasts.T
-    seen = contrasts @ np.where(known, estimates, 0.0)
-    density = -0.5 * (
-        seen @ np.linalg.solve(of_contrasts, seen) + np.linalg.slogdet(of_contrasts)[1]
-    )
-    return mean, np.sqrt(np.diag(covariance)), density
+    path = np.tril(np.ones((len(errors), len(errors))))[:, 1:]
+    path = path @ moved @ path.T
+    inverse = np.linalg.inv(path[np.ix_(known, known)] + np.diag(errors[known] ** 2))
+    flat = 1 / inverse.sum()  # variance of the first level, of which nothing is known before
+    first = flat * (inverse @ estimates[known]).sum()
+    mean = first + path[:, known] @ inverse @ (estimates[known] - first)
+    rest = 1 - path[:, known] @ inverse.sum(axis=0)
+    variance = np.diag(path - path[:, known] @ inverse @ path[known]) + rest**2 * flat
+    contrasts = np.eye(known.sum())[1:] - np.eye(known.sum())[0]
+    seen, spread = contrasts @ estimates[known], contrasts @ np.linalg.inv(inverse) @ contrasts.T
+    density = seen @ np.linalg.solve(spread, seen) + np.linalg.slogdet(spread)[1]
+    return mean, np.sqrt(variance), -density / 2
 
 
-def test_one_hypothesis_is_the_posterior_of_a_random_walk(monkeypatch):
-    monkeypatch.setattr(module, "_DRIFTS", np.array([0.3]))
-    monkeypatch.setattr(module, "_STEPS", np.zeros(1))
-    found = local_level(ESTIMATES, ERRORS)
-    drift = np.full(len(ERRORS), 0.3 * np.median(ERRORS[np.isfinite(ERRORS)] ** 2))
-    mean, error, _ = dense(ESTIMATES, ERRORS, drift)
+def moving(drift, change=0.0):
+    """Return the covariance of the ways into collections of drifts, and a momentum that changes."""
+    apart = np.abs(np.subtract.outer(np.arange(len(drift)), np.arange(len(drift))))
+    lasting = module._LASTING
+    return np.diag(drift) + change / (1 - lasting**2) * lasting**apart
+
+
+USUAL = np.median(ERRORS[np.isfinite(ERRORS)] ** 2)
+
+
+@pytest.mark.parametrize("change", [0.0, 0.2, 3.0])
+def test_one_hypothesis_is_the_posterior_of_its_walk(change):
+    drift = np.array([0.5, 0.3, 0.3, 0.3, 2.0, 0.3, 0.3])
+    given = np.isfinite(ERRORS)
+    found = module._averaged(
+        np.where(given, ESTIMATES, 0), ERRORS**2, drift[:, None], np.array([change]), np.zeros(1)
+    )
+    mean, error, _ = dense(ESTIMATES, ERRORS, moving(drift[1:], change))
     np.testing.assert_allclose(found.level, mean, rtol=1e-10)
     np.testing.assert_allclose(found.std_error, error, rtol=1e-10)
     for now in range(1, len(ERRORS)):  # as it was known then
-        mean, error, _ = dense(ESTIMATES[: now + 1], ERRORS[: now + 1], drift[: now + 1])
+        so_far = slice(now + 1)
+        mean, error, _ = dense(
+            ESTIMATES[so_far], ERRORS[so_far], moving(drift[1 : now + 1], change)
+        )
         assert found.filtered[now] == pytest.approx(mean[-1])
         assert found.filtered_std_error[now] == pytest.approx(error[-1])
 
 
 def test_hypotheses_weigh_by_prior_and_likelihood():
-    """Drifts at which there is a step, of every size before every collection, or none."""
-    usual = np.median(ERRORS[np.isfinite(ERRORS)] ** 2)
-    means, variances, weights = [], [], []
-    for rate in module._DRIFTS:
-        for place in range(len(ERRORS)):
-            for size in module._STEPS if place else [0.0]:
-                drift = np.full(len(ERRORS), rate)
-                drift[place] += size**2
-                mean, error, density = dense(ESTIMATES, ERRORS, usual * drift)
-                prior = module._STEP_RATE / len(module._STEPS) if place else 1.0
-                means.append(mean)
-                variances.append(error**2)
-                weights.append(prior * np.exp(density))
-    weights = np.array(weights)[:, None] / np.sum(weights)
+    """Drifts with no step, or with one of every size before every collection; momenta."""
+    ways = [
+        (np.full(6, rate) + size**2 * (np.arange(6) == place), 0.0, size)
+        for rate in module._DRIFTS
+        for place in range(-1, 6)
+        for size in (module._STEPS if place >= 0 else [0.0])
+    ]
+    ways += [(np.full(6, module._DRIFTS[0]), change, 0.0) for change in module._MOMENTA]
+    found = [dense(ESTIMATES, ERRORS, USUAL * moving(drift, change)) for drift, change, _ in ways]
+    means, errors, densities = map(np.array, zip(*found, strict=True))
+    priors = [module._STEP_RATE / len(module._STEPS) if size else 1.0 for _, _, size in ways]
+    weights = (priors * np.exp(densities))[:, None]
+    weights /= weights.sum()
     mean = (weights * means).sum(axis=0)
-    error = np.sqrt((weights * (variances + (means - mean) ** 2)).sum(axis=0))
-    found = local_level(ESTIMATES, ERRORS)
-    np.testing.assert_allclose(found.level, mean, rtol=1e-8)
-    np.testing.assert_allclose(found.std_error, error, rtol=1e-8)
+    error = np.sqrt((weights * (errors**2 + (means - mean) ** 2)).sum(axis=0))
+    levels = local_level(ESTIMATES, ERRORS)
+    np.testing.assert_allclose(levels.level, mean, rtol=1e-8)
+    np.testing.assert_allclose(levels.std_error, error, rtol=1e-8)
 
 
 @pytest.mark.parametrize("shape", ["constant", "walk", "step", "trend"])
@@ -115,9 +127,10 @@ def test_what_is_missing_or_has_no_error():
 
 
 def test_many_collections_take_a_step_for_possible_at_some_places_only():
-    drift, prior = module._hypotheses(500)
-    assert drift.shape == (500, len(prior))
-    assert len(prior) == len(module._DRIFTS) * (1 + len(module._STEPS) * len(range(1, 500, 5)))
+    drift, change, prior = module._hypotheses(500)
+    assert drift.shape == (500, len(prior)) and len(change) == len(prior)
+    steps = len(module._STEPS) * len(range(1, 500, 5))
+    assert len(prior) == len(module._DRIFTS) * (1 + steps) + len(module._MOMENTA)
 
 
 def test_the_noise_of_some_collections_is_averaged_for_each_report():
