@@ -5,6 +5,7 @@ accepted, or why not. Then it writes the data and reads as many bytes as the par
 """
 
 import json
+import os
 import pickle
 import resource
 import subprocess
@@ -143,7 +144,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory << 20, memory << 20))
     resource.setrlimit(resource.RLIMIT_CPU, (64 * seconds, 64 * seconds))  # of all its threads
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answer, sys.stdout = sys.stdout.buffer, sys.stderr  # what a library prints is for the log
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is for the log
     asked = pickle.load(sys.stdin.buffer)
     try:
         graph = parsed(asked["text"], limits := Limits(**asked["limits"]))
@@ -155,10 +157,13 @@ def main() -> None:
         line = {"refused": str(error)}
     answer.write(json.dumps(line).encode() + b"\n")
     answer.flush()
+    if "refused" in line:
+        return
     task: Round = pickle.load(sys.stdin.buffer)
     trained = task.trained(SystemRandom())
-    for name in task.network.graph.trainable:
-        answer.write(np.ascontiguousarray(trained[name]).tobytes())
+    with answer:
+        for name in task.network.graph.trainable:
+            answer.write(np.ascontiguousarray(trained[name]).tobytes())
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ import torch
 from numpy.typing import NDArray
 from torch.func import grad, vmap
 
+from ldp_flower.models.frozen import Frozen
 from ldp_flower.models.graph import Graph
-from ldp_flower.models.interpreter import Frozen, evaluate
+from ldp_flower.models.interpreter import evaluate, outputs_of
 from ldp_flower.models.losses import LOSSES
+from ldp_flower.models.repeated import Repeated
 
 from .clipping import Tensors
 
@@ -53,6 +55,9 @@ class NetworkGradients:
         self._constants = constants
         self._records, self._targets = records, targets
         self._loss = LOSSES[graph.loss]
+        self._repeated = Repeated.of(graph)
+        shapes = outputs_of(graph, [number for each in self._repeated for number in each.uses])
+        self._added = {number: torch.zeros(t.shape, dtype=t.dtype) for number, t in shapes.items()}
         self._frozen: Frozen | None = None
         self._kept: list[torch.Tensor] = []
         frozen = Frozen.of(graph)
@@ -71,8 +76,22 @@ class NetworkGradients:
         """
         places = torch.from_numpy(drawn)
         inputs = [self._rows(each, places) for each in (self._records, self._targets, *self._kept)]
-        found = vmap(grad(self._value), in_dims=(None, *[0] * len(inputs)))(kept, *inputs)
-        return found, torch.arange(self.block) < len(drawn)
+        apart = {each.name: kept[each.name] for each in self._repeated}
+        rest = {name: value for name, value in kept.items() if name not in apart}
+
+        def value(
+            trained: tuple[Tensors, dict[int, torch.Tensor]], *of_record: torch.Tensor
+        ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+            return self._value({**apart, **trained[0]}, trained[1], *of_record)
+
+        each = vmap(grad(value, has_aux=True), in_dims=(None, *[0] * len(inputs)))
+        (found, errors), taken = each((rest, self._added), *inputs)
+        for weight in self._repeated:
+            found[weight.name] = weight.gradient(
+                [taken[number] for number in weight.uses],
+                [errors[number] for number in weight.uses],
+            )
+        return {name: found[name] for name in kept}, torch.arange(self.block) < len(drawn)
 
     def _rows(self, all_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Return some records in a block of its own memory, with zeros behind them."""
@@ -81,11 +100,19 @@ class NetworkGradients:
         return rows
 
     def _value(
-        self, kept: Tensors, record: torch.Tensor, target: torch.Tensor, *known: torch.Tensor
-    ) -> torch.Tensor:
+        self,
+        kept: Tensors,
+        added: dict[int, torch.Tensor],
+        record: torch.Tensor,
+        target: torch.Tensor,
+        *known: torch.Tensor,
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        """Return the loss of a record, and what repeated weights are multiplied by."""
         parameters = {**self._constants, **kept}
         given = None if self._frozen is None else self._frozen.given(known)
-        return self._loss(evaluate(self._graph, parameters, record[None], given), target)
+        taken: dict[int, torch.Tensor] = {}
+        output = evaluate(self._graph, parameters, record[None], given, added, taken)
+        return self._loss(output, target), taken
 
     def _keep(self, frozen: Frozen, count: int) -> None:
         """Compute the frozen part of all records, in blocks."""

@@ -1,9 +1,9 @@
 """Runs a network's graph: on shapes alone, to check it, and on one record."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import flop_registry
@@ -46,6 +46,8 @@ def evaluate(
     parameters: Tensors,
     record: torch.Tensor,
     given: Mapping[int, Any] | None = None,
+    added: Mapping[int, torch.Tensor] | None = None,
+    taken: dict[int, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """Return a network's output for one record, as a batch of one.
 
@@ -58,83 +60,23 @@ def evaluate(
     record : Tensor, shape (1, *record's)
         The record.
     given : mapping of int to value, optional
-        Results of operations that are known already, as :meth:`Frozen.given` has them.
+        Results of operations that are known already, as :meth:`.frozen.Frozen.given` has them.
+    added : mapping of int to Tensor, optional
+        What is added to results of products; the gradient by it is that by the result.
+    taken : dict of int to Tensor, optional
+        Takes what these products are computed of, beside the weight.
     """
     values: list[Any] = []
     for number, operation in enumerate(graph.operations):
-        known = given is not None and number in given
-        values.append(
-            given[number]  # type: ignore[index]
-            if known
-            else _call(operation, parameters, record, values)
-        )
-    return _find(graph.output, parameters, record, values)
-
-
-@dataclass(frozen=True)
-class Frozen:
-    """The part of a network that depends on the record and on nothing that is trained.
-
-    Attributes
-    ----------
-    graph : Graph
-        The network.
-    numbers : frozenset of int
-        Its operations.
-    frontier : tuple of Reference
-        Those of its results that the other operations take.
-    trained : frozenset of int
-        Operations that depend on what is trained.
-    """
-
-    graph: Graph
-    numbers: frozenset[int]
-    frontier: tuple[Reference, ...]
-    trained: frozenset[int]
-
-    @classmethod
-    def of(cls, graph: Graph) -> Self | None:
-        """Return the frozen part of a network; None if it has no parameters."""
-        trainable = set(graph.trainable)
-        trained: set[int] = set()
-        of_record: set[int] = set()
-        encodes = False
-        for number, operation in enumerate(graph.operations):
-            sources = [each.source for each in operation.references()]
-            if any(s in trained if isinstance(s, int) else s in trainable for s in sources):
-                trained.add(number)
-            elif any(s is None or (isinstance(s, int) and s in of_record) for s in sources):
-                of_record.add(number)
-                encodes |= any(isinstance(s, str) for s in sources)
-        if not encodes:
-            return None
-        taken = (r for number in sorted(trained) for r in graph.operations[number].references())
-        frontier = dict.fromkeys(
-            r for r in (*taken, graph.output) if isinstance(r.source, int) and r.source in of_record
-        )
-        return cls(graph, frozenset(of_record), tuple(frontier), frozenset(trained))
-
-    def results(self, constants: Tensors, record: torch.Tensor) -> list[torch.Tensor]:
-        """Return the results in the frontier's order, for a record as a batch of one."""
-        values: list[Any] = []
-        for number, operation in enumerate(self.graph.operations):
-            skipped = number in self.trained
-            values.append(None if skipped else _call(operation, constants, record, values))
-        return [_find(each, constants, record, values) for each in self.frontier]
-
-    def given(self, results: Sequence[torch.Tensor]) -> dict[int, Any]:
-        """Return results for :func:`evaluate`, by operation."""
-        found: dict[int, Any] = dict.fromkeys(self.numbers)
-        for reference, result in zip(self.frontier, results, strict=True):
-            assert isinstance(reference.source, int)
-            if reference.part is None:
-                found[reference.source] = result
-            else:
-                found[reference.source] = {
-                    **(found[reference.source] or {}),
-                    reference.part: result,
-                }
-        return found
+        if given is not None and number in given:
+            values.append(given[number])
+            continue
+        value = call(operation, parameters, record, values)
+        if added is not None and taken is not None and number in added:
+            taken[number] = find(operation.arguments[-2], parameters, record, values)
+            value = value + added[number]
+        values.append(value)
+    return find(graph.output, parameters, record, values)
 
 
 def measure(graph: Graph, limits: Limits) -> Cost:
@@ -146,18 +88,13 @@ def measure(graph: Graph, limits: Limits) -> Cost:
         If an operation's arguments do not fit, or a bound is exceeded; before anything of that
         size exists.
     """
-    parameters = {
-        name: torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype), device="meta")
-        for name, tensor in graph.parameters.items()
-    }
-    dtype = getattr(torch, graph.record.dtype)
-    record = torch.empty((1, *graph.record.shape), dtype=dtype, device="meta")
+    parameters, record = _shapes(graph)
     values: list[Any] = []
     intermediates = shared = flops = 0
     of_record: set[int | str | None] = {None}
     for number, operation in enumerate(graph.operations):
         try:
-            value = _call(operation, parameters, record, values, device="meta")
+            value = call(operation, parameters, record, values, device="meta")
         except NetworkError:
             raise
         except Exception as error:  # PyTorch's own, about shapes and types: nothing else is there
@@ -181,10 +118,31 @@ def measure(graph: Graph, limits: Limits) -> Cost:
         if flops > limits.flops:
             raise NetworkError(f"Expected at most {limits.flops} floating-point operations.")
         values.append(value)
-    output = _find(graph.output, parameters, record, values)
+    output = find(graph.output, parameters, record, values)
     return Cost(
         Tensor(str(output.dtype).removeprefix("torch."), tuple(output.shape)), intermediates, flops
     )
+
+
+def outputs_of(graph: Graph, numbers: Collection[int]) -> dict[int, torch.Tensor]:
+    """Return results of operations, of a graph that has been checked, without their numbers."""
+    if not numbers:
+        return {}
+    parameters, record = _shapes(graph)
+    values: list[Any] = []
+    for operation in graph.operations:
+        values.append(call(operation, parameters, record, values, device="meta"))
+    return {number: values[number] for number in numbers}
+
+
+def _shapes(graph: Graph) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """Return parameters and a record without numbers."""
+    parameters = {
+        name: torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype), device="meta")
+        for name, tensor in graph.parameters.items()
+    }
+    dtype = getattr(torch, graph.record.dtype)
+    return parameters, torch.empty((1, *graph.record.shape), dtype=dtype, device="meta")
 
 
 def _flops(
@@ -202,7 +160,7 @@ def _flops(
         return int(counted(*arguments, out_val=value))
     if operation.name in _WINDOWS:
         return size * int(max(1, math.prod(operation.arguments[1])))
-    inputs = (_find(each, parameters, record, values) for each in operation.references())
+    inputs = (find(each, parameters, record, values) for each in operation.references())
     return size + sum(math.prod(each.shape) for each in inputs)
 
 
@@ -211,13 +169,14 @@ def _function(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), overload)
 
 
-def _call(
+def call(
     operation: Operation,
     parameters: Tensors,
     record: torch.Tensor,
     values: list[Any],
     device: str | None = None,
 ) -> Any:
+    """Return what an operation makes of values; with a device, its arguments are checked."""
     arguments = [_resolve(each, parameters, record, values) for each in operation.arguments]
     keywords = {
         key: _resolve(each, parameters, record, values) for key, each in operation.keywords.items()
@@ -232,7 +191,7 @@ def _call(
 
 def _resolve(value: Any, parameters: Tensors, record: torch.Tensor, values: list[Any]) -> Any:
     if isinstance(value, Reference):
-        return _find(value, parameters, record, values)
+        return find(value, parameters, record, values)
     if isinstance(value, Dtype):
         return getattr(torch, value.name)
     if isinstance(value, tuple):
@@ -240,9 +199,10 @@ def _resolve(value: Any, parameters: Tensors, record: torch.Tensor, values: list
     return value
 
 
-def _find(
+def find(
     reference: Reference, parameters: Tensors, record: torch.Tensor, values: list[Any]
 ) -> torch.Tensor:
+    """Return the value that a reference stands for."""
     if reference.source is None:
         found: torch.Tensor = record
     elif isinstance(reference.source, str):
