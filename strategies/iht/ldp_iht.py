@@ -182,8 +182,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
         """Yield one record per user, with all links, and several."""
-        for rows in (1, 5):
-            users = users_of(np.sign(normals(3000 * rows, dim)), rows)
+        for rows, num_users in ((1, 3000), (5, 100)):  # of whom a step takes 20
+            users = users_of(np.sign(normals(num_users * rows, dim)), rows)
             for link in LINKS if rows == 1 else ("identity",):
                 strategy = cls(dim, sparsity=1, epsilon=epsilon, samples_per_user=rows, link=link)
                 yield strategy, users

@@ -52,7 +52,7 @@ def ridge_descent(
     Raises
     ------
     TooFewReports
-        If the first two cohorts in a row do not answer.
+        If the first cohort does not answer.
     """
     users = strategy.num_unasked
     steps = max(1, min(_STEPS, users // strategy.min_reports))
@@ -66,10 +66,13 @@ def ridge_descent(
         try:
             answer = yield Ask(cohort, question, mechanism)
         except TooFewReports:
-            if unanswered and not walk.steps:
+            if not walk.steps:
                 raise
+            if unanswered:  # twice in a row: nodes are lost
+                break
             unanswered = True
             continue  # the next cohort gets the question
+        unanswered = False
         walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
     coef = scale / unit * walk.estimate
     if sparsity is not None:
