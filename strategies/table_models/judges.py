@@ -293,7 +293,8 @@ def line_search(
         question = SquaredErrors(theta, constant, -1.0, 1.0, 0.0)
         answer = yield Ask(cohort, question, number_randomizer(epsilon, radius))
         found = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
-        users = b / a / math.sqrt(answer.count)  # users differ by about one product of sizes
+        # A margin beside the reports' own spread: users differ by about one product of sizes.
+        users = b / a / math.sqrt(answer.count)
         unit = 2 * move * a * a
         gains.add(move, Number(found.value / unit, math.hypot(found.std_error / unit, users)))
         move = gains.best_move()

@@ -245,9 +245,9 @@ def _of_shares(schema: Schema, found: list[Judged]) -> list[str]:
         if not (scarce and vague):
             return []
         return [
-            f"Rare: {', '.join(map(repr, scarce))}, perhaps of less than "
-            f"{100 * _RARE:.0f} % of the rows. "
-            "Few people tell what distinguishes such a class, and the model may hardly do so."
+            f"Rare: {', '.join(map(repr, scarce))}, perhaps of less than {100 * _RARE:.0f} % of "
+            "the rows. Few people tell what distinguishes such a class, and the model may hardly "
+            "do so."
         ]
     return [
         f"Perhaps no row is of class {' or '.join(map(repr, rare))}: shares are told within "
