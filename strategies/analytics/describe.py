@@ -271,7 +271,7 @@ class Describe(LdpStrategy[DescribeResult]):
             categorical=[each.column for each in shares],
             categories=[each.categories for each in shares],
             shares=[each.shares for each in shares],
-            share_errors=[each.population_std_error for each in shares],
+            share_errors=[each.std_error for each in shares],
             counts=np.array([each.answering for each in shares]) * self.num_users,
             notes=[
                 note
@@ -291,7 +291,7 @@ class Describe(LdpStrategy[DescribeResult]):
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
         half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
-        told, error = float(mean.means[0, 0]), float(mean.population_std_error[0, 0])
+        told, error = float(mean.means[0, 0]), float(mean.std_error[0, 0])
         if math.isnan(told):  # hardly any user has an entry
             count = self.num_users * np.array([mean.shares[0, 0], mean.share_errors[0, 0]])
             rest = [math.nan] * (len(STATISTICS) - 1)
