@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from ldp_flower.expectation import Expectation, NoPlan, Setting, WouldRefuse
@@ -217,7 +218,8 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             domain_size=self.domain_size,
             items=items,
             counts=counts[items],
-            std_error=errors,
+            std_error=_of_population(errors, shares, users),
+            users_std_error=errors,
             cutoff=cutoff,
             all_counts=counts,
             notes=[] if len(items) else [self._advice(oracle, users, cutoff)],
@@ -238,11 +240,13 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         """Return the items that the tree finds, without the number that stands for none."""
         found = tree.heavy_hitters(answers.reports, answers.coins, self.max_items + 1, self._level)
         kept = np.flatnonzero(found.items < self.domain_size)[: self.max_items]
+        errors = found.std_errors[kept]
         return HeavyHittersResult(
             domain_size=self.domain_size,
             items=found.items[kept],
             counts=found.counts[kept],
-            std_error=found.std_errors[kept],
+            std_error=_of_population(errors, found.counts[kept] / answers.count, answers.count),
+            users_std_error=errors,
             cutoff=found.cutoff,
             notes=[] if len(kept) else [self._advice(tree, answers.count, found.cutoff)],
         )
@@ -306,3 +310,11 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             self._level,
         )
         return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])
+
+
+def _of_population(
+    errors: NDArray[np.float64], shares: NDArray[np.float64], users: int
+) -> NDArray[np.float64]:
+    """Return standard errors with the draw of the users and of their items from a population."""
+    own = np.clip(shares, 0.0, 1.0)
+    return np.asarray(np.sqrt(errors**2 + users * own * (1 - own)))

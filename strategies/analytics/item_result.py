@@ -39,8 +39,10 @@ class HeavyHittersResult(Result):
         unbiased for an item fixed in advance; those just above the cut-off are high
         because they were selected.
     std_error : ndarray of float64, shape (found,)
-        Standard errors of the counts: the randomisation, the items that users drew or chose
-        from their rows being fixed.
+        Standard errors of the counts in the population that the users are drawn from, scaled to
+        as many users; the draw of an item from a user's rows is included.
+    users_std_error : ndarray of float64, shape (found,)
+        The narrower ones for these users and the items that they drew: of randomisation alone.
     cutoff : float
         The estimate that an item had to exceed to be returned.
     all_counts : ndarray of float64, shape (domain_size,), or None
@@ -53,6 +55,7 @@ class HeavyHittersResult(Result):
     items: Integers
     counts: Floats
     std_error: Floats
+    users_std_error: Floats
     cutoff: float
     all_counts: Floats | None = None
 
@@ -111,8 +114,9 @@ class HeavyHittersResult(Result):
         Returns
         -------
         DataFrame
-            ``item``, ``users`` who hold it of those who answered, their ``standard error``, and
-            their ``share``, a fraction.
+            ``item``, ``users`` who hold it of those who answered, its ``standard error`` for the
+            population that these are a sample of, the narrower one ``of these users``, and their
+            ``share``, a fraction.
         """
         from pandas import DataFrame
 
@@ -121,6 +125,7 @@ class HeavyHittersResult(Result):
                 "item": self.items.astype(np.str_),
                 "users": self.counts,
                 "standard error": self.std_error,
+                "of these users": self.users_std_error,
                 "share": self.frequencies,
             }
         )

@@ -20,7 +20,7 @@ from ldp_flower.randomizers import (
 from ldp_flower.schema import Numeric, Schema
 
 from ..forecasts.ranks import expected_quantiles
-from ..numerics.value_scale import ValueScale, roundest, scales_within
+from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.card import Card
@@ -43,11 +43,11 @@ _MIN_Z = 2.0  # standard errors in rank that a level has to be from 0 and 1
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Quantiles(LdpStrategy[QuantilesResult]):
-    """A few quantiles of one column, each as sharp as one bit of every user makes it.
+    """A few quantiles of one column, with intervals that hold whatever the distribution.
 
-    Every user tells once, by randomised response, whether its entry is above a threshold. Few are
-    asked at first, at thresholds all over the bounds; the more is known, the more are asked, nearer
-    to the quantile. With k quantiles each has about ``1 / k`` of the users.
+    Every user reports once: at a large epsilon the cell that its entry lies in, otherwise one bit,
+    whether it is above a threshold. Few are asked at first, all over the bounds; the more is known,
+    the more are asked, nearer to the quantiles. Of bits each of k quantiles has ``1 / k``.
 
     All users weigh the same, however many rows they have: a quantile is that of an entry drawn
     at random from a user drawn at random. Who has no entry in the column counts in nothing.
@@ -73,28 +73,31 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     Notes
     -----
-    Source: noisy binary search with monotonic probabilities, Gretta & Price (2023); Aamand et al.
-    (2025) for its use under local privacy. Thresholds come in rounds, on both sides of what a
-    posterior of the crossing (:func:`~..numerics.crossing.believed`) estimates. The limit of a
-    quantile's error in rank, ``sqrt(e^eps / (e^eps - 1)^2 / n)``, is that of all n users asked at
-    the right threshold.
+    At a large epsilon (from 2.3 on for three levels, 2.9 for one) every user reports, by k-ary
+    randomised response, in which cell its entry lies, or that it has none. Cells end within the
+    intervals that the former rounds leave of all quantiles, so that each user tells of both ends of
+    all intervals. Estimates are those of :func:`~..numerics.cell_quantiles.estimated`.
 
-    Intervals come by inversion of tests (:func:`~..numerics.crossing.inverted`): monotonicity is
-    all that they need, so they hold with ties, gaps and steps, and are some three times as wide as
-    those of a known density. Where up to 5 % of the users say that nearly all entries are
-    multiples of a step, estimates and ends are multiples.
+    Otherwise one bit tells of one threshold of one quantile: noisy binary search with monotonic
+    probabilities, Gretta & Price (2023); Aamand et al. (2025) for its use under local privacy.
+    Thresholds come on both sides of what a posterior (:func:`~..numerics.crossing.believed`)
+    estimates. Users without an entry report "below" with the probability of the level sought: at
+    the quantile of all others that is what these do together. In the first round they report 0 or
+    1 as they are asked, which estimates how many they are. The limit of a quantile's error in
+    rank, ``sqrt(e^eps / (e^eps - 1)^2 / n)``, is that of all n users asked at the right threshold.
 
-    Users without an entry report "below" with the probability of the level sought: at the
-    quantile of all others that is what these do together. In the first round they report 0 or 1 as
-    they are asked, which estimates how many they are, so that reports about other levels count.
+    Intervals come by inversion of tests, which need monotonicity alone: they hold with ties, gaps
+    and steps. Those of bits are some three times as wide as those of a known density. Where up to
+    5 % of the users say that nearly all entries are multiples of a step, estimates and ends are
+    multiples.
 
     Guarantee
     ---------
     1. Protected: everything that a user holds, all its rows and their number, against
        any other data (user-level local differential privacy), at pure ``epsilon``.
-    2. Every user is asked once, in one of disjoint cohorts, and reports one bit or, of those asked
-       how round their entries are, one set of steps; either mechanism is ``epsilon``-LDP. Later
-       thresholds depend on the reports of others alone.
+    2. Every user is asked once, in one of disjoint cohorts, and reports one bit, one cell or, of
+       those asked how round their entries are, one set of steps; each mechanism is
+       ``epsilon``-LDP. Later thresholds and cells depend on the reports of others alone.
     3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
        this on their side.
     """
@@ -103,10 +106,10 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     card = Card(
         question="a few quantiles of a column of numbers, in its units",
         guarantee="pure epsilon",
-        rounds="8, or 9; fewer for less than some 1,700 users",
+        rounds="5 to 9; fewer for less than some 1,700 users",
         report="1, of few users up to 13",
         use_when="medians, quartiles or percentiles are all that is wanted of a column",
-        fails_when="with many quantiles, which share the users: 9 have 3 times the error of one",
+        fails_when="with many quantiles at a small epsilon: 9 have 3 times the error of one",
         page="analytics",
     )
 
@@ -203,8 +206,11 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     @property
     def _by_cells(self) -> bool:
-        """Whether cells tell of both sides of all levels what bits tell of one side of each."""
-        return self._cell_noise + 0.25 <= 2 * len(self.levels) * (self._bit_noise + 0.25)
+        """Whether cells tell more of both sides of all levels than bits of one side of each.
+
+        A third more at least: at epsilon 2, where both are alike, a search by cells was lost.
+        """
+        return self._cell_noise + 0.25 <= 1.5 * len(self.levels) * (self._bit_noise + 0.25)
 
     @property
     def _noise(self) -> float:
@@ -250,7 +256,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         rows = []
         for level, (value, lower, upper, shared) in zip(self.levels, found, strict=True):
             if step is not None:
-                lower, upper = _multiples(lower, upper, step)
+                lower, upper = multiples_within(lower, upper, step)
                 value = min(max(round(value / step) * step, lower), upper)
             else:  # of the noise, and not of who the users are
                 part = math.sqrt(self._noise / (self._noise + level * (1 - level)))
@@ -294,11 +300,3 @@ def _checked(levels: object) -> tuple[float, ...]:
     if len(np.unique(given)) < len(given):
         raise ValueError(f"Expected distinct levels, got {levels!r}.")
     return tuple(float(level) for level in given)
-
-
-def _multiples(lower: float, upper: float, step: float) -> tuple[float, float]:
-    """Return the first and the last multiple of a step that lie between; if none, those around."""
-    first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
-    if first > last:
-        first, last = last, first
-    return first * step, last * step

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 
 from ldp_flower.expectation import Expectation
-from ldp_flower.randomizers import RandomizedResponse, Randomizer
+from ldp_flower.randomizers import KRandomizedResponse, RandomizedResponse, Randomizer
 
-# How many times larger errors are than without a search, on 8 settings of 800 to 20,000 users,
-# 8 runs each (.57 to 1.12 of 1.22, .86 in the mean); which part of users' own variance remains
-# though all are asked, fitted on 106 settings of 500 to 20,000 users.
-_LOST, _SAMPLED = 1.05, 0.72
+# Of quantiles, how many times larger errors are than without a search, and which part of users' own
+# variance remains though all are asked. Bits: on 8 and 106 settings of 500 to 20,000 users. Cells:
+# on 18 of 1,000 to 10,000 users at epsilon 3 to 6, 12 runs each.
+_BY_BITS, _BY_CELLS = (1.05, 0.72), (0.8, 0.25)
 # Of the largest error of a distribution function, fitted on 170 settings of 500 to 15,000 users,
 # epsilon .5 to 6.5, columns of one hump, 10 or 12 runs each: of the smoothed noise, its power, of
 # who is asked and of which rows are drawn; where eight runs of ten lie.
@@ -74,8 +74,9 @@ def expected_quantiles(
     -----
     Errors are taken for independent and normal.
     """
-    own = [_own_variance(level, rows, _SAMPLED) for level in levels]
-    error = _LOST * math.sqrt(parts * (noise + sum(own) / len(levels)) / users)
+    lost, sampled = _BY_CELLS if isinstance(randomizer, KRandomizedResponse) else _BY_BITS
+    own = [_own_variance(level, rows, sampled) for level in levels]
+    error = lost * math.sqrt(parts * (noise + sum(own) / len(levels)) / users)
     low, value, high = (min(1.0, error * each) for each in spread_of(len(levels)))
     many = ", root mean square of all" if len(levels) > 1 else ""
     return Expectation(

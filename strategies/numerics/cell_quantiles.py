@@ -159,8 +159,17 @@ def inverted(
     Each cohort tells of it at its first edge from the value on, where the function can only be
     higher; above the interval, likewise. Values are tested from the bounds inwards, and the first
     one that is not rejected ends the interval: each end is wrong with the probability of one test.
-    Cohorts weigh as much as their edges are likely to be away from the quantile.
+    Cohorts weigh as much as their edges are likely to be away from the quantile. If both sides
+    reject all values between two ends that have crossed, a cohort was asked around a wrong place,
+    and only evidence that is stronger by half counts.
     """
+    lower, upper = _ends(cohorts, function, z)
+    return (lower, upper) if lower <= upper else inverted(cohorts, function, 1.5 * z)
+
+
+def _ends(
+    cohorts: Sequence[CellReports], function: LocalFunction, z: float
+) -> tuple[float, float]:
     edges = np.unique(np.concatenate([each.edges for each in cohorts]))
     ends = []
     for side in (-1, 1):
@@ -182,4 +191,4 @@ def inverted(
         first = int(np.argmax(np.append(kept[inwards], True)))
         bound = function.values[0 if side < 0 else -1]
         ends.append(float(np.concatenate([[bound], edges[inwards]])[first]))
-    return min(ends), max(ends)
+    return ends[0], ends[1]

@@ -105,3 +105,11 @@ def steps_from(step: float, number: int) -> NDArray[np.float64]:
     """Return ``step`` and so many in all, each a multiple of the next: 10, 5, 1, 0.5, ..."""
     places = np.arange(number)
     return np.asarray(step / (10.0 ** (places // 2) * (1 + places % 2)), np.float64)
+
+
+def multiples_within(lower: float, upper: float, step: float) -> tuple[float, float]:
+    """Return the first and the last multiple of a step that lie between; if none, those around."""
+    first, last = math.ceil(lower / step - 1e-9), math.floor(upper / step + 1e-9)
+    if first > last:
+        first, last = last, first
+    return first * step, last * step

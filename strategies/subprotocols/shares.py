@@ -194,7 +194,7 @@ def search_by_thresholds(
         at = found.pooled(belief, scale) if sure else middle
         lower, upper = found.interval(belief, at, scale, _NORMAL)
         steep = np.ptp(belief.quantile([0.025, 0.975])) < _STEEP
-        shared = steep and (far - near) / 2 * belief.slope() > _JUMP * error
+        shared = bool(steep) and (far - near) / 2 * belief.slope() > _JUMP * error
         rows.append(
             FoundQuantile(min(max(float(scale.values(at)), lower), upper), lower, upper, shared)
         )

@@ -111,7 +111,9 @@ def test_standard_errors_cover_the_truth(set_size):
             scores.append((result.all_counts[item] - truth[item]) / np.sqrt(variance))
         shares = np.clip(result.frequencies, 0, 1)
         expected = [np.sqrt(400 * mechanism.variance_at(share)) for share in shares]
-        np.testing.assert_allclose(result.std_error, expected)
+        np.testing.assert_allclose(result.users_std_error, expected)
+        drawn = 400 * shares * (1 - shares)
+        np.testing.assert_allclose(result.std_error, np.sqrt(np.square(expected) + drawn))
     assert np.mean(np.abs(scores) < 2) > 0.9
     assert 0.7 < np.mean(np.square(scores)) < 1.36
 
