@@ -208,10 +208,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             mean = yield from self._mean([final, scorers], mean, size, present)
             return self._constant(mean, size, notes)
         theta, rest = mean.value * one + move * direction, size * math.sqrt(1 - min(explained, 0.8))
-        level = Number(theta[0], math.hypot(mean.std_error, SHIFT * move * size))
+        prior = Number(theta[0], math.hypot(mean.std_error, SHIFT * move * size))
         radius = mean_radius(final.size, epsilon, rest)
-        level = yield from refine(final, epsilon, theta, level, radius, present)
-        theta[0] = level.value
+        intercept = yield from refine(final, epsilon, theta, prior, radius, present)
+        theta[0] = intercept.value
         scales = np.array([rest, move * scales[1]])
         worth = score(
             (yield from ask_line(scorers, epsilon, theta, move * direction, scales, present))
