@@ -167,9 +167,7 @@ def inverted(
     return (lower, upper) if lower <= upper else inverted(cohorts, function, 1.5 * z)
 
 
-def _ends(
-    cohorts: Sequence[CellReports], function: LocalFunction, z: float
-) -> tuple[float, float]:
+def _ends(cohorts: Sequence[CellReports], function: LocalFunction, z: float) -> tuple[float, float]:
     edges = np.unique(np.concatenate([each.edges for each in cohorts]))
     ends = []
     for side in (-1, 1):
