@@ -53,7 +53,7 @@ def chosen(seed: int, num_users: int = 0) -> pd.DataFrame:
 def in_week(rows: pd.DataFrame, week: int) -> pd.DataFrame:
     """Return the flights of a week of the year, from 1."""
     dates = pd.to_datetime(rows[["year", "month", "day"]])
-    return rows[(dates.dt.dayofyear - 1) // 7 + 1 == week]
+    return rows[(dates.dt.day_of_year - 1) // 7 + 1 == week]
 
 
 def fleet(rows: pd.DataFrame, carrier: str) -> pd.DataFrame:
