@@ -36,6 +36,7 @@ from ..runtime.card import Card
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
+from ..subprotocols.held_out_error import checked
 from ..subprotocols.norm import norm_askers
 from ..subprotocols.scale import estimate_label_scale
 from .pooled_steps import PooledSteps
@@ -225,7 +226,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
     def protocol(self) -> Protocol:
         """Run the variant for one record or for several records per user."""
         if self._one_record_each:
-            return (yield from self._one_record())
+            found = self._one_record()
+            numbers = self.link == "identity"
+            return (yield from checked(self, self.epsilon, found) if numbers else found)
         notes, scale = [], self.target_scale
         if scale is None:
             (cohort,) = self.cohorts([norm_askers(self, self.epsilon)])
@@ -243,8 +246,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
     def _one_record(self) -> Protocol:
         if self.link == "logistic":
             self._check_classes()
-        steps = max(1, min(_STEPS, self.num_users // self.min_reports))
-        sizes = [self.num_users // steps + (i < self.num_users % steps) for i in range(steps)]
+        users = self.num_unasked
+        steps = max(1, min(_STEPS, users // self.min_reports))
+        sizes = [users // steps + (i < users % steps) for i in range(steps)]
         theta, error = np.zeros(self.dim), self._radius
         asked, pooled = np.arange(self.dim), PooledSteps(self.dim)
         cohorts = self.cohorts(sizes)

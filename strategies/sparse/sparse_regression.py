@@ -31,8 +31,10 @@ from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
+from ..runtime.base import Protocol
 from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..subprotocols.held_out_error import checked
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection, typical_score
 from .base import SparseWaves
@@ -174,6 +176,12 @@ class SparseRegression(SparseWaves):
             variance_between=setting.variance_between or 0.0,
             scale=self.target_scale,
         )
+
+    def protocol(self) -> Protocol:
+        """Run the waves; with numbers as targets a hold-out cohort checks the model."""
+        if self._logistic:
+            return (yield from super().protocol())
+        return (yield from checked(self, self.epsilon, super().protocol()))
 
     @property
     def _logistic(self) -> bool:
