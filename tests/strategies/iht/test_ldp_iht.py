@@ -306,12 +306,12 @@ def test_classes_from_too_few_users_are_refused_before_anybody_is_asked():
 
 
 def test_what_is_chosen_from_noise_says_so():
-    """One in seven need not; two standard errors, whatever the candidates, leave out half."""
+    """One in seven need not: fewer than 14 of 20 in one test of 60."""
     noted = 0
-    for seed in range(10):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         x, y = rng.choice([-1.0, 1.0], (3000, 30)), rng.normal(size=3000)
         strategy = LdpIht(30, sparsity=3, epsilon=1.0, radius=2.0)
         result = simulate(strategy, Users.from_rows(x, y), seed=seed)
         noted += any("as the largest of 30 may be by chance" in note for note in result.notes)
-    assert noted >= 8
+    assert noted >= 14
