@@ -116,7 +116,7 @@ class SparseRegression(SparseWaves):
     card = Card(
         question="sparse linear or logistic regression",
         guarantee="pure epsilon",
-        rounds="8; 7 with a declared scale or few features",
+        rounds="9; 8 with a declared scale or few features",
         report="1; votes some bytes",
         use_when="users have many records each; sparsity and sizes need not be known",
         fails_when="at epsilon 1 with 400 users, who show nothing; with few records a user: at 50 "
