@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _QUANTILES = 0.1, 0.5, 0.9  # of the range that a plan gives
 # Entries that are drawn for a run at most, and users at least and at most, who stand in for all.
-_MAX_ENTRIES, _MIN_USERS, _MAX_USERS = 150_000, 400, 4000
+_MAX_ENTRIES, _MIN_USERS, _MAX_USERS = 600_000, 400, 4000
 _APART = 4.0  # times as large an error at the end of the range: one worth a note
 _UNSURE = (
     "Runs differ much, as they do where the noise just lets some of what is looked for be found: "

@@ -90,6 +90,9 @@ class Series(LdpStrategy[SeriesResult]):
         "take 6,165 users",
         page="recurring",
     )
+    no_plan: ClassVar[str] = (
+        "A series is planned by its protocol: ldp-flower plan PROTOCOL --collections NUMBER."
+    )
 
     strategy: LdpStrategy[Any] = field(kw_only=False)
     collections: int

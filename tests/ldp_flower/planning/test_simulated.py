@@ -47,7 +47,7 @@ def numbers_for(protocol, num_users, num_features=12):
 def test_many_more_users_or_epsilon_make_it_better(protocol):
     """Of five runs each; the seeds are fixed, and errors differ by factors."""
     few, many = (planned(protocol, 2.0, **numbers_for(protocol, n)) for n in (1200, 12_000))
-    weaker = planned(protocol, 1.0, **numbers_for(protocol, 12_000))
+    weaker = planned(protocol, 0.5, **numbers_for(protocol, 12_000))
     for each in (few, many, weaker):
         assert 0 <= each.low <= each.value <= each.high
     assert many.value < 0.6 * few.value
@@ -118,8 +118,10 @@ def test_runs_are_counted_and_formulas_have_none():
     )
     assert len(told) >= 24 + 6 * 8  # one's own numbers, and most of the points of the curve
     assert 0.4 < made.expected.value / made.target / 2 < 2.5
-    # The error is like 1 / sqrt(n), and a line between 1,000 and 4,000 users hits half of it.
-    assert 2500 < made.changes["users"] < 6500
+    # The error is like 1 / sqrt(n), so 4,000 users have half of it. Medians of 24 and of 6 runs of
+    # four coordinates leave a standard error of .21 of the logarithm from 1,000 users to 4,000:
+    # one plan in seven is further off than this.
+    assert 4000 / 2.4 < made.changes["users"] < 4000 * 2.4
     assert made.expected.notes == ()
 
 
