@@ -19,7 +19,7 @@ pytestmark = pytest.mark.deployment
 
 APP = Path(__file__).parents[2] / "simulations" / "flights"
 INSTALLED = [str(APP), *filter(None, [os.environ.get("PYTHONPATH")])]
-AIRCRAFT = (400, 300, 1)  # behind each node
+AIRCRAFT = (200, 150, 1)  # behind each node: some 16 steps, which take seconds each
 MOST_FLIGHTS = 30  # of an aircraft, which saves reading time
 EPSILON = 4.0
 
@@ -57,7 +57,6 @@ def test_three_authenticated_nodes_answer_the_simulations_app(rows, tmp_path):
             )
         status, log = federation.run(
             APP,
-            # The protocol of few rounds, each of which takes seconds here.
             f'evaluate=false num-nodes=3 epsilon={EPSILON} protocol="LDP-IHT" '
             f'output-dir="{tmp_path}"',
         )
