@@ -339,8 +339,8 @@ def report(path, written, *options):
 def test_a_report_says_who_spent_what_when_and_what_is_left(spent):
     found = json.loads(report(spent, "json", "--max-epsilon", 2.0))
     assert found["users"] == [
-        {"user": "a", "epsilon": 2.0, "delta": 0.0, "left": 0.0},
-        {"user": "c", "epsilon": 0.25, "delta": 0.0, "left": 1.75},
+        {"user": "a", "epsilon": 2.0, "delta": 0.0, "for life": 2.0, "left": 0.0},
+        {"user": "c", "epsilon": 0.25, "delta": 0.0, "for life": 0.25, "left": 1.75},
     ]
     runs = {run["run"]: (run["questions"], run["users"], run["epsilon"]) for run in found["runs"]}
     assert runs == {str(1 << 63): (1, 2, 1.0), "7": (2, 2, 1.75)}

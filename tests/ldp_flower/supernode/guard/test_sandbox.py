@@ -132,7 +132,9 @@ def test_state_is_neither_shown_to_training_nor_taken_from_it(tmp_path):
 
 
 def test_training_is_ended_where_the_machine_has_no_memory_left(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("ldp_flower.supernode.guard.stranger._RESERVE", 2.0)  # nobody has so much
+    monkeypatch.setattr(
+        "ldp_flower.supernode.guard.untrusted_process._RESERVE", 2.0
+    )  # nobody has so much
     node = Node(tmp_path)
     node.ask(fab_of("def train(message, context):\n    import time; time.sleep(60)\n"))
     assert "memory was nearly used up" in caplog.text
