@@ -126,7 +126,7 @@ def run(built, modules, name, nodes, tmp_path, kind=InProcessGrid, **settings):
 
 def test_silo_networks(built, modules, tmp_path):
     """Images that silos alone have seen are told apart better than by guessing a third."""
-    settings = {"num_records": 400, "num_rounds": 2, "steps": 6, "sampling_rate": 0.2}
+    settings = {"num_records": 400, "num_rounds": 2, "steps": 6, "sampling_rate": 0.2, "seed": 0}
     found = run(built, modules, "silo-networks", 4, tmp_path, epsilon=8.0, **settings)
     spent = [found["rounds"][number]["epsilon-spent"] for number in ("1", "2")]
     assert 0 < spent[0] < spent[1] == found["epsilon"] <= 8.0 and found["notes"] == []
