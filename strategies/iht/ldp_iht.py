@@ -231,7 +231,11 @@ class LdpIht(FeatureStrategy[LinearResult]):
             return (yield from checked(self, self.epsilon, found) if numbers else found)
         notes, scale = [], self.target_scale
         if scale is None:
-            (cohort,) = self.cohorts([norm_askers(self, self.epsilon)])
+            askers = norm_askers(self, self.epsilon)
+            if self.num_users < askers + self.min_reports:  # before anybody is asked
+                sizes = [askers, self.num_users - askers]
+                raise TooFewReports(self._too_small(sizes, self.num_users))
+            (cohort,) = self.cohorts([askers])
             told = yield from estimate_label_scale(cohort, self.epsilon, self.samples_per_user)
             notes, scale = told.doubts("target_scale"), told.value
         radius = 1.0 if self.radius is None and self.sparsity is not None else self.radius

@@ -43,7 +43,7 @@ def test_the_command_shows_them_side_by_side():
     small = CliRunner().invoke(app, [*asked[:3], "100", *asked[4:]])
     assert small.exit_code == 0 and small.output.count("refused") >= 3
     none = CliRunner().invoke(app, ["plan", "Series", "--users", "100", "--collections", "5"])
-    assert none.exit_code == 0 and "has not been worked out" in none.output
+    assert none.exit_code == 0 and "is planned by its protocol" in none.output
     for other in (["--target", "0.1"], ["--quality", "0.5"], ["--html", "page.html"]):
         assert CliRunner().invoke(app, [*asked, *other]).exit_code == 2
     assert CliRunner().invoke(app, [*asked[:-2], "--drift", "0.1"]).exit_code == 2

@@ -220,7 +220,7 @@ def test_too_few_users_are_refused_before_anybody_is_asked():
     users, _ = make_users(25)
     grid = Grid(users, 1)
     with pytest.raises(TooFewReports, match="plans cohorts of 20 users or more; 25 users"):
-        iht().start(grid, num_nodes=1)
+        iht(samples_per_user=5).start(grid, num_nodes=1)
     assert {kind for kind, _, _ in grid.asked} == {"query.census"}
 
 

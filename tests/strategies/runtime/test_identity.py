@@ -247,7 +247,8 @@ def every_strategy():
     seen = set()
     for name, runs in AUDITED.items():
         for strategy, users in runs(4, 4.0):
-            if type(strategy) not in seen:
+            # A second run of a series is its next collection.
+            if type(strategy) not in seen and name != "Series":
                 seen.add(type(strategy))
                 yield pytest.param(strategy, users, id=f"{name}-{type(strategy).__name__}")
     _, silo = next(PeelingTransfer.audit_runs(4, 4.0))
