@@ -20,6 +20,8 @@ SCHEMA = Schema({f"x{j}": Numeric(-4, 4) for j in range(1, DIM)}, "y", Numeric(-
 
 # What an argument is set to, unless a mode says otherwise: never its default or the mode's value.
 OTHER = {
+    "local_steps": 7,  # refused without a network
+    "local_learning_rate": 0.1,
     "epsilon": 3.0,
     "min_reports": 100_000,
     "sparsity": 1,
@@ -91,7 +93,7 @@ OTHER = {
 # The size of the data, what lets a run start that is refused else or wait, where a run is kept, and
 # what is about models of several arrays or public metrics (tested on their own).
 ELSEWHERE = {"dim", "domain_size", "schema", "force", "store"} | {
-    *("min_available_nodes", "trainable", "train_metrics_aggr_fn"),
+    *("min_available_nodes", "trainable", "train_metrics_aggr_fn", "network"),
 }
 
 
