@@ -67,7 +67,7 @@ class SeriesResult(Result):
         Returns
         -------
         DataFrame
-            ``collection``, ``name``, the ``raw`` estimate with its error, the level as it was
+            ``name``, ``collection``, the ``raw`` estimate with its error, the level as it was
             ``known then`` with its error, the ``level`` from all collections with its
             ``standard error`` and an interval of 95 %; ``users`` in the census whom all this is
             about, and ``reports`` of the panel.
@@ -78,8 +78,8 @@ class SeriesResult(Result):
         level, error = self.level.ravel(), self.std_error.ravel()
         return DataFrame(
             {
-                "collection": np.repeat(np.arange(1, so_far + 1), width),
                 "name": self.names * so_far,
+                "collection": np.repeat(np.arange(1, so_far + 1), width),
                 "raw": self.raw.ravel(),
                 "raw error": self.raw_std_error.ravel(),
                 "known then": self.filtered.ravel(),

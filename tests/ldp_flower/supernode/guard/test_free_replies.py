@@ -106,21 +106,25 @@ def test_no_unpaid_answer_tells_what_training_left_in_the_page_cache(tmp_path):
     files = list(islice(filter(holds_a_bit, found), len(BITS[0])))
     if len(files) < len(BITS[0]):
         pytest.skip("the file system of /usr does not tell what is in its cache")
-    node, heard, left = Node(tmp_path), [], []
+    node = Node(tmp_path)
     write = fab_of(WRITES.replace("FILES", repr(files)))
     apps = [fab_of(READS.replace("FILE", repr(path))) for path in files]
-    for bits in BITS:
-        (node.data / "rows.csv").write_text(bits)
-        report_in(node.ask(write))
-        spent = node.spent()
-        replies = [node.ask(app, content=census()) for app in apps]
-        with rehearsing(node):
-            replies += [node.ask(app) for app in apps]
-        left.append("".join(str(int(cached(path))) for path in files))  # which fills the cache
-        assert node.spent() == spent
-        heard.append([said(reply) for reply in replies])
-    assert heard[0] == heard[1]
-    assert not any(reply.has_error() for reply in replies)
+    for _ in range(3):  # other programs of the machine may have read the files meanwhile
+        heard, left = [], []
+        for bits in BITS:
+            (node.data / "rows.csv").write_text(bits)
+            report_in(node.ask(write))
+            spent = node.spent()
+            replies = [node.ask(app, content=census()) for app in apps]
+            with rehearsing(node):
+                replies += [node.ask(app) for app in apps]
+            left.append("".join(str(int(cached(path))) for path in files))  # which fills the cache
+            assert node.spent() == spent
+            heard.append([said(reply) for reply in replies])
+        assert heard[0] == heard[1]
+        assert not any(reply.has_error() for reply in replies)
+        if tuple(left) == BITS:
+            break
     assert tuple(left) == BITS  # all that time it was there for whoever had looked
 
 
