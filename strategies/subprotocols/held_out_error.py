@@ -18,7 +18,7 @@ _SURE = 3.0  # standard errors; of models as good as 0 one in 700 gets a note
 
 
 def checked(
-    strategy: LdpStrategy[Any], epsilon: float, protocol: Generator[Ask, Any, LinearResult]
+    strategy: LdpStrategy[Any], epsilon: float, protocol: Generator[Ask, Any, Any]
 ) -> Generator[Ask, Any, LinearResult]:
     """Run a protocol that expects features of unit scale; a note says if they surely are not.
 
@@ -28,9 +28,10 @@ def checked(
     share_of_noise = number_randomizer(epsilon, 1.0).variance
     size = math.ceil(min((share_of_noise + 1) / _ERROR**2, _SHARE * strategy.num_users))
     if size < strategy.min_reports:
-        return (yield from protocol)
+        unchecked: LinearResult = yield from protocol
+        return unchecked
     (cohort,) = strategy.cohorts([size])
-    result = yield from protocol
+    result: LinearResult = yield from protocol
     if not result.coef.any():
         return result
     # Of features of unit scale, this is the mean square of predictions.
