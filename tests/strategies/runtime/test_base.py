@@ -274,8 +274,11 @@ def test_reports_that_no_honest_user_can_send_are_rejected(change):
     result = iht(min_reports=5).start(grid, timeout=1, num_nodes=20, seed=1)
     asked = [int(group) for _, group, node in grid.asked if node == 1 and group]
     assert asked
-    assert [step.number for step in result.steps[1:] if step.rejected] == asked
-    assert f"{len(asked)} answers of nodes were left out" in repr(result)
+    rejected = [step.number for step in result.steps[1:] if step.rejected]
+    # A hold-out cohort sends bits, which some changes leave what an honest user can send.
+    bits = {step.number for step in result.steps if step.statistic == "squared_errors"}
+    assert set(asked) - bits <= set(rejected) <= set(asked)
+    assert f"{len(rejected)} answers of nodes were left out" in repr(result)
 
 
 class Mean(LdpStrategy):
