@@ -7,7 +7,7 @@ from typing import Any
 
 from ldp_flower.guarantee.questions import SquaredErrors
 
-from ..runtime.base import LdpStrategy
+from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
 from .squared_errors import number_randomizer
@@ -37,7 +37,10 @@ def checked(
     # Of features of unit scale, this is the mean square of predictions.
     randomizer = number_randomizer(epsilon, float(result.coef @ result.coef))
     question = SquaredErrors(result.coef, 0.0, -1.0, 1.0, 0.0)
-    answer = yield Ask(cohort, question, randomizer, min_reports=0)
+    try:
+        answer = yield Ask(cohort, question, randomizer)
+    except TooFewReports:  # the estimate does not need them
+        return result
     if answer.mean[0] + _SURE * answer.std_error[0] >= 0:
         return result
     note = (
