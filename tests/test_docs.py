@@ -91,8 +91,8 @@ def test_the_private_evaluation_example(capsys):
 
 
 def test_plugging_into_an_existing_app(capsys):
-    page = (DOCS / "existing-app.md").read_text("utf-8")
-    client, server = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    section = (DOCS / "model-updates.md").read_text("utf-8").split("## Statistics in an app")[1]
+    client, server = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     rng = np.random.default_rng(0)
     x = rng.choice([-1.0, 1.0], (3000, 8))
     client_app, server_app = ClientApp(), ServerApp()

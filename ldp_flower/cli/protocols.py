@@ -20,16 +20,13 @@ def protocols(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the table of docs/protocols.md instead.")
     ] = False,
-    sharp_edges: Annotated[
-        bool, typer.Option("--sharp-edges", help="Print the table of docs/sharp-edges.md instead.")
-    ] = False,
 ) -> None:
     """List the protocols: what they guarantee and cost, when to use them and when not."""
     # With them come SciPy and scikit-learn, which other commands need not wait for.
     from ..strategies.catalogue import PROTOCOLS
 
-    if markdown or sharp_edges:
-        for line in edges() if sharp_edges else table():
+    if markdown:
+        for line in table():
             typer.echo(line)
         return
     for name, protocol in PROTOCOLS.items():
@@ -75,13 +72,3 @@ def table() -> Iterator[str]:
             f"{card.use_when}; *{card.fails_when}*",
         )
         yield f"| {' | '.join(cells)} |"
-
-
-def edges() -> Iterator[str]:
-    """Yield the lines of the table of docs/sharp-edges.md."""
-    from ..strategies.catalogue import PROTOCOLS
-
-    yield "| protocol | does not work |"
-    yield "|---|---|"
-    for name, protocol in PROTOCOLS.items():
-        yield f"| [`{name}`]({protocol.card.page}.md) | {protocol.card.fails_when} |"

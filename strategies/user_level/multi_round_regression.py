@@ -80,7 +80,7 @@ class MultiRoundRegression(SelectedRegression):
         use_when="a comparison with Ma, Jia & Yang (2024) is wanted; users have few records each",
         fails_when="at epsilon 1 with 400 users of 100 records: the error (.59) is above that of "
         "returning zero (.566)",
-        page="paper-regressions",
+        page="user-level-mean",
     )
 
     num_steps: int = 5

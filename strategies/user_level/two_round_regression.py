@@ -75,7 +75,7 @@ class TwoRoundRegression(SelectedRegression):
         use_when="a comparison with Ma, Jia & Yang (2024) is wanted; users have many records each",
         fails_when="at epsilon 1 with 400 users of 100 records: the error (.66) is above that of "
         "returning zero (.566)",
-        page="paper-regressions",
+        page="user-level-mean",
     )
 
     def _regress(

@@ -1,6 +1,6 @@
 """Measure the user-level mean and the two- and multi-round regressions on synthetic data.
 
-They are the tables of docs/user-level-mean.md and docs/paper-regressions.md.
+They are the tables of docs/user-level-mean.md.
 """
 
 from collections.abc import Mapping
