@@ -20,6 +20,7 @@ from ..validation import check_positive
 from .audit import NamesProtocols, audit
 from .compare import TakesSeveral, compare
 from .console import FAILED, USAGE, console, errors, fail
+from .demo import demo
 from .ledger import ledger
 from .plan import plan
 from .processes import TimeIsUp, ended_by_signals
@@ -203,6 +204,7 @@ def _modified(path: Path | None) -> int | None:
 app.command(cls=TakesSeveral)(compare)
 app.command()(supernode)
 app.command()(check)
+app.command()(demo)
 app.command()(protocols)
 app.command()(plan)
 app.command(cls=NamesProtocols)(audit)

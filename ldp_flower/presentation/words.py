@@ -57,7 +57,7 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
 
     Notes
     -----
-    Whoever holds two possibilities for equally likely and sees reports that are (epsilon,
+    Someone who holds two possibilities for equally likely and sees reports that are (epsilon,
     delta)-indistinguishable guesses right with probability at most ``(e**epsilon + delta) /
     (1 + e**epsilon)``, the best of any test between them.
     """
@@ -65,13 +65,13 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
     data = only.removesuffix(" only)") or "data"
     # Written so that it does not overflow.
     right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
-    told = f"guesses right at most {share(right)} of the time, where a coin has 50 %"
+    told = f"is right at most {share(right)} of the time, where a coin has 50 %"
     if right > _SURE:
-        told = "may guess right nearly always: an epsilon so large promises little"
+        told = "may be right nearly always: an epsilon so large promises little"
     spent = f"epsilon {epsilon:g}" + (f" and delta {delta:g}" if delta else "")
     return (
-        f"Each {unit} is protected with {spent}: whoever wavers between two possibilities for "
-        f"everything that one {who}'s {data} may be, and sees all that was reported, {told}."
+        f"Each {unit} is protected with {spent}: someone who guesses between two versions of one "
+        f"{who}'s {data}, from all that was reported, {told}."
     )
 
 

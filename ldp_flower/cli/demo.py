@@ -1,0 +1,131 @@
+"""The command ``ldp-flower demo``: what one user sends, the estimate, and the truth beside it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from ..presentation.words import counted, guarantee
+from .console import FAILED, USAGE, console, fail
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from ..strategies import CountsResult
+
+_TABLE = Path(__file__).with_name("aircraft.csv")
+_SOURCE = "US Bureau of Transportation Statistics, flights from New York in 2013 (public domain)"
+_REPEATS = 5  # draws that are shown of one aircraft's report
+_BAR = 32  # characters of the largest share
+
+
+def demo(
+    epsilon: Annotated[float, typer.Option(help="Privacy parameter of each aircraft.")] = 2.0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Makes the run reproducible.", show_default="chance")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The page that is written.", dir_okay=False)] = Path(
+        "ldp-flower-demo.html"
+    ),
+) -> None:
+    """Ask 4,043 aircraft for their airline, each with one private report.
+
+    Shows what one aircraft sends, the estimated share of each airline, and the true one, and
+    writes the same as a page. Takes some ten seconds, without a network.
+    """
+    from pandas import read_csv
+
+    from ..schema import Categories, Schema
+    from ..simulation import simulate
+    from ..strategies import Counts, TooFewReports
+
+    table = read_csv(_TABLE)
+    airlines = table["airline"].value_counts().index.tolist()
+    schema = Schema({"airline": Categories(airlines)})
+    try:
+        strategy = Counts(schema, "airline", epsilon=epsilon)
+        result = simulate(strategy, schema.users(table, groups="aircraft"), seed=seed)
+    except (ValueError, TooFewReports) as error:
+        fail(str(error), USAGE)
+    truth = [float(share) for share in table["airline"].value_counts(normalize=True)]
+    sends = _what_one_sends(table, airlines, epsilon, seed)
+    console.print(Text(f"{len(table):,} aircraft report their airline, once each.", "bold"))
+    console.print(Text(f"{sends}\n"))
+    _show(result, truth)
+    try:
+        _write(result, truth, sends, output)
+    except OSError as error:
+        fail(f"Cannot write {output}: {error.strerror}. Choose another --output.", FAILED)
+    console.print(Text(f"\n{_protection(result)}\nData: {_SOURCE}.\nThe same as a page: {output}"))
+
+
+def _protection(result: "CountsResult") -> str:
+    return guarantee(result.privacy.epsilon, result.privacy.delta, "aircraft")
+
+
+def _what_one_sends(
+    table: "DataFrame", airlines: list[str], epsilon: float, seed: int | None
+) -> str:
+    """Return in words what the first aircraft may send, by the law of the mechanism."""
+    import numpy as np
+
+    from ..randomizers import best_frequency_oracle
+    from ..randomness import KeyedRandom, SystemRandom, derive
+
+    name, airline = table.iloc[0]
+    oracle = best_frequency_oracle(epsilon, len(airlines), len(table))
+    coin = np.zeros(1, np.uint64)
+    drawn = []
+    for each in range(_REPEATS):
+        randomness = SystemRandom() if seed is None else KeyedRandom(derive(seed, each))
+        report = oracle.randomize([[float(airlines.index(airline))]], randomness, coin)
+        held = oracle.support(oracle.estimate(oracle.summarize(report, coin)))
+        drawn.append(" + ".join(airlines[i] for i in np.flatnonzero(held > 0.5)))  # 0 or 1 each
+    return (
+        f"{name} flies for {airline}. Its report of {counted(oracle.report_bytes, 'byte')} speaks "
+        f"for its own airline with probability {float(oracle.own):.2f}, for any other with "
+        f"{float(oracle.other):.2f}. Drawn {_REPEATS} times: {'; '.join(drawn)}."
+    )
+
+
+def _show(result: "CountsResult", truth: list[float]) -> None:
+    """Print the estimates with their errors, and the truth, as bars."""
+    from rich.table import Table
+
+    largest = max(*truth, float(result.shares.max()))
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("airline", "estimated", "true", ""):
+        grid.add_column(head, justify="left" if head in ("airline", "") else "right", no_wrap=True)
+    rows = zip(result.categories, result.shares, result.users_std_error, truth, strict=True)
+    for name, share, error, true in rows:
+        bar = "█" * round(_BAR * max(float(share), 0.0) / largest)
+        mark = round(_BAR * true / largest)
+        cells = bar.ljust(_BAR + 1)
+        grid.add_row(
+            name,
+            f"{100 * share:.1f} ± {100 * error:.1f} %",
+            f"{100 * true:.1f} %",
+            Text.assemble((cells[:mark], "green"), ("│", "bold"), (cells[mark + 1 :], "green")),
+        )
+    console.print(grid)
+    console.print(Text("bars: estimated; │: true", "dim"))
+
+
+def _write(result: "CountsResult", truth: list[float], sends: str, path: Path) -> None:
+    """Write the page."""
+    from ..presentation import charts
+    from ..presentation.markup import table_of
+    from ..presentation.page import Section, page
+
+    axes = result.plot()
+    axes.plot(truth, range(len(truth)), "|", ms=12, mew=2, color=charts.RED, label="true")
+    axes.legend(loc="lower right")
+    found = result.table().assign(true=truth)
+    sections = [
+        Section("What one aircraft sends", [sends]),
+        Section("Shares of airlines", [charts.svg(axes, "Estimated and true shares")]),
+        Section("In numbers", [table_of(found)]),
+        Section("What is protected", [_protection(result), f"Data: {_SOURCE}."]),
+    ]
+    page(f"{result.num_reports:,} aircraft report their airline privately", sections, path)
