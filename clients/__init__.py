@@ -13,7 +13,7 @@ from .private_training.network_app import NetworkClientApp
 from .private_training.network_users import NetworkUsersApp
 from .private_training.record_mod import RecordDpSgdMod
 from .private_training.training import dp_sgd
-from .refusal import Refusal
+from .reply import Refusal
 from .update_mod import LdpUpdateMod
 from .user_update_mod import LdpUserUpdateMod
 

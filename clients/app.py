@@ -11,9 +11,7 @@ from ldp_flower.guarantee.user_source import SCHEMA, KnowsSchema
 from .compute import LoadUsers, UsersNode, check_loader
 from .effective_policy import EffectivePolicy, Seed, check_own
 from .own_statistics import OwnStatistics, checked
-from .received import Received
-from .refusal import Refusal
-from .reply import reply_with
+from .reply import Received, Refusal, reply_with
 from .respond import respond
 
 

@@ -18,13 +18,12 @@ from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
 
-from .arithmetic.chosen import chosen
+from .arithmetic.rows import chosen
 from .effective_policy import EffectivePolicy, called
 from .node import Node, operators_ledger
 from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
-from .received import Received
-from .refusal import Refusal
+from .reply import Received, Refusal
 from .statistics import compute, public_block
 from .statistics.classes import with_places
 

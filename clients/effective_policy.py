@@ -13,8 +13,7 @@ from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.randomizers import Randomizer
 from ldp_flower.validation import is_integer
 
-from .received import Received
-from .refusal import Refusal
+from .reply import Received, Refusal
 
 T = TypeVar("T")
 RUN: Final = "run"  # a simulation's clients take the seed of its run

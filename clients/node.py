@@ -14,8 +14,7 @@ from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words
 
 from .effective_policy import EffectivePolicy
-from .received import Received
-from .refusal import Refusal
+from .reply import Received, Refusal
 
 Floats = NDArray[np.float64]
 

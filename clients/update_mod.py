@@ -15,15 +15,13 @@ from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.guarantee.parameters import Floats, Parameters, flattened, parameters_of
 from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
 from ldp_flower.guarantee.training import PUBLIC, digest, taken_apart
-from ldp_flower.randomizers.ball import directions
+from ldp_flower.randomizers.domains import directions
 
 from .app_form import objection
 from .compute import CHUNK
 from .effective_policy import EffectivePolicy, Seed, check_own
 from .node import Node, operators_ledger
-from .received import Received, with_own_metadata
-from .refusal import Refusal
-from .reply import reply_with
+from .reply import Received, Refusal, reply_with, with_own_metadata
 from .respond import randomised
 
 CallNext = Callable[[Message, Context], Message]

@@ -13,7 +13,7 @@ from .compute import LoadUsers, UsersNode, check_loader
 from .effective_policy import EffectivePolicy, Seed
 from .node import Node
 from .one_user import as_if_alone, own_context, with_user
-from .received import Received, with_own_metadata
+from .reply import Received, with_own_metadata
 from .update_mod import LdpUpdateMod, Training, log_failure, reply_of, update_of
 
 

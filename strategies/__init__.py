@@ -13,10 +13,8 @@ from .analytics.quantiles_result import QuantilesResult
 from .analytics.two_way import TwoWay, TwoWayResult
 from .collect_once.constrained_mean import ConstrainedMean
 from .collect_once.constrained_regression import ConstrainedRegression
-from .collect_once.glm_result import GlmResult
-from .collect_once.kernel_result import KernelResult
-from .collect_once.kernel_ridge_regression import KernelRidgeRegression
-from .collect_once.smooth_glm import SmoothGlm
+from .collect_once.kernel_ridge_regression import KernelResult, KernelRidgeRegression
+from .collect_once.smooth_glm import GlmResult, SmoothGlm
 from .iht.label_ldp_iht import LabelLdpIht
 from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
@@ -27,17 +25,15 @@ from .models.trained import trainable_of
 from .recurring.series import Series
 from .recurring.series_result import SeriesResult
 from .runtime.base import LdpStrategy, TooFewReports
-from .runtime.card import Card
 from .runtime.exchange import Ask
-from .runtime.facts import PrivacySpent, Step
+from .runtime.facts import Card, PrivacySpent, Step
 from .runtime.population import Cohort
 from .runtime.result import LinearResult, Result
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht
-from .silos.peeling_transfer import PeelingTransfer
+from .silos.peeling_transfer import PeelingTransfer, TransferResult
 from .silos.private_frank_wolfe import PrivateFrankWolfe
-from .silos.transfer_result import TransferResult
 from .silos.two_stage_regression import TwoStageRegression
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression

@@ -18,9 +18,7 @@ from ldp_flower.models.parsing import parsed
 
 from ..effective_policy import EffectivePolicy, Seed, called, check_own
 from ..node import Node
-from ..received import Received
-from ..refusal import Refusal
-from ..reply import reply_with
+from ..reply import Received, Refusal, reply_with
 from ..update_mod import whole_node
 from .child import Child, ChildLimits
 from .network_training import Round, as_rows

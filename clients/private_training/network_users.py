@@ -18,8 +18,7 @@ from ..compute import LoadUsers, UsersNode
 from ..effective_policy import Seed
 from ..node import Node
 from ..one_user import OneUser, user_of
-from ..received import Received
-from ..refusal import Refusal
+from ..reply import Received, Refusal
 from ..update_mod import CallNext, Training
 from ..user_update_mod import LdpUserUpdateMod
 from .network_app import network_in

@@ -27,8 +27,7 @@ from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
 from ..effective_policy import Seed, forbid
 from ..node import Node
-from ..received import Received, with_own_metadata
-from ..refusal import Refusal
+from ..reply import Received, Refusal, with_own_metadata
 from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model
 from .training import Arrays, Training, current
 

@@ -30,19 +30,13 @@ from ldp_flower.randomness import Words
 from ..arithmetic.rows import Floats
 from .classes import CLASSES, with_labels
 from .columns import COLUMNS, DRAWN_CELLS
-from .evaluation import EVALUATION
-from .items import ITEMS
-from .labels import LABELLED_FEATURES, LABELS
-from .lines import LINES
-from .mapped import fourier, projected, rotated, rotated_bins
 from .means import MEANS
-from .moments import MOMENTS
-from .records import RECORDS
+from .moments import LINES, MOMENTS
+from .records import ITEMS, LABELLED_FEATURES, LABELS, RECORDS
 from .registry import Blocks, Drawing, Statistics, Turns, Views
-from .regression import REGRESSION
+from .regression import EVALUATION, REGRESSION, TEACHERS
 from .selection import SELECTION
-from .standardised import standardised
-from .teacher import TEACHERS
+from .transformed import fourier, projected, rotated, rotated_bins, standardised
 
 #: All that can be computed of users.
 STATISTICS: Statistics = {

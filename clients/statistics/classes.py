@@ -20,7 +20,7 @@ from ldp_flower.guarantee.questions import (
     Ranking,
 )
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers.ball import directions
+from ldp_flower.randomizers.domains import directions
 from ldp_flower.randomizers.elementwise import tanh
 
 from ..arithmetic.ridge import ridge_coefficients

@@ -1,4 +1,4 @@
-"""Statistics of linear regression: gradients of the squared loss and what goes with them."""
+"""Statistics of linear regression: gradients, ridge steps, errors, and each user's own fit."""
 
 from typing import Any
 
@@ -13,12 +13,16 @@ from ldp_flower.guarantee.questions import (
     ResidualCoefficients,
     RidgeStep,
     RootCurvature,
+    SquaredErrors,
     TargetScaleBin,
+    Teacher,
 )
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers.ball import directions
+from ldp_flower.iht import iht
+from ldp_flower.randomizers.domains import directions
 from ldp_flower.randomizers.elementwise import log, row_norms
 from ldp_flower.values.links import LINKS
+from ldp_flower.values.public_maps import synthetic_features
 
 from ..arithmetic.ridge import ridge_coefficients
 from ..arithmetic.rows import Floats, dot, mean_over_rows, norm_over_rows, shortened
@@ -112,3 +116,56 @@ REGRESSION: Statistics = {
     RootCurvature: root_curvature,
     Curvature: curvature,
 }
+
+
+def squared_errors(users: Users, question: SquaredErrors) -> Floats:
+    """Compute :class:`SquaredErrors`."""
+    targets = users.targets
+    errors = [targets - dot(users.features, question.theta), targets - question.centre]
+    squares = mean_over_rows(users, np.ones(len(targets)), np.square(np.column_stack(errors)))
+    loss, baseline = squares[:, :1], squares[:, 1:]
+    weighted = question.loss_weight * loss + question.baseline_weight * baseline
+    return np.asarray(weighted - question.offset)
+
+
+EVALUATION: Statistics = {SquaredErrors: squared_errors}
+
+
+_MOST_STEPS = 300
+
+
+def teacher(users: Users, question: Teacher) -> Floats:
+    """Compute :class:`Teacher`."""
+    values = np.zeros((len(users), users.num_features))
+    for i in np.flatnonzero(users.num_rows):
+        rows = slice(users.offsets[i], users.offsets[i + 1])
+        x, y = users.features[rows].copy(), users.targets[rows].copy()  # wherever they lay
+        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            values[i] = np.nan
+            continue
+        values[i] = iht(
+            x,
+            y,
+            int(np.clip(question.sparsity, 1, users.num_features)),
+            link=question.link,
+            ridge=question.ridge or 0.0,
+            radius=question.radius,
+            max_steps=_MOST_STEPS,
+        )
+    values -= question.centre
+    if question.num_answers is None or question.synthetic_seed is None:
+        return values
+    features = synthetic_features(question.synthetic_seed, question.num_answers, users.num_features)
+    return _answers(values, features)
+
+
+def _answers(values: Floats, features: Floats) -> Floats:
+    """Multiply user by user: how a product is added up may depend on its size."""
+    answers = np.empty((len(values), len(features)))
+    for i, value in enumerate(values):
+        support = np.flatnonzero(value)
+        answers[i] = features[:, support] @ value[support]
+    return answers
+
+
+TEACHERS: Statistics = {Teacher: teacher}

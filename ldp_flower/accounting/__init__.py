@@ -2,11 +2,10 @@
 
 Everywhere the neighbouring relation is that of the local model: one user's data against
 any other data of that user ("replace one"). :mod:`~ldp_flower.accounting.composition`
-adds up, :mod:`~ldp_flower.accounting.calibration` says what noise an epsilon needs, and
+adds up, :mod:`~ldp_flower.accounting.composition` says what noise an epsilon needs, and
 :mod:`~ldp_flower.accounting.flower` builds Flower's own methods with it.
 """
 
-from .calibration import gaussian_noise_multiplier, noise_multiplier_epsilon
 from .composition import (
     Event,
     GaussianEvent,
@@ -14,6 +13,8 @@ from .composition import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
+    gaussian_noise_multiplier,
+    noise_multiplier_epsilon,
     shuffled_epsilon,
     total_epsilon,
     total_mu,

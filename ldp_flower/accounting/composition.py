@@ -4,17 +4,22 @@ Nothing here is on a client's path: the ledger adds epsilons and deltas (basic
 composition), which is always valid. The bounds below are valid too, and smaller.
 Everywhere the neighbouring relation is that of the local model: one user's value
 against any other value of that user.
+
+Sums of contributions that are clipped to C have another neighbour: the data of one unit (a user or
+a record), replaced. That moves a sum by up to 2 C, twice as far as under "add or remove one", so
+the noise multipliers of Flower and Opacus (noise over C) count half here. Units that nobody chose
+at random are not charged as if they had been: no amplification by sampling.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from scipy.optimize import brentq
 
+from ..randomizers.real_valued.concentrated import zcdp_epsilon, zcdp_rho
 from ..randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu, surely_at_most
-from ..randomizers.real_valued.zcdp import zcdp_epsilon, zcdp_rho
 from ..validation import check_fraction, check_integer, check_positive
 
 if TYPE_CHECKING:
@@ -222,3 +227,35 @@ def shuffled_epsilon(epsilon: float, delta: float, num_reports: int) -> float:
     density = math.exp(epsilon) / num_reports
     gain = 8 * math.sqrt(density * math.log(4 / delta)) + 8 * density
     return min(epsilon, math.log1p(math.tanh(epsilon / 2) * gain))
+
+
+def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
+    """Return the noise over the clip of each of several sums that one unit is in.
+
+    The composition of Gaussian releases is one Gaussian release, exactly, so there is
+    nothing lost by any accountant's bound.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What all releases cost together.
+    releases : int (default: 1)
+        Number of sums that one unit takes part in.
+
+    Returns
+    -------
+    float
+        Standard deviation of each sum's noise, in every coordinate, over the clip.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+    check_integer("releases", releases, 1)
+    return 2 * math.sqrt(releases) / gaussian_mu(epsilon, delta)
+
+
+def noise_multiplier_epsilon(noise_multipliers: Iterable[float], delta: float) -> float:
+    """Return the epsilon, at ``delta``, of sums with these noises over their clips."""
+    return gaussian_epsilon(total_mu([GaussianEvent(2 / z) for z in noise_multipliers]), delta)

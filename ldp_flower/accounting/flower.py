@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 )
 
 from ..validation import check_fraction, check_integer, check_positive
-from .calibration import gaussian_noise_multiplier
+from .composition import gaussian_noise_multiplier
 
 logger = logging.getLogger("flwr")
 

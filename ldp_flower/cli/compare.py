@@ -16,8 +16,8 @@ from .console import FAILED, USAGE, console, fail, in_options
 from .run import Scalar, declared_config, override
 
 if TYPE_CHECKING:
-    from ..compare.app import App
     from ..compare.jobs import Plan
+    from ..compare.nodes import App
 
 _INTERRUPTED = 130
 _NODES = 100

@@ -61,6 +61,7 @@ def demo(
 
 
 def _protection(result: "CountsResult") -> str:
+    assert result.privacy is not None
     return guarantee(result.privacy.epsilon, result.privacy.delta, "aircraft")
 
 

@@ -16,8 +16,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ..simulation.grid import InProcessGrid
 from ..strategies import LdpStrategy
-from .app import App, RunConfig
-from .nodes import CannotCompareError
+from .nodes import App, CannotCompareError, RunConfig
 
 _EARLIER = "workflows of Flower's earlier form, LegacyContext, do not call it"
 

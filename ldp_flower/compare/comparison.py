@@ -15,9 +15,9 @@ from ..guarantee.parameters import flattened, parameters_of
 from ..strategies import LdpFedAvg
 from ..sweep import Sweep, rows_of
 from ..validation import check_choice, check_integer, check_positive
-from .app import App, Evaluate, RunConfig
 from .jobs import METHODS, MakeDpSgd, Plan
 from .methods import quiet
+from .nodes import App, Evaluate, RunConfig
 from .report import Comparison
 from .runner import COLUMNS, KEY, Cell, Runner
 

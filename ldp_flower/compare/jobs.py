@@ -10,9 +10,8 @@ from ..guarantee.parameters import flattened, parameters_of
 from ..strategies import LdpFedAvg
 from ..validation import check_integer, check_optional
 from . import methods
-from .app import App
 from .methods import Guarantee, Outcome, Training
-from .nodes import AppNodes
+from .nodes import App, AppNodes
 
 #: Makes the app of DP-SGD from epsilon, delta and the number of rounds that a node trains in.
 MakeDpSgd = Callable[[float, float, int], ClientApp]

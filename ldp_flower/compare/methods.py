@@ -25,8 +25,7 @@ from ..clients import LdpUpdateMod
 from ..guarantee.parameters import flattened, parameters_of
 from ..simulation.grid import InProcessGrid
 from ..strategies import LdpFedAvg, TooFewReports
-from .app import RunConfig
-from .nodes import Floats, Indices, Nodes
+from .nodes import Floats, Indices, Nodes, RunConfig
 
 Clip = Callable[[Floats], Floats]
 

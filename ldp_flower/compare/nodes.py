@@ -1,7 +1,8 @@
 """Nodes that train one model, as the methods of a comparison see them: model in, updates out."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +20,43 @@ from numpy.typing import NDArray
 
 from ..guarantee.parameters import flattened, parameters_of, with_parameters
 from ..simulation.grid import InProcessGrid
-from .app import App
+
+#: Flower's: number of the round and model to metrics.
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+RunConfig = dict[str, bool | float | int | str]
+
+
+@dataclass(frozen=True, eq=False)
+class App:
+    """An app, as a strategy's ``start`` is given it.
+
+    Attributes
+    ----------
+    client_app : ClientApp
+        What every node runs, without any mod for privacy.
+    initial_arrays : ArrayRecord
+        The model that training starts from.
+    evaluate_fn : callable or None
+        Judges a model; None: the app's own evaluate function does, on the nodes.
+    train_config : ConfigRecord
+        What training is told.
+    arrays_key, config_key : str
+        Names of the two records in a message.
+    run_config : dict
+        The run's configuration, as clients see it.
+    strategy : str
+        Name of the strategy that the app itself uses.
+    """
+
+    client_app: ClientApp
+    initial_arrays: ArrayRecord
+    evaluate_fn: Evaluate | None
+    train_config: ConfigRecord = field(default_factory=ConfigRecord)
+    arrays_key: str = "arrays"
+    config_key: str = "config"
+    run_config: RunConfig = field(default_factory=dict)
+    strategy: str = "FedAvg"
+
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -5,9 +5,8 @@ share is in :mod:`.two_level`; what a message may name is in :mod:`.registry`.
 """
 
 from .base import Estimate, Randomizer, Summary
-from .codebooks.choice import ball_codebook
 from .codebooks.codebook import Codebook
-from .codebooks.hadamard import HadamardCodebook
+from .codebooks.hadamard import HadamardCodebook, ball_codebook
 from .composed import Composed
 from .hypercube import SubsetHypercube
 from .items.choice import best_frequency_oracle
@@ -15,18 +14,16 @@ from .items.direct import KRandomizedResponse
 from .items.frequency import FrequencyOracle
 from .items.hadamard import HadamardResponse
 from .items.hashing import OptimizedLocalHashing
-from .items.pem import PrefixExtending
 from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
-from .items.treehist import TreeHist
+from .items.trees import PrefixExtending, TreeHist
 from .items.unary import OptimizedUnaryEncoding
+from .real_valued.choosing import RecordPeeling, RecordVertices
 from .real_valued.concentrated import ConcentratedGaussian
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
-from .real_valued.peeling import RecordPeeling
 from .real_valued.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .real_valued.records import RecordGaussian, RecordMechanism
 from .real_valued.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
-from .real_valued.vertices import RecordVertices
 from .registry import randomizer_from_config
 from .response import RandomizedResponse
 from .sampled import SampledCoordinate

@@ -5,10 +5,12 @@ for the last few of an array, or for all that share a step with a number out of 
 where the numbers are different users', the last bit would tell of a neighbour. SciPy's
 functions, and NumPy's of complex numbers, take one number after the other. Nor does NumPy
 say in which order it adds up a row (einsum cuts long ones where its buffer ends, and the
-buffer begins with another row), so here is a sum that does.
+buffer begins with another row), so here is a sum that does. Products with Sylvester's matrix
+(Hadamard's of order a power of two) are row by row, too.
 """
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from scipy.special import expit, xlogy
 
 Floats = NDArray[np.float64]
 
+_BLOCK = 32  # the first five halvings are one product with a matrix
 _CACHED_ENTRIES = 1 << 15
 
 
@@ -73,3 +76,39 @@ def row_dots(rows: Floats, others: Floats) -> Floats:
 def row_norms(rows: Floats) -> Floats:
     """Return the Euclidean length of each row."""
     return np.asarray(np.sqrt(row_dots(rows, rows)))
+
+
+def padded(dim: int) -> int:
+    """Return the smallest power of two that is at least ``dim``."""
+    return 1 << (dim - 1).bit_length()
+
+
+@cache
+def _matrix(order: int) -> Floats:
+    """Return Sylvester's matrix."""
+    signs = np.ones((1, 1))
+    while len(signs) < order:
+        signs = np.block([[signs, signs], [signs, -signs]])
+    return signs
+
+
+def hadamard(values: Floats) -> Floats:
+    """Multiply rows by Sylvester's matrix over the root of its order.
+
+    Each row alone, in an order of additions that follows from its length alone.
+    """
+    rows, order = values.shape
+    half = min(order, _BLOCK)
+    values = values.reshape(rows, -1, half) @ _matrix(half)
+    spare = np.empty((order // half // 2, half) if order > half else (0,))
+    for row in values:
+        width = half
+        while width < order:
+            pairs = row.reshape(-1, 2, width)
+            first, second = pairs[:, 0], pairs[:, 1]
+            difference = np.subtract(first, second, out=spare.reshape(first.shape))
+            first += second
+            second[:] = difference
+            width *= 2
+    values /= math.sqrt(order)
+    return np.asarray(values.reshape(rows, order))

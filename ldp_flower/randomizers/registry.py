@@ -11,18 +11,16 @@ from .hypercube import SubsetHypercube
 from .items.direct import KRandomizedResponse
 from .items.hadamard import HadamardResponse
 from .items.hashing import OptimizedLocalHashing
-from .items.pem import PrefixExtending
 from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
-from .items.treehist import TreeHist
+from .items.trees import PrefixExtending, TreeHist
 from .items.unary import OptimizedUnaryEncoding
+from .real_valued.choosing import RecordPeeling, RecordVertices
 from .real_valued.concentrated import ConcentratedGaussian
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
-from .real_valued.peeling import RecordPeeling
 from .real_valued.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
 from .real_valued.records import RecordGaussian
 from .real_valued.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
-from .real_valued.vertices import RecordVertices
 from .response import RandomizedResponse
 from .sampled import SampledCoordinate
 

@@ -16,8 +16,7 @@ from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from .census import census
 from .guard.sandbox import SandboxError
-from .pinned import AppError
-from .records_file import RecordsFile
+from .run import AppError, RecordsFile
 from .settings import Settings, Table, Training
 
 # Above it an attacker who guesses between two versions of the data is wrong with a probability of

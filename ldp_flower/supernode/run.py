@@ -1,11 +1,16 @@
-"""A run, as the one who submitted it describes it, and what answers its messages on a node."""
+"""A run, as its submitter describes it, and what answers its messages: an app or a file."""
 
 import hashlib
+import importlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,98 @@ class Operator(Protocol):
         Called in a process of its own for every message, of whatever kind. What it raises
         is logged, and answered by an error of a fixed text.
         """
+
+
+class AppError(Exception):
+    """There is no such app."""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """Answers every message of every run by one ClientApp, and looks into no run's code.
+
+    Parameters
+    ----------
+    name : str
+        What the app is called in the log.
+    app : ClientApp
+        The operator's app.
+    """
+
+    name: str
+    app: ClientApp
+
+    @property
+    def fate(self) -> str:
+        """What the log says has become of the run's own app."""
+        return "was not looked at"
+
+    def answer(self, message: Message, context: Context, run: Run) -> Message:
+        """Return the app's reply."""
+        return self.app(message, context)
+
+
+def load(reference: str) -> ClientApp:
+    """Return the app that ``module:attribute`` names, as Python finds the module.
+
+    Raises
+    ------
+    AppError
+        If there is none.
+    """
+    module, colon, attribute = reference.partition(":")
+    if not (module and colon and attribute):
+        raise AppError(f"Expected --app MODULE:ATTRIBUTE, got {reference!r}.")
+    try:
+        app = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise AppError(
+            f"The app {reference!r} cannot be loaded: {type(error).__name__}: {error}. Its module "
+            "must be installed, or in a folder of PYTHONPATH."
+        ) from error
+    if not isinstance(app, ClientApp):
+        raise AppError(f"Expected {reference!r} to be a ClientApp, got {type(app).__name__}.")
+    return app
+
+
+RECORDS, TARGETS = "records", "targets"
+
+
+@dataclass(frozen=True)
+class RecordsFile:
+    """A file of NumPy's (.npz) with the arrays ``records`` and ``targets``.
+
+    Attributes
+    ----------
+    path : str
+        Where it is.
+    """
+
+    path: str
+
+    def __call__(self, context: Context | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return records, shape (records, ...), and their targets.
+
+        Raises
+        ------
+        ValueError
+            If the file cannot be read, or does not hold them.
+        """
+        expected = (
+            f"Expected --records to be a file of numpy.savez({RECORDS}=, {TARGETS}=), "
+            f"got {Path(self.path).name}"
+        )
+        try:
+            with np.load(self.path, allow_pickle=False) as found:
+                arrays = {name: found[name] for name in (RECORDS, TARGETS)}
+        except OSError as error:
+            raise ValueError(f"{expected}: {error.strerror or error}.") from error
+        except Exception as error:  # NumPy's reader fails in many ways
+            raise ValueError(f"{expected}, which has no such arrays of numbers.") from error
+        records, targets = arrays[RECORDS], arrays[TARGETS]
+        if not records.ndim or targets.shape[:1] != records.shape[:1]:
+            raise ValueError(
+                f"{expected} with records of shape {list(records.shape)} and targets of "
+                f"{list(targets.shape)}."
+            )
+        return records, targets

@@ -15,9 +15,7 @@ from ..table_file import TableLoader
 from .guard.limits import Limits
 from .guard.sandbox import Sandbox
 from .guard.training import Guarded
-from .pinned import AppError, Pinned, load
-from .records_file import RecordsFile
-from .run import Operator
+from .run import AppError, Operator, Pinned, RecordsFile, load
 
 
 @dataclass(frozen=True)

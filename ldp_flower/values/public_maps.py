@@ -1,4 +1,4 @@
-"""Public random maps of features: projections to fewer dimensions, Fourier features of a kernel.
+"""Public random maps: projections, Fourier features of a kernel, rotations, synthetic features.
 
 Both halves make them from a seed, whatever their version of NumPy; nothing here is
 part of the guarantee. A row's result never depends on the other rows.
@@ -12,10 +12,37 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtri
 
-from ..randomizers.elementwise import cos_and_sin
+from ..randomizers.elementwise import cos_and_sin, hadamard, padded
 from ..randomness import KeyedRandom, derive
 
 Floats = NDArray[np.float64]
+
+
+def rotate(values: Floats, signs: Floats) -> Floats:
+    """Return ``H D values / sqrt(K)`` for every row, shape (rows, K).
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (rows, dim)
+        The vectors; they are padded with zeros to ``K``, a power of two.
+    signs : ndarray of float64, shape (dim,)
+        The diagonal of D, of random signs.
+
+    Notes
+    -----
+    Lengths do not change. Over random signs a coordinate exceeds ``t`` with probability
+    at most ``2 exp(-K t**2 / (2 |v|**2))`` (Hoeffding), however the vector's own
+    coordinates are distributed. A row's result does not depend on other rows.
+    """
+    rows, dim = values.shape
+    wide = np.zeros((rows, padded(dim)))
+    wide[:, :dim] = values * signs
+    return hadamard(wide)
+
+
+def rotate_back(values: Floats, signs: Floats) -> Floats:
+    """Undo :func:`rotate`, shape (rows, dim)."""
+    return hadamard(values)[:, : len(signs)] * signs
 
 
 def seed_of(salt: int) -> int:
@@ -86,3 +113,30 @@ def fourier_features(rows: ArrayLike, frequencies: Floats, length_scale: float) 
     phases = project(np.asarray(rows, np.float64) / length_scale, frequencies)
     waves = np.concatenate(cos_and_sin(phases), axis=1)
     return np.asarray(waves / math.sqrt(frequencies.shape[1]))
+
+
+_LABEL = 0x53594E5448  # keeps these draws apart from others of the same seed
+
+
+def synthetic_features(seed: int, rows: int, dim: int) -> NDArray[np.float64]:
+    """Return rows of independent uniform features whose columns have length 1 on average.
+
+    Answers ``X theta`` on them are about as long as ``theta``: the mean of ``X'X`` is the
+    identity.
+
+    Parameters
+    ----------
+    seed : int
+        Public seed.
+    rows : int
+        Number of rows.
+    dim : int
+        Number of features.
+
+    Returns
+    -------
+    ndarray of float64, shape (rows, dim)
+        In ``[-sqrt(3 / rows), sqrt(3 / rows)]``.
+    """
+    draws = KeyedRandom(derive(_LABEL, seed, np.arange(rows))).uniforms((rows, dim))
+    return np.asarray((2 * draws - 1) * np.sqrt(3 / rows))

@@ -15,7 +15,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ..forecasts.cells import expected_share
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
+from ..runtime.facts import Card
 from ..runtime.result import Estimates, Floats, Result
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 

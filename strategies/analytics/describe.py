@@ -15,8 +15,8 @@ from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import Part, Population
 from ..subprotocols.squared_errors import number_randomizer
 from .cells import CellShares, cell_question

@@ -26,8 +26,8 @@ from ..numerics.density import (
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
+from ..runtime.facts import Card
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
 from .distribution_result import DistributionResult
 

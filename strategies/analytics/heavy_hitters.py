@@ -19,8 +19,8 @@ from ldp_flower.validation import check_choice, check_fraction, check_integer
 from ..forecasts.items import chances_to_find, expected_misses, zipf
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol
-from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
+from ..runtime.facts import Card
 from ..runtime.result import Floats
 from .item_mechanism import (
     MAX_DIRECT,

@@ -14,7 +14,7 @@ from ldp_flower.schema import Categories, Numeric, Schema
 
 from ..forecasts.cells import expected_mean
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
+from ..runtime.facts import Card
 from ..runtime.result import Estimates, Floats, Result
 from .cells import PopulationErrors, cell_question
 from .counts import categories_of, check_schema, too_few

@@ -17,7 +17,7 @@ from ldp_flower.schema import Categories, Schema
 from ..forecasts.cells import expected_share
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
+from ..runtime.facts import Card
 from ..runtime.result import Estimates, Floats, Result
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 from .counts import categories_of, check_schema, counted, too_few

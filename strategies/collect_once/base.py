@@ -6,11 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.questions import Projected, Question
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
-from ldp_flower.validation import check_choice, check_fraction, check_integer, check_unused
+from ldp_flower.validation import (
+    check_choice,
+    check_fraction,
+    check_integer,
+    check_positive,
+    check_unused,
+)
 from ldp_flower.values.moments import num_moments
-from ldp_flower.values.public_maps import seed_of
+from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol
@@ -20,10 +30,7 @@ from ..runtime.result import Result
 
 R = TypeVar("R", bound=Result)
 
-METHODS = ("auto", "paper")
-_DELTA = 1e-6  # by default
-#: Numbers in a report, beyond which features have to be projected.
-MAX_REPORT = 5000
+Floats = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,3 +114,43 @@ def check_report(dim: int, projected_dim: int | None, powers: list[int]) -> None
             f"project them with projected_dim <= {most}, for example "
             f"{min(most, 2 ** math.floor(math.log2(most)))}."
         )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ProjectedCollection(CollectOnce[R]):
+    """Base class: users report something of their features or of a public projection of them.
+
+    Other parameters are those of :class:`CollectOnce`.
+
+    Parameters
+    ----------
+    feature_bound : float (default: 1.0)
+        Public bound on the Euclidean length of a row of features; longer ones are shortened.
+    projected_dim : int, optional
+        Number of dimensions to which a public random matrix projects features first.
+    """
+
+    feature_bound: float = 1.0
+    projected_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("feature_bound", self.feature_bound)
+
+    def _mapped(self, question: Question, size: int) -> Question:
+        """Return a question about ``size`` features: of projected ones, if these are fewer."""
+        return question if size == self.dim else Projected(question, self._seed, size)
+
+    def _length(self, size: int) -> float:
+        """Return the bound on the length of a row after its projection to ``size`` dimensions."""
+        return self.feature_bound * (1.0 if size == self.dim else reach(size))
+
+    def _matrix(self, size: int) -> Floats:
+        """Return the projection to ``size`` dimensions, shape (dim, size)."""
+        return np.eye(size) if size == self.dim else projection(self._seed, self.dim, size)
+
+
+METHODS = ("auto", "paper")
+_DELTA = 1e-6  # by default
+#: Numbers in a report, beyond which features have to be projected.
+MAX_REPORT = 5000

@@ -17,12 +17,11 @@ from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.fista import fista
 from ..runtime.base import Protocol
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from .base import MAX_REPORT
-from .projected_collection import ProjectedCollection
+from .base import MAX_REPORT, ProjectedCollection
 
 Floats = NDArray[np.float64]
 

@@ -16,13 +16,12 @@ from ..forecasts.populations import SphereUsers
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.fista import fista
 from ..runtime.base import Protocol
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from .base import MAX_REPORT, check_report
+from .base import MAX_REPORT, ProjectedCollection, check_report
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
-from .projected_collection import ProjectedCollection
 
 _SHARE, _PLANNED_SPARSITY = 0.8, 4  # of a plan: of the l1 ball's radius, and coefficients
 

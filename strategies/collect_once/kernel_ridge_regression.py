@@ -2,24 +2,95 @@
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from flwr.app import ArrayRecord
+from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.guarantee.questions import Fourier, Question, Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
-from ldp_flower.values.public_maps import frequencies
+from ldp_flower.values.public_maps import fourier_features, frequencies
 
 from ..runtime.base import Protocol
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import Cohort
+from ..runtime.result import LinearResult, as_rows
 from .base import CollectOnce, largest_dim
-from .kernel_result import KernelResult
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DRAWN, _REACH, _POINTS = 4, 5.0, 201  # features, length scales to each side of 0, points
+
 Floats = NDArray[np.float64]
+
+
+@dataclass(repr=False, kw_only=True)
+class KernelResult(LinearResult):
+    """A function of features: coefficients of public random Fourier features.
+
+    Attributes
+    ----------
+    coef, std_error : ndarray of float64, shape (num_features,)
+        Of the Fourier features, cosines first.
+    frequencies : ndarray of float64, shape (dim, num_features / 2)
+        Those of the cosines and sines, for rows divided by ``length_scale``.
+    length_scale : float
+        Scale of the kernel.
+    """
+
+    frequencies: Floats
+    length_scale: float
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.coef, self.frequencies])
+
+    def predict(self, features: ArrayLike) -> Floats:
+        """Return the function's values.
+
+        Parameters
+        ----------
+        features : array_like, shape (rows, dim)
+            Rows on the scale on which the clients computed.
+
+        Raises
+        ------
+        ValueError
+            If the rows are of another width.
+        """
+        rows = as_rows(features, len(self.frequencies))
+        mapped = fourier_features(rows, self.frequencies, self.length_scale)
+        return np.asarray(mapped @ self.coef)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the Fourier features."""
+        half = self.frequencies.shape[1]
+        return [f"{wave} {number}" for wave in ("cosine", "sine") for number in range(half)]
+
+    @property
+    def _height(self) -> float:
+        return 3.6
+
+    def _draw(self, axes: "Axes") -> None:
+        dim = len(self.frequencies)
+        along = np.linspace(-_REACH, _REACH, _POINTS) * self.length_scale
+        for feature in range(min(dim, _DRAWN)):
+            rows = np.zeros((_POINTS, dim))
+            rows[:, feature] = along
+            axes.plot(along, self.predict(rows), label=f"feature {feature}")
+        axes.set_xlabel("a feature, all others being 0")
+        axes.set_ylabel("prediction")
+        if dim > 1:
+            axes.legend()
+
+    def _findings(self) -> list[str]:
+        return [f"{len(self.coef)} Fourier features of length scale {self.length_scale:g}"]
+
 
 _MOST_FEATURES = largest_dim([2]) // 2 * 2
 _LENGTH = 1.0  # of Fourier features

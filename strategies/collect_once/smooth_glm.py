@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.guarantee.users import Users
@@ -14,18 +14,52 @@ from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ldp_flower.values.projections import project_on_ball
 
-from ..numerics.chebyshev import interpolated, is_odd, truncated
+from ..numerics.chebyshev import interpolated, is_odd, truncated, value
 from ..numerics.sigm import StepSizes, sigm
 from ..runtime.base import Protocol
-from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
+from ..runtime.facts import Card
 from ..runtime.population import Cohort
-from .base import MAX_REPORT, check_report
-from .glm_result import GlmResult
+from ..runtime.result import LinearResult
+from .base import MAX_REPORT, ProjectedCollection, check_report
 from .polynomial_loss import PolynomialLoss
-from .projected_collection import ProjectedCollection
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(repr=False, kw_only=True)
+class GlmResult(LinearResult):
+    """A generalised linear model.
+
+    Attributes
+    ----------
+    coef, std_error : ndarray of float64, shape (dim,)
+        The coefficients, and their standard deviations without the bias of the constraint
+        and of the polynomial in place of the mean function; not a number where they
+        are not known (``method="paper"``).
+    mean_function : ndarray of float64, shape (terms,)
+        Chebyshev coefficients of the expected target given ``<x, coef> / reach``.
+    reach : float
+        Largest absolute value of ``<x, coef>`` that is told apart.
+    """
+
+    mean_function: Floats
+    reach: float
+
+    def decision_function(self, features: ArrayLike) -> Floats:
+        """Return ``<x, coef>`` for rows of features, shape (rows, dim)."""
+        return super().predict(features)
+
+    def predict(self, features: ArrayLike) -> Floats:
+        """Return the expected targets; for labels -1 and 1 the sign is the likelier one.
+
+        Parameters
+        ----------
+        features : array_like, shape (rows, dim)
+            Rows on the scale on which the clients computed.
+        """
+        return value(self.mean_function, self.reach, self.decision_function(features))
+
 
 _STEPS = 1000  # of the stochastic method, if there are so many users
 

@@ -35,8 +35,8 @@ from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
 from ..numerics.attenuation import clipped_square, kept
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Answers, Ask
+from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult

@@ -32,8 +32,8 @@ from ..forecasts.populations import (
 from ..numerics.attenuation import kept
 from ..runtime.audit_users import normals, users_of
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
 from ..subprotocols.held_out_error import checked

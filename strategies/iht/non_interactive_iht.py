@@ -25,8 +25,8 @@ from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users, planned
 from ..numerics.attenuation import kept
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
 

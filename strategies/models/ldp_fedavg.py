@@ -21,8 +21,8 @@ from ldp_flower.values.projections import keep_largest
 
 from ..numerics.walk import Walk
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import fewest_users
 from .expected import expected
 from .fedavg_arguments import FedAvgArguments

@@ -16,7 +16,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
+from ..runtime.facts import Card
 from ..runtime.identity import prints_of, recognise
 from ..runtime.plain import made, to_plain
 from ..runtime.population import Panel, Population, fewest_users

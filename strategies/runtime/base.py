@@ -32,10 +32,9 @@ from ldp_flower.randomness import public_coin
 from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
-from .card import Card
 from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes, with_features
 from .exchange import Answers, Ask, Exchange, means_of, privacy_spent, with_known_noise
-from .facts import Step
+from .facts import Card, Step
 from .identity import printed, prints_of, recognise
 from .population import Cohort, Population, SizeOnlyPopulation, fewest_users
 from .result import Result

@@ -19,11 +19,10 @@ from ldp_flower.guarantee.training import PUBLIC, census, with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
 
-from .census import Facts, census_content, census_facts
+from .census import OTHER_SCHEMA, Facts, census_content, census_facts, objection
 from .facts import PrivacySpent, Step
 from .population import Cohort, Population
 from .run_store import Reply, RunStore
-from .schemas import OTHER_SCHEMA, objection
 
 logger = logging.getLogger("flwr")
 

@@ -14,8 +14,8 @@ from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.result import LinearResult
 from .base import SiloRegression
 

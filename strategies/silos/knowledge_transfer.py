@@ -14,13 +14,13 @@ from ldp_flower.iht import iht
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
 from ldp_flower.values.projections import keep_largest, project_on_ball
-from ldp_flower.values.synthetic import synthetic_features
+from ldp_flower.values.public_maps import synthetic_features
 
 from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
 

@@ -1,18 +1,50 @@
 """PeelingTransfer: each silo's own teacher, trained under the privacy of its records."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.presentation import charts
 from ldp_flower.values.projections import keep_largest
 
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
+from ..runtime.facts import Card
+from ..runtime.result import LinearResult
 from .peeling_dp_iht import PeelingDpIht
-from .transfer_result import TransferResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(repr=False, kw_only=True)
+class TransferResult(LinearResult):
+    """A student, whose coefficients are ``coef``, and its teachers.
+
+    Attributes
+    ----------
+    teachers : ndarray of float64, shape (silos, dim)
+        The silos' models, in the random order in which they were trained.
+    """
+
+    teachers: Floats
+
+    def table(self) -> "DataFrame":
+        """Return the student's coefficients by name, with the mean and spread of the teachers'."""
+        table = super().table()
+        table["teachers' mean"] = self.teachers.mean(axis=0)
+        table["teachers' standard deviation"] = self.teachers.std(axis=0)
+        return table
+
+    def _draw(self, axes: "Axes") -> None:
+        super()._draw(axes)
+        drawn = self._drawn
+        for teacher in self.teachers:
+            axes.plot(teacher[drawn], range(len(drawn)), ".", color=charts.GREY, alpha=0.4, ms=3)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

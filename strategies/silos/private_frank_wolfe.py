@@ -12,10 +12,10 @@ from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.projections import keep_largest
 
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.result import LinearResult
-from .clipped import ClippedSilos
+from .base import ClippedSilos
 
 _STEPS = 2  # by default, times the sparsity
 

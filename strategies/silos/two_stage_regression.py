@@ -14,11 +14,11 @@ from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
-from .clipped import ShrinkingClip
+from .base import ShrinkingClip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

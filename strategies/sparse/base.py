@@ -14,7 +14,6 @@ from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import check_integer
 
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
-from ..numerics.water_filling import water_fill
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
@@ -24,6 +23,32 @@ from ..subprotocols.vote import ask_vote, best_vote, enough_voters
 from .sparse_result import SparseResult
 
 Floats = NDArray[np.float64]
+
+
+def water_fill(variances: Floats, information: float) -> Floats:
+    """Return the shares of information that leave the least total variance.
+
+    Parameters
+    ----------
+    variances : ndarray of float64, shape (dim,)
+        Variance of each coordinate now.
+    information : float
+        What a coordinate that got all of it would gain in precision.
+
+    Returns
+    -------
+    ndarray of float64, shape (dim,)
+        Non-negative shares of sum 1 that minimise
+        ``sum 1 / (1 / variances + information * shares)``: precisions are filled up to
+        one common level, and a coordinate above it gets nothing.
+    """
+    precision = 1 / variances
+    ordered = np.sort(precision)
+    levels = (information + np.cumsum(ordered)) / np.arange(1, len(ordered) + 1)
+    level = levels[np.flatnonzero(levels > ordered)[-1]]
+    return np.asarray(np.maximum(level - precision, 0.0) / information)
+
+
 Integers = NDArray[np.int64]
 
 _FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users

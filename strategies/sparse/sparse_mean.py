@@ -19,8 +19,8 @@ from ..forecasts.planned import features_of
 from ..forecasts.populations import MeanUsers
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection
 from .base import SparseWaves

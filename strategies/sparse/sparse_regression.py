@@ -32,8 +32,8 @@ from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_u
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..subprotocols.held_out_error import checked
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection, typical_score

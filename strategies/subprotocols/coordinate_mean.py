@@ -14,9 +14,9 @@ from ldp_flower.randomizers import (
     Randomizer,
     SampledCoordinate,
 )
-from ldp_flower.randomizers.hadamard_matrix import padded
+from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.values.rotation import rotate_back
+from ldp_flower.values.public_maps import rotate_back
 
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort

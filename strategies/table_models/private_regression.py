@@ -19,8 +19,8 @@ from ..forecasts.planned import features_of, rows_of
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.units import contrasts
 from .enough import doubts, too_few

@@ -17,8 +17,8 @@ from ..forecasts.planned import features_of
 from ..forecasts.squared_errors import difference_spread, error_of_mean
 from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import Told, ask_squared_errors, clip_radius, number_randomizer
 from .evaluation_result import EvaluationResult

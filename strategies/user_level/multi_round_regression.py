@@ -15,8 +15,8 @@ from ldp_flower.validation import check_integer
 from ldp_flower.values.projections import project_on_ball
 
 from ..runtime.base import TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
 

@@ -13,8 +13,8 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 from ..numerics.attenuation import ridge_moments
 from ..numerics.denoising import shrink
 from ..runtime.base import TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
 

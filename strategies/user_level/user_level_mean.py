@@ -28,8 +28,8 @@ from ..numerics.attenuation import shortened_slope
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
 from ..runtime.base import Protocol, TooFewReports
-from ..runtime.card import Card
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from ldp_flower import Categories, Numeric, Schema, Users
-from ldp_flower.clients.arithmetic.chosen import chosen
+from ldp_flower.clients.arithmetic.rows import chosen
 from ldp_flower.clients.compute import values_of
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.messages import Query

@@ -17,7 +17,7 @@ from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import WIRE_TYPES, Per, UpdateQuestion, question_from_wire
 from ldp_flower.randomizers import Codebook, HybridMechanism, SampledCoordinate
-from ldp_flower.randomizers.hadamard_matrix import padded
+from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
 
 NAMES = [

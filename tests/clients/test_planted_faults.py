@@ -22,7 +22,7 @@ from ldp_flower.audit.many_users import many_users
 from ldp_flower.audit.neighbours import compared
 from ldp_flower.audit.probe import Client
 from ldp_flower.audit.records import bounded
-from ldp_flower.clients import Refusal, app, node, reply, respond, silos
+from ldp_flower.clients import Refusal, app, node, reply, respond
 from ldp_flower.clients import compute as values_module
 from ldp_flower.clients.compute import CHUNK, UsersNode
 from ldp_flower.clients.statistics import PUBLIC
@@ -818,14 +818,14 @@ def plant_clip(monkeypatch, question, radius_of):
 
 def plant_values_scaled(monkeypatch, question):
     """Records are scaled by the silo's largest before each is clipped: it moves all others."""
-    honest = silos.values_of
+    honest = respond.values_of
 
     def values_of(take, slots, asked, own):
         found = honest(take, slots, asked, own)
         with np.errstate(all="ignore"):
             return found / np.nanmax(np.abs(np.nan_to_num(found, posinf=1e300, neginf=-1e300)))
 
-    monkeypatch.setattr(silos, "values_of", values_of)
+    monkeypatch.setattr(respond, "values_of", values_of)
 
 
 def between(lengths):

@@ -22,8 +22,7 @@ from ldp_flower.guarantee.questions import (
     question_from_wire,
 )
 from ldp_flower.randomness import KeyedRandom, derive
-from ldp_flower.values.public_maps import frequencies, projection
-from ldp_flower.values.synthetic import synthetic_features
+from ldp_flower.values.public_maps import frequencies, projection, synthetic_features
 
 DIM = 7
 

@@ -284,7 +284,7 @@ class Teacher(Question):
         Penalty, by default none.
     num_answers, synthetic_seed : int, optional
         Together: the difference's products with so many
-        :func:`~ldp_flower.values.synthetic.synthetic_features` are wanted.
+        :func:`~ldp_flower.values.public_maps.synthetic_features` are wanted.
     link : {"identity", "logistic"} (default: "identity")
         Whose loss.
     """

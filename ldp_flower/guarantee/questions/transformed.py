@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from ...randomizers.hadamard_matrix import padded
+from ...randomizers.elementwise import padded
 from .base import (
     MessageError,
     Per,
@@ -218,7 +218,9 @@ class _Turned(TransformedQuestion):
 
 @dataclass(frozen=True, eq=False)
 class Rotated(_Turned):
-    """The inner question's values after :func:`ldp_flower.values.rotation.rotate`, minus midpoints.
+    """The inner question's values, rotated by public signs, minus midpoints.
+
+    See :func:`ldp_flower.values.public_maps.rotate`.
 
     Attributes
     ----------

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ...randomness import Words, derive
 from ...validation import check_integer
-from ..ball import lift
 from ..base import Floats, Reports
+from ..domains import lift
 from .base import MOST_CODEWORDS, BallCodebook, Places
 from .order_statistics import of_directions
 from .words import directions, turned, turned_back

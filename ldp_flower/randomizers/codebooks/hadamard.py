@@ -1,4 +1,4 @@
-"""HadamardCodebook: a codebook for a million coordinates, without generating its words."""
+"""HadamardCodebook, for a million coordinates without generating words, and which one to take."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ import numpy as np
 
 from ...randomness import Words
 from ...validation import check_integer
-from ..ball import lift
 from ..base import Floats, Reports
-from ..hadamard_matrix import hadamard, padded
+from ..domains import lift
+from ..elementwise import hadamard, padded
 from .base import MOST_CODEWORDS, BallCodebook, Places
+from .codebook import Codebook
 from .order_statistics import of_axes
 from .words import signs
 
@@ -97,3 +98,20 @@ class HadamardCodebook(BallCodebook):
                 words = hadamard(words)
                 words *= turn
             yield users, words
+
+
+_MANY = 4096  # coordinates, from which generating words costs more than turning axes
+
+
+def ball_codebook(
+    epsilon: float, dim: int, radius: float = 1.0, num_codewords: int | None = None
+) -> Codebook | HadamardCodebook:
+    """Return the codebook for so many coordinates: :class:`HadamardCodebook` from 4,096 on.
+
+    Parameters are those of both. By default there are as many words as epsilon can make use of:
+    256, and so one byte a report, up to 4, then 1,024 up to 8 and 4,096 beyond, two bytes.
+    """
+    words = num_codewords or (256 if epsilon <= 4 else 1024 if epsilon <= 8 else 4096)
+    if dim < _MANY:
+        return Codebook(epsilon, dim, radius, words)
+    return HadamardCodebook(epsilon, dim, radius, words)

@@ -11,8 +11,8 @@ from scipy.special import log_ndtr
 
 from ...randomness import RandomSource, Words
 from ...validation import check_fraction, check_positive
-from ..ball import directions
 from ..base import Floats, Reports
+from ..domains import directions
 from .base import RealVector
 
 _ROUNDING = 4e-15  # relative error of a term of delta, which the safe side has to absorb

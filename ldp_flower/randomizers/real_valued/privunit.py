@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ..ball import directions, lift
 from ..base import Floats, Reports
+from ..domains import directions, lift
 from ..elementwise import row_norms
 from .base import RealVector
 from .cap import Cap, best_height

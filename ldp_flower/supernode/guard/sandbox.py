@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from . import bubblewrap, child, probe, system_calls
-from .installed import folders, python_path
+from .bubblewrap import folders, python_path
 from .limits import Limits
 from .untrusted_process import UntrustedProcess, UntrustedProcessError
 

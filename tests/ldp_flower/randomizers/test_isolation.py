@@ -36,8 +36,8 @@ from ldp_flower.randomizers import (
     SubsetSelection,
     TreeHist,
 )
-from ldp_flower.randomizers.ball import directions, lift
 from ldp_flower.randomizers.codebooks.base import BallCodebook
+from ldp_flower.randomizers.domains import directions, lift
 from ldp_flower.randomizers.registry import _REGISTRY
 from ldp_flower.randomness import KeyedRandom, derive
 

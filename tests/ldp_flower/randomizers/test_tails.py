@@ -23,8 +23,8 @@ from ldp_flower.randomizers import (
     RecordPeeling,
     RecordVertices,
 )
+from ldp_flower.randomizers.real_valued.choosing import noisy_top
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
-from ldp_flower.randomizers.real_valued.peeling import noisy_top
 from ldp_flower.randomizers.real_valued.privunit import DuchiBall
 from ldp_flower.randomness import KeyedRandom, derive
 

@@ -26,8 +26,7 @@ from ldp_flower.supernode.census import census
 from ldp_flower.supernode.journal import Journal
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
-from ldp_flower.supernode.pinned import AppError, Pinned, load
-from ldp_flower.supernode.run import Run
+from ldp_flower.supernode.run import AppError, Pinned, Run, load
 from ldp_flower.supernode.sanitize import printable, take_care
 from ldp_flower.supernode.settings import Settings, Table
 

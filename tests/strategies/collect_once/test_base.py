@@ -25,10 +25,10 @@ from ldp_flower.strategies import (
     SmoothGlm,
     TooFewReports,
 )
-from ldp_flower.strategies.collect_once.glm_result import GlmResult
-from ldp_flower.strategies.collect_once.kernel_result import KernelResult
+from ldp_flower.strategies.collect_once.kernel_ridge_regression import KernelResult
 from ldp_flower.strategies.collect_once.least_squares import LeastSquares
 from ldp_flower.strategies.collect_once.polynomial_loss import PolynomialLoss
+from ldp_flower.strategies.collect_once.smooth_glm import GlmResult
 from ldp_flower.strategies.numerics.denoising import project_on_l1_ball
 from ldp_flower.strategies.numerics.fista import fista
 from ldp_flower.strategies.runtime.exchange import Answers

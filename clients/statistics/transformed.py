@@ -1,13 +1,12 @@
-"""Features after a public random map, and values after a public random rotation."""
+"""Features after a public map or standardisation, and values after a public rotation."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import Fourier, Projected, Rotated, RotatedBins
+from ldp_flower.guarantee.questions import Fourier, Projected, Rotated, RotatedBins, Standardised
 from ldp_flower.guarantee.users import Users
-from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection
-from ldp_flower.values.rotation import rotate
+from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection, rotate
 
 from ..arithmetic.rows import Floats
 
@@ -35,3 +34,18 @@ def rotated_bins(values: Floats, question: RotatedBins) -> Floats:
     values = rotate(values, question.signs)
     bins = np.floor((values / question.bound + 1) / 2 * question.num_bins)
     return np.clip(bins, 0, question.num_bins - 1)
+
+
+_CLIP = 3.0  # standardised numbers lie within this distance of 0
+
+
+def standardised(users: Users, question: Standardised) -> Users:
+    """Return the users that :class:`Standardised` is about."""
+    means, scales = question.means, question.scales
+    features, targets = users.features.copy(), users.targets
+    *moved, target = (means != 0) | (scales != 1)
+    for j in np.flatnonzero(moved):
+        features[:, j] = np.clip((features[:, j] - means[j]) / scales[j], -_CLIP, _CLIP)
+    if target:
+        targets = np.clip((targets - means[-1]) / scales[-1], -_CLIP, _CLIP)
+    return replace(users, features=features, targets=targets)
