@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 _EXHAUSTED: Final = (
     "No addressed user can afford this query: the cost is above what the privacy budget leaves."
 )
-_LEAST_EPSILON = 1e-6  # of any randomizer
+_MIN_EPSILON = 1e-6  # of any randomizer
 
 
 def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
@@ -69,7 +69,7 @@ class Node:
     def census(self) -> dict[str, int]:
         """Return how many users the node holds, how many can pay nothing, and their keys."""
         keys, policy = self.keys, self.terms.policy
-        least = Cost(max(policy.min_epsilon, _LEAST_EPSILON))
+        least = Cost(max(policy.min_epsilon, _MIN_EPSILON))
         able = self.ledger.affordable(self.accounts, least, policy)
         return {
             "group": keys.group,

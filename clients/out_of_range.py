@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.users import Users
 
-_FAR = 10.0  # times the bound: no tail, but other units
-_MOST = 0.5  # share of the rows, or users, from which on units are in question
+_FAR_FACTOR = 10.0  # times the bound: no tail, but other units
+_MAX_FAR_SHARE = 0.5  # share of the rows, or users, from which on units are in question
 
 _UNITS = (
     "%d of %d %s are more than 10 times beyond the bound of %s and count as the bound: are "
@@ -38,8 +38,8 @@ def tell_far_values(values: NDArray[np.float64], query: Query) -> None:
 def _tell(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
     logger: Any = logging.getLogger(__name__)
     sizes = np.abs(rows).max(axis=1, initial=0.0)
-    clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR))
-    if far > _MOST * len(sizes):
+    clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))
+    if far > _MAX_FAR_SHARE * len(sizes):
         logger.warning(_UNITS, far, len(sizes), what, name)
     elif clipped:
         logger.info("%d of %d %s are beyond the bound of %s.", clipped, len(sizes), what, name)

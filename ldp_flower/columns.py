@@ -15,7 +15,7 @@ from .values.entries import as_numbers, entries, is_blank, is_missing
 Floats = NDArray[np.float64]
 
 _TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
-_MOST_TOLD = 5  # columns that a table's log names
+_MAX_COLUMNS_NAMED = 5  # columns that a table's log names
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> Non
         What is known about each column, and its entries.
     """
     found = [each for name, (kind, values) in table.items() for each in _beyond(name, kind, values)]
-    worst = sorted(sorted(found, key=lambda each: -each[0])[:_MOST_TOLD], key=found.index)
+    worst = sorted(sorted(found, key=lambda each: -each[0])[:_MAX_COLUMNS_NAMED], key=found.index)
     logger = logging.getLogger(__name__)
     for _, told in worst:
         logger.warning("%s", told)

@@ -13,7 +13,7 @@ from .values.projections import keep_largest, project_on_ball
 
 Floats = NDArray[np.float64]
 
-_MOST_HALVINGS = 40  # of the normalised step, before giving up
+_MAX_HALVINGS = 40  # of the normalised step, before giving up
 
 
 def objective(
@@ -92,7 +92,7 @@ def iht(
         curve = LINKS[link].curvature * np.mean(_times(x, direction) ** 2)
         square = float(direction @ direction)
         first = square / max(float(curve) + ridge * square, np.finfo(np.float64).tiny)
-        for halvings in range(_MOST_HALVINGS):  # whatever the numbers, it ends
+        for halvings in range(_MAX_HALVINGS):  # whatever the numbers, it ends
             step = first / 2**halvings
             moved = project_on_ball(keep_largest(theta - step * gradient, sparsity), radius)
             fitted_there = _times(x, moved)

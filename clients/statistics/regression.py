@@ -131,7 +131,7 @@ def squared_errors(users: Users, question: SquaredErrors) -> Floats:
 EVALUATION: Statistics = {SquaredErrors: squared_errors}
 
 
-_MOST_STEPS = 300
+_MAX_STEPS = 300
 
 
 def teacher(users: Users, question: Teacher) -> Floats:
@@ -150,7 +150,7 @@ def teacher(users: Users, question: Teacher) -> Floats:
             link=question.link,
             ridge=question.ridge or 0.0,
             radius=question.radius,
-            max_steps=_MOST_STEPS,
+            max_steps=_MAX_STEPS,
         )
     values -= question.centre
     if question.num_answers is None or question.synthetic_seed is None:

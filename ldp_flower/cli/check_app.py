@@ -15,7 +15,7 @@ from .console import USAGE, console, errors, fail
 from .run import Scalar, declared_config, override
 
 _NODES = 4  # those of `ldp-flower run`
-_MOST_NODES = 10_000  # that are tried in the place of too few: their census takes seconds
+_MAX_NODES = 10_000  # that are tried in the place of too few: their census takes seconds
 
 
 class _FirstQuestion(BaseException):
@@ -75,7 +75,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
     needed = getattr(refusal, "needed", None)  # users, of whom these nodes have some each
     needed = needed and math.ceil(needed * nodes / max(users, 1))
     then = ""
-    if needed is not None and nodes < needed <= _MOST_NODES:
+    if needed is not None and nodes < needed <= _MAX_NODES:
         app.restore()
         other, _ = _refusal(app, needed)
         then = f"With {needed} nodes it starts (ldp-flower run APP --nodes {needed})."

@@ -83,7 +83,7 @@ class NetworkRound:
 
 
 _OWN = ("optimizer", "learning_rate", "salt", "number")
-_MOST_STEPS = 10_000  # of one user: a message can ask for them
+_MAX_STEPS = 10_000  # of one user: a message can ask for them
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class LocalTraining:
     learning_rate: float
 
     def __post_init__(self) -> None:
-        check_integer("local_steps", self.steps, 1, _MOST_STEPS)
+        check_integer("local_steps", self.steps, 1, _MAX_STEPS)
         check_positive("local_learning_rate", self.learning_rate)
 
     def to_config(self) -> ConfigRecord:

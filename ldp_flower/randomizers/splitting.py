@@ -13,7 +13,7 @@ from .composed import sum_rounded_up
 
 _SWEEPS = 20
 _GAIN = 1e-4  # relative, of a sweep that is worth another one
-_LEAST_SHARE = 1e-2  # of what two parts have together
+_MIN_SHARE = 1e-2  # of what two parts have together
 
 
 def split_epsilon(
@@ -92,7 +92,7 @@ def _exchange(
     both = shares[i] + shares[j]
     found = minimize_scalar(
         lambda share: cost(i, share) + cost(j, both - share),
-        bounds=(_LEAST_SHARE * both, (1 - _LEAST_SHARE) * both),
+        bounds=(_MIN_SHARE * both, (1 - _MIN_SHARE) * both),
         method="bounded",
         options={"xatol": 1e-4 * both},
     )

@@ -9,7 +9,7 @@ from flwr.app import Message
 from ..guarantee import ledger
 from .run import Operator, Run
 
-_LONGEST: Final = 200  # characters of a name
+_MAX_NAME_CHARS: Final = 200  # characters of a name
 
 
 class Journal(logging.Handler):
@@ -58,4 +58,4 @@ class Journal(logging.Handler):
 def shortened(text: str) -> str:
     """Return a stranger's name as the log has it: in ASCII, on one line, and not long."""
     plain = ascii(text)[1:-1]
-    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}..."
+    return plain if len(plain) <= _MAX_NAME_CHARS else f"{plain[:_MAX_NAME_CHARS]}..."

@@ -21,8 +21,8 @@ from . import answering, flower
 from .settings import Settings
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_SETTLED: Final = 60.0  # seconds after which a SuperNode that ends is one that had worked
-_LONGEST_PAUSE: Final = 60.0  # seconds
+_MIN_UPTIME: Final = 60.0  # seconds after which a SuperNode that ends is one that had worked
+_MAX_PAUSE: Final = 60.0  # seconds
 _LOOK: Final = 5.0  # seconds between two looks at a SuperNode
 _log = logging.getLogger("flwr")
 
@@ -95,14 +95,14 @@ def supervise(arguments: Sequence[str], settings: Settings) -> int:
             code = told.run(command, environment)
             if told.to_end:
                 return 0
-            if time.monotonic() - started >= _SETTLED:
+            if time.monotonic() - started >= _MIN_UPTIME:
                 pause, settled = 1.0, True
             if code == 0 or not settled:
                 return code
             _log.error("The SuperNode ended with code %d; started anew in %g s.", code, pause)
             if told.within(pause):
                 return 0
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
 
 
 class _Told:

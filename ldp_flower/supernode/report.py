@@ -8,7 +8,7 @@ import pandas as pd
 from .accounts import Accounts
 
 _SUMS = {name: f"{name}, summed over users" for name in ("epsilon", "delta")}
-_LONGEST = 1000  # users on the page; JSON has all
+_MAX_USERS_SHOWN = 1000  # users on the page; JSON has all
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; }}
@@ -28,7 +28,7 @@ the user's budget was last renewed{period}. Days are in UTC, by the clock of the
 def as_html(accounts: Accounts) -> str:
     """Return the report as one page that needs no other file."""
     totals = pd.DataFrame(accounts.totals.items(), columns=["", "value"])
-    shown = accounts.users.head(_LONGEST)
+    shown = accounts.users.head(_MAX_USERS_SHOWN)
     heading = "Users who have spent"
     if len(shown) < len(accounts.users):
         heading += f": the first {len(shown)} of {len(accounts.users)}, all are in the JSON"

@@ -16,7 +16,7 @@ from flwr.supernode import start_client_internal as flowers
 
 from .journal import shortened
 
-_LARGEST: Final = 1 << 20  # bytes of a run's pyproject.toml
+_MAX_SETTINGS_BYTES: Final = 1 << 20  # bytes of a run's pyproject.toml
 _log = logging.getLogger("flwr")
 
 
@@ -30,7 +30,7 @@ def take_care() -> None:
         try:
             with zipfile.ZipFile(io.BytesIO(fab)) as packed:
                 size = packed.getinfo("pyproject.toml").file_size
-            if size > _LARGEST:
+            if size > _MAX_SETTINGS_BYTES:
                 raise ValueError(f"Its pyproject.toml has {size} bytes.")
             found: UserConfig = read(fab, run)
             return found

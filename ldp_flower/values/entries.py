@@ -19,9 +19,9 @@ from ..validation import is_integer
 Column = ArrayLike | Sequence[object] | Iterable[object]
 
 _NUMBERS = "biuf"
-_LONGEST_NAME = 256  # characters; arrays of texts are as wide as their longest one
-_MOST_COLUMNS = 5  # that a message names
-_LONGEST_NUMBER = 1000  # characters of a text that may be a number
+_MAX_NAME_CHARS = 256  # characters; arrays of texts are as wide as their longest one
+_MAX_COLUMNS_NAMED = 5  # that a message names
+_MAX_NUMBER_CHARS = 1000  # characters of a text that may be a number
 
 
 def entries(values: Any) -> list[Any]:
@@ -56,7 +56,7 @@ def number_of(value: Any) -> float:
         value.ndim or value.dtype.kind not in _NUMBERS + "US"
     ):
         return np.nan
-    if isinstance(value, str | bytes) and len(value) > _LONGEST_NUMBER:
+    if isinstance(value, str | bytes) and len(value) > _MAX_NUMBER_CHARS:
         return np.nan
     try:
         return float(value)
@@ -142,7 +142,7 @@ def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -
         Names of the columns; without, their numbers are told.
     """
     counts = (~np.isfinite(table)).sum(axis=0)
-    worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MOST_COLUMNS] if counts[i]]
+    worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_COLUMNS_NAMED] if counts[i]]
     told = [
         f"{i if columns is None else repr(columns[i])} ({counts[i]} of {len(table)} rows)"
         for i in worst
@@ -231,13 +231,13 @@ def _kind_of_name(name: object) -> str:
 
 
 def _name(argument: str, name: Any) -> str:
-    too_long = f"Expected {argument} of at most {_LONGEST_NAME} characters"
+    too_long = f"Expected {argument} of at most {_MAX_NAME_CHARS} characters"
     if not isinstance(name, str):
-        if int(name).bit_length() > 3 * _LONGEST_NAME:
+        if int(name).bit_length() > 3 * _MAX_NAME_CHARS:
             raise ValueError(f"{too_long}, got an integer of {int(name).bit_length()} bits.")
         return str(int(name))
     text = str.__str__(name)
-    if len(text) > _LONGEST_NAME:
+    if len(text) > _MAX_NAME_CHARS:
         raise ValueError(f"{too_long}, got {len(text)}.")
     if "\0" in text or not (text.isascii() or _encodes(text)):
         raise ValueError(f"Expected {argument} without NUL and surrogates, got {text!r}.")

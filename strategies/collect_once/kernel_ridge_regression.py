@@ -92,7 +92,7 @@ class KernelResult(LinearResult):
         return [f"{len(self.coef)} Fourier features of length scale {self.length_scale:g}"]
 
 
-_MOST_FEATURES = largest_dim([2]) // 2 * 2
+_MAX_FEATURES = largest_dim([2]) // 2 * 2
 _LENGTH = 1.0  # of Fourier features
 
 
@@ -166,7 +166,7 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("num_features", self.num_features, 2, _MOST_FEATURES)
+        check_integer("num_features", self.num_features, 2, _MAX_FEATURES)
         if self.num_features % 2:
             raise ValueError(f"Expected an even num_features, got {self.num_features}.")
         check_positive("length_scale", self.length_scale)

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_USUAL = 0.9  # share of the rows that count in full, if the others are forged or not
-_TYPICAL = 2.0  # times the median: the most that counts, however many are forged
+_FULL_WEIGHT_SHARE = 0.9  # share of the rows that count in full, if the others are forged or not
+_MAX_TIMES_MEDIAN = 2.0  # times the median: the most that counts, however many are forged
 _SUSPECT = 0.1  # a row of which no more than this counts is told of
 
 
@@ -35,7 +35,7 @@ def row_weights(z: Floats) -> Floats:
     weights = np.ones(len(z))
     if len(z):
         for sizes in (np.abs(z).max(axis=1), np.linalg.norm(z, axis=1)):
-            most = min(np.quantile(sizes, _USUAL), _TYPICAL * np.median(sizes))
+            most = min(np.quantile(sizes, _FULL_WEIGHT_SHARE), _MAX_TIMES_MEDIAN * np.median(sizes))
             weights = np.minimum(weights, most / np.maximum(sizes, most))
     return weights
 

@@ -15,9 +15,9 @@ from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 
-_FARTHEST = 6.0  # standard deviations; AUC is .99999
-_DISTANCES = np.linspace(0.0, _FARTHEST, 241)
-_USUAL = 0.7  # of distances, as half of a normal distribution
+_MAX_DISTANCE = 6.0  # standard deviations; AUC is .99999
+_DISTANCES = np.linspace(0.0, _MAX_DISTANCE, 241)
+_PRIOR_DISTANCE = 0.7  # of distances, as half of a normal distribution
 _GRID = np.linspace(0.0005, 0.9995, 1000)
 
 
@@ -52,7 +52,7 @@ def ranked(covariance: float, std_error: float, share: float) -> Ranked:
     share : float
         The class's share, within (0, 1).
     """
-    most = _covariance(_FARTHEST, share)
+    most = _covariance(_MAX_DISTANCE, share)
     possible = float(np.clip(covariance, -most, most))
     below, auc, above = (
         float(ndtr(_distance(possible + moved, share) / math.sqrt(2)))
@@ -66,7 +66,7 @@ def _likely(covariance: float, std_error: float, share: float) -> float:
     """Return the mean distance, given a covariance."""
     told = _covariances(_DISTANCES, share)
     misfit = ((covariance - told) / std_error) ** 2
-    weights = np.exp(-0.5 * ((_DISTANCES / _USUAL) ** 2 + misfit - misfit.min()))
+    weights = np.exp(-0.5 * ((_DISTANCES / _PRIOR_DISTANCE) ** 2 + misfit - misfit.min()))
     return float(weights @ _DISTANCES / weights.sum())
 
 
@@ -102,7 +102,7 @@ def _covariance(distance: float, share: float) -> float:
 def _distance(covariance: float, share: float) -> float:
     """Return the distance that has this covariance, with its sign."""
     size = abs(covariance)
-    if _covariance(_FARTHEST, share) <= size:
-        return math.copysign(_FARTHEST, covariance)
-    found = brentq(lambda distance: _covariance(distance, share) - size, 0.0, _FARTHEST)
+    if _covariance(_MAX_DISTANCE, share) <= size:
+        return math.copysign(_MAX_DISTANCE, covariance)
+    found = brentq(lambda distance: _covariance(distance, share) - size, 0.0, _MAX_DISTANCE)
     return math.copysign(found, covariance)

@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 _FINEST = (1e-6, 1e-4, 1e-2, 1.0)  # of scales that are tried; the last one is even
 _EVEN = 0.6  # the share of the scale that is even, the rest is logarithmic
 _POINTS = 4001
-_FEWEST = 1e-15  # of a number: what a float tells
+_RELATIVE_PRECISION = 1e-15  # of a number: what a float tells
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def roundest(low: float, high: float, near: float) -> float:
     if not high > low or not math.isfinite(size):
         return near
     power = math.ceil(math.log10(size)) + 1
-    while 10.0**power > _FEWEST * size:
+    while 10.0**power > _RELATIVE_PRECISION * size:
         for factor in (10, 5, 2):
             step = factor * 10.0 ** (power - 1)
             first, last = math.ceil(low / step), math.floor(high / step)

@@ -55,8 +55,8 @@ _FACTS = (
     *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
 )
 
-_SHOWN_SIZES = 12  # cohorts that a refusal names
-_SHOWN = 90  # characters of a parameter in the log
+_MAX_SIZES_SHOWN = 12  # cohorts that a refusal names
+_MAX_CHARS_SHOWN = 90  # characters of a parameter in the log
 _REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
 _SEEDED = (
     "Expected no seed outside a simulation, where runs with the same one would all ask the same "
@@ -298,7 +298,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
 
     def _too_small(self, sizes: Sequence[int], num_users: int) -> str:
         """Say that so many users do not give cohorts of these sizes."""
-        some = list(sizes[:_SHOWN_SIZES])
+        some = list(sizes[:_MAX_SIZES_SHOWN])
         return (
             f"{type(self).__name__} plans cohorts of {self.min_reports} users or more; "
             f"{num_users} users would give cohorts of {some}{' ...' * (len(sizes) > len(some))}."
@@ -357,7 +357,7 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         """Log the protocol's parameters."""
         logger.info("Starting %s:", type(self).__name__)
         for name, value in self._parameters().items():
-            shown = textwrap.shorten(str(value), _SHOWN, placeholder=" ...")
+            shown = textwrap.shorten(str(value), _MAX_CHARS_SHOWN, placeholder=" ...")
             logger.info("\t├── %s = %s", name, shown)
 
     # ------------------------------------------------------------------------- the run

@@ -151,7 +151,7 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
 
 #: How the reason begins for which a node with another schema is left out of a census.
 OTHER_SCHEMA: Final = "another schema: "
-_SHOWN, _LONGEST = 3, 60  # names, and characters of one, which a node may have chosen
+_SHOWN, _MAX_NAME_CHARS = 3, 60  # names, and characters of one, which a node may have chosen
 
 
 def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
@@ -185,6 +185,6 @@ def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | 
 
 
 def _listed(parts: set[str]) -> str:
-    shown = [ascii(part)[1:-1][:_LONGEST] for part in sorted(parts)]
+    shown = [ascii(part)[1:-1][:_MAX_NAME_CHARS] for part in sorted(parts)]
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     return f"{', '.join(shown[:_SHOWN])}{more}"

@@ -26,7 +26,7 @@ from .run_store import Reply, RunStore
 
 logger = logging.getLogger("flwr")
 
-_LONGEST_REASON = 200  # characters of an error that are kept
+_MAX_REASON_CHARS = 200  # characters of an error that are kept
 _NO_BUDGET = "error 102: No addressed user"  # how a node says so of all whom it was asked about
 _PAUSES = 5  # times as long as asking for replies takes, while some come
 
@@ -191,8 +191,8 @@ class Exchange:
         """Decode one reply; what cannot be decoded is empty, and rejected later."""
         if reply.has_error():
             reason = f"{reply.error.reason}"
-            if len(reason) > _LONGEST_REASON:  # a traceback, which says at its end what it is
-                reason = f"{reason[:60]} ... {reason[65 - _LONGEST_REASON :]}"
+            if len(reason) > _MAX_REASON_CHARS:  # a traceback, which says at its end what it is
+                reason = f"{reason[:60]} ... {reason[65 - _MAX_REASON_CHARS :]}"
             return node, None, f"error {reply.error.code}: {reason}"
         try:
             if step == 0:

@@ -14,7 +14,7 @@ from ldp_flower.validation import plain
 
 from .run_store import RunStore
 
-_MOST_SHOWN = 60  # characters of a parameter that a message shows
+_MAX_CHARS_SHOWN = 60  # characters of a parameter that a message shows
 
 _NONE = ("", "nothing")
 
@@ -38,8 +38,8 @@ def printed(value: object) -> Print:
     if isinstance(value, np.ndarray):
         return found, f"{value.dtype} array of shape {value.shape}, SHA-256 {found[:8]}..."
     text = f"{plain(value)!r}"
-    if len(text) > _MOST_SHOWN:
-        text = f"{text[:_MOST_SHOWN]}... (SHA-256 {found[:8]}...)"
+    if len(text) > _MAX_CHARS_SHOWN:
+        text = f"{text[:_MAX_CHARS_SHOWN]}... (SHA-256 {found[:8]}...)"
     return found, text
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys, Slots
 
-_MOST_USERS = 1 << 40  # of which a refusal says that they would do
+_MAX_USERS = 1 << 40  # of which a refusal says that they would do
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None
     few, many = num_users, 2 * max(num_users, 1)
     while refused(many):
         few, many = many, 2 * many
-        if many > _MOST_USERS:
+        if many > _MAX_USERS:
             return None
     while many - few > 1:
         middle = (few + many) // 2

@@ -26,7 +26,7 @@ from ..runtime.result import LinearResult
 
 Floats = NDArray[np.float64]
 
-_LEAST_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
+_MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (
     "No coefficient clears the noise: zero is returned. More silos, a larger epsilon or a "
     "smaller radius would help."
@@ -170,7 +170,7 @@ class KnowledgeTransfer(SparseStrategy):
             noise = 1 / math.sqrt(precision)
             student = self._student(pooled, features, noise)
             wrong = math.sqrt(self.sparsity) * (1 + self._cutoff) * noise
-            bound = min(bound, max(wrong, _LEAST_BOUND * self.radius))
+            bound = min(bound, max(wrong, _MIN_BOUND * self.radius))
         notes = [] if student.any() else [_NOTHING]
         std_error = np.where(student != 0, noise, 0.0)
         return LinearResult(coef=student, std_error=std_error, notes=notes)

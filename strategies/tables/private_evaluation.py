@@ -28,9 +28,9 @@ Floats = NDArray[np.float64]
 _BASELINE_NOISE = 0.03  # standard error of the baseline that is wanted, in units of the bound
 _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that tell it
 _FIRST_SHARE = 1 / 3  # of the others, who tell the first difference
-_CLEAR = 4.0  # standard errors by which the baseline has to clear zero
+_BASELINE_Z = 4.0  # standard errors by which the baseline has to clear zero
 _FIRST_PIVOT = 0.5
-_LEAST_RADIUS = 2.0  # of a difference, in units of the baseline
+_MIN_RADIUS = 2.0  # of a difference, in units of the baseline
 _NOISE = 0.03  # of R2, up to which a wider clip radius is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
 _EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly within their bounds
@@ -134,7 +134,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         means, covariance = _solved(told)
         error = _std_error(means, covariance)
         notes = []
-        if means[1] < _NEARLY_CLEAR * _CLEAR * math.sqrt(covariance[1, 1]):
+        if means[1] < _NEARLY_CLEAR * _BASELINE_Z * math.sqrt(covariance[1, 1]):
             notes.append(
                 "How far targets are from the centre may not clear the privacy noise; then nothing "
                 "is said about R2."
@@ -165,7 +165,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         scale, pivot = min(mean + error, self.bound), _FIRST_PIVOT
         for size in sizes[1:]:
             cohort = Cohort(0, 0, size)
-            radius = clip_radius(self.epsilon, cohort, _NOISE, _LEAST_RADIUS) * scale
+            radius = clip_radius(self.epsilon, cohort, _NOISE, _MIN_RADIUS) * scale
             randomizers.append(self.randomizer(radius))
             value, spread = mean * (pivot - r2), mean * difference_spread(r2, pivot, rows)
             error = error_of_mean(randomizers[-1], value, spread, size)
@@ -199,7 +199,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         for cohort in others:
             if beyond:
                 told = [baseline]  # clipping made the first difference too small
-            radius = clip_radius(self.epsilon, cohort, _NOISE, _LEAST_RADIUS) * scale
+            radius = clip_radius(self.epsilon, cohort, _NOISE, _MIN_RADIUS) * scale
             try:
                 difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
             except TooFewReports:
@@ -219,7 +219,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         if min(sizes) < self.min_reports:
             return self._too_small(sizes, num_users)
         noise = self.randomizer(self.bound / 2).variance
-        askers = noise * (_CLEAR / (_EVEN * self.bound)) ** 2
+        askers = noise * (_BASELINE_Z / (_EVEN * self.bound)) ** 2
         if sizes[0] >= int(askers):
             return ""
         return (
@@ -282,7 +282,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
 def _is_clear(means: Floats, covariance: Floats) -> bool:
     """Whether the baseline is known well enough to divide by."""
-    return bool(means[1] > _CLEAR * math.sqrt(covariance[1, 1]))
+    return bool(means[1] > _BASELINE_Z * math.sqrt(covariance[1, 1]))
 
 
 def _std_error(means: Floats, covariance: Floats) -> float:

@@ -77,14 +77,16 @@ def with_standardisation(
 
 # A size is a root mean square in units of the schema's features, where columns with bounds
 # lie within [-2, 2]: bounds that fit give some 1.5, bounds 10 times too wide 0.1.
-_FARTHEST = 2.0
+_CLIP_RADIUS = 2.0
 # A prior is a size, the spread of logarithms around it, and where logarithms are clipped.
 _FIRST_SIZES = 0.4, 2.0, 3.0
 # Around estimated centres sizes are known already, but for columns that were off-centre.
 _SECOND_SIZES = 0.6, 0.7, math.log(3)
-_ROOM = 1.2  # radius of the second wave of centres over users' typical distance
+_SAFETY_FACTOR = 1.2  # radius of the second wave of centres over users' typical distance
 _SHARE, _LARGER_SHARE = 0.05, 0.1  # of all users; the larger for each column's last cohort
-_ENOUGH = 0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
+_TARGET_STD_ERROR = (
+    0.1  # standard deviation, of a logarithm or a centre, that no larger cohort is for
+)
 
 
 def estimate_standardisation(
@@ -115,7 +117,7 @@ def estimate_standardisation(
     centres = np.flatnonzero(~schema.centred)
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
-    farthest = np.where(schema.scaled, np.inf, _FARTHEST)
+    farthest = np.where(schema.scaled, np.inf, _CLIP_RADIUS)
     estimator = _Estimator(strategy, epsilon, mechanism, farthest)
     if not len(columns):
         return estimated
@@ -138,7 +140,7 @@ class _Estimator:
     farthest: Floats  # from 0 that a column can be
 
     def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
-        size = min(share * self.strategy.num_users, mechanism.variance / _ENOUGH**2)
+        size = min(share * self.strategy.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
         return self.strategy.cohorts([max(math.ceil(size), self.strategy.min_reports)])[0]
 
     def sizes(
@@ -176,7 +178,7 @@ class _Estimator:
         (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
         asks = estimate_norm(cohort, self.epsilon, question, root / 2)
         distance = (yield from with_standardisation(asks, known)).value
-        second = self.mechanism(len(columns), min(_ROOM * distance, root))
+        second = self.mechanism(len(columns), min(_SAFETY_FACTOR * distance, root))
         ask = Ask(self._cohort(second, _LARGER_SHARE), ColumnMeans(centre, columns), second)
         fine = yield known.applied(ask)
         fine_variance = second.variance / fine.count

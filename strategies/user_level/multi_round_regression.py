@@ -23,7 +23,7 @@ from .base import SelectedRegression
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_LARGEST_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
+_MAX_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,7 +107,7 @@ class MultiRoundRegression(SelectedRegression):
         errors = np.zeros((steps + 1, size))
         errors[0] = 1 / math.sqrt(size)
         for step in range(1, steps + 1):
-            blend, eta = 2 / (step + 1), min(step / 2, _LARGEST_STEP)
+            blend, eta = 2 / (step + 1), min(step / 2, _MAX_STEP)
             point = blend * x + (1 - blend) * average
             weights = blend * x_weights + (1 - blend) * average_weights
             error = float(np.linalg.norm(weights[:, None] * errors))

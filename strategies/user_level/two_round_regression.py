@@ -23,7 +23,7 @@ Integers = NDArray[np.int64]
 
 _RIDGE = {"auto": 0.3, "paper": 1e-3}  # of the local regressions; 0 would be least squares
 _WAVES = (0.3, 0.3, 0.4)  # shares of the users that estimate
-_LEAST_RESIDUAL = 0.25  # share of the targets' variance that always counts as unexplained
+_MIN_RESIDUAL = 0.25  # share of the targets' variance that always counts as unexplained
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -113,7 +113,7 @@ class TwoRoundRegression(SelectedRegression):
             if precision:
                 centre = shrink(total / precision, 1 / precision)
                 error = min(size / precision, 1.0)
-            residual = max(1 - float(centre @ centre), _LEAST_RESIDUAL)
+            residual = max(1 - float(centre @ centre), _MIN_RESIDUAL)
             length = size * noise / rows + factor**2 * min(error / residual, 1.0)
             mechanism = self.randomizer(size, self._quantile(size) * math.sqrt(length))
             theta = np.zeros(self.dim)

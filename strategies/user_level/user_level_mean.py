@@ -47,7 +47,7 @@ _COARSE = 0.15  # share of the users whose reports are not re-centred
 # by it (d = 4, epsilon 4, radius .75: .022 against .010, mean squared z 8).
 _CLIP = 0.75
 _BEYOND = 0.05  # share of normal users whose vectors are shortened with clip="wide"
-_LEAST_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
+_MIN_SPREAD = 0.25  # share of the mean square distance that always counts as the users'
 _FALSE_NOTE = 0.001  # probability of the note below where users are alike
 _UNLIKE = (
     "The first cohort's mean, whose users are not re-centred, differs from the result by more than "
@@ -300,7 +300,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         # is the mean logarithm, for few features far below that of the root mean square.
         log_mean_square = 2 * (math.log(scale.value) + math.sqrt(scale.variance))
         square = math.exp(log_mean_square - digamma(self.dim / 2)) * self.dim / 2
-        spread = math.sqrt(max(square - self.dim * variance, _LEAST_SPREAD * square))
+        spread = math.sqrt(max(square - self.dim * variance, _MIN_SPREAD * square))
         if scale.is_certain:
             return spread
         # More users than those who are too few to be asked must not make the answer worse.

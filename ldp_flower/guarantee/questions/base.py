@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[Any]]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
 
-_LARGEST_INTEGER = 1 << 53  # that a float holds, as all below
+_MAX_INTEGER = 1 << 53  # that a float holds, as all below
 
 
 class MessageError(ValueError):
@@ -100,8 +100,8 @@ class FieldSpec:
             return bool(value)
         if self.per is None and value <= 0:
             raise MessageError("Expected positive numbers.")
-        if self.kind is int and (value != int(value) or value > _LARGEST_INTEGER):
-            raise integer_expected(self.wire, _LARGEST_INTEGER, value)
+        if self.kind is int and (value != int(value) or value > _MAX_INTEGER):
+            raise integer_expected(self.wire, _MAX_INTEGER, value)
         return self.kind(value)
 
     def read(self, arrays: Arrays, params: Mapping[str, object]) -> Any:

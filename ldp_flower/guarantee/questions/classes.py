@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from .base import MessageError, OneNumber, PerFeature, Question, Signed
 
-_MOST_CLASSES = 1 << 16  # a message can ask for them
+_MAX_CLASSES = 1 << 16  # a message can ask for them
 
 
 class ClassQuestion(Question):
@@ -19,8 +19,8 @@ class ClassQuestion(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_classes > _MOST_CLASSES:
-            raise MessageError(f"Expected at most {_MOST_CLASSES} classes, got {self.num_classes}.")
+        if self.num_classes > _MAX_CLASSES:
+            raise MessageError(f"Expected at most {_MAX_CLASSES} classes, got {self.num_classes}.")
 
     @property
     def classes_asked(self) -> int:

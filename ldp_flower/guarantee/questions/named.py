@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from .base import Question
 from .transformed import OfClasses, Standardised
 
-_MOST = 8  # columns that are named; a server can ask for thousands
+_MAX_COLUMNS_NAMED = 8  # columns that are named; a server can ask for thousands
 
 
 def of_columns(question: Question, columns: Sequence[str] | None) -> str:
@@ -29,7 +29,7 @@ def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     if chosen is None or columns is None:
         return ""
     names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
-    told = [_printable(name) for name in list(names)[:_MOST]]
+    told = [_printable(name) for name in list(names)[:_MAX_COLUMNS_NAMED]]
     if more := len(names) - len(told):
         told.append(f"{more} more")
     return f" of {', '.join(told)}"

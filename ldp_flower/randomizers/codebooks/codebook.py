@@ -19,7 +19,7 @@ from .words import directions, turned, turned_back
 # Of a codebook, 128 MB, which a message can make a client generate for every user: just enough
 # for 4,096 words of 4,096 coordinates, beyond which HadamardCodebook generates none.
 _MAX_ENTRIES = 1 << 24
-_MOST_CODEBOOKS = 1 << 40
+_MAX_CODEBOOKS = 1 << 40
 _SHARING = 512  # users of a cohort who share a codebook
 _GROUP = 0  # what a user's coin is used for
 _ROWS = 32  # of a product of matrices: its shape must not depend on anything
@@ -89,7 +89,7 @@ class Codebook(BallCodebook):
         if self.num_codebooks == 0:
             most = max(8, (1 << 15) // self._order**2)
             object.__setattr__(self, "num_codebooks", most)
-        check_integer("num_codebooks", self.num_codebooks, 1, _MOST_CODEBOOKS)
+        check_integer("num_codebooks", self.num_codebooks, 1, _MAX_CODEBOOKS)
         check_integer("coin", self.coin, 0, (1 << 63) - 1)
 
     @property

@@ -16,7 +16,7 @@ from ..base import Floats, Reports
 from ..enumerable import OneChoice
 from ..two_level import TwoLevel, residue_shares
 
-_MOST_CELLS = 1 << 12
+_MAX_CELLS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class DiscreteSquareWave(OneChoice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("domain_size", self.domain_size, 2, _MOST_CELLS)
+        check_integer("domain_size", self.domain_size, 2, _MAX_CELLS)
 
     @cached_property
     def window(self) -> int:

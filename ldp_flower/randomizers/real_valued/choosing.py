@@ -137,7 +137,7 @@ class RecordPeeling(Choosing):
         return super().contains(reports) and self._are_places(places, self.dim)
 
 
-_MOST_COORDINATES = 1 << 23  # a four-byte float tells twice as many vertices apart
+_MAX_COORDINATES = 1 << 23  # a four-byte float tells twice as many vertices apart
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class RecordVertices(Choosing):
 
     num_vertices: int = 1
 
-    most_coordinates: ClassVar[int | None] = _MOST_COORDINATES
+    most_coordinates: ClassVar[int | None] = _MAX_COORDINATES
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,11 +13,11 @@ from .gaussian import gaussian_mu
 _GRID, _FINEST_GRID = 1e-3, 1e-4  # losses are rounded up to it: a part of the epsilon, a number
 _SMALLEST_DELTA = 1e-10  # privacy loss distributions are cut off at 1e-15
 _SMALLEST_RATE = 1e-6
-_MOST_STEPS = 1_000_000
+_MAX_STEPS = 1_000_000
 # Beyond these, four-byte sums overflow, or vanish: both would tell records apart.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-30, 1e30
 _ACCURACY, _STRIDE = 1e-4, 0.25  # of the noise multiplier's logarithm
-_LEAST_NOISE = 0.3  # at less, records that are drawn are told; it is no use to anybody
+_MIN_NOISE = 0.3  # at less, records that are drawn are told; it is no use to anybody
 
 
 def dp_sgd_epsilon(
@@ -105,7 +105,7 @@ def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int)
 
     # Where to begin: at large noise all steps are nearly one Gaussian release of means.
     least = 2 * sampling_rate * math.sqrt(steps) / gaussian_mu(epsilon, delta)
-    low = high = math.log(max(least, _LEAST_NOISE))
+    low = high = math.log(max(least, _MIN_NOISE))
     while excess(high) > 0:
         low, high = high, high + _STRIDE
     if low == high:  # the least is enough
@@ -156,8 +156,8 @@ class DpSgdPlan:
             raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
         check_integer("num_rounds", self.num_rounds, 1)
         check_integer("steps", self.steps, 1)
-        if (all_steps := self.num_rounds * self.steps) > _MOST_STEPS:
-            raise ValueError(f"Expected num_rounds * steps <= {_MOST_STEPS}, got {all_steps}.")
+        if (all_steps := self.num_rounds * self.steps) > _MAX_STEPS:
+            raise ValueError(f"Expected num_rounds * steps <= {_MAX_STEPS}, got {all_steps}.")
         check_positive("sampling_rate", self.sampling_rate)
         if not _SMALLEST_RATE <= self.sampling_rate <= 1:
             limits = f"{_SMALLEST_RATE:g} <= sampling_rate <= 1"

@@ -75,7 +75,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return mu
 
 
-_LONGEST_TAIL = 12.0  # standard deviations
+_MAX_TAIL = 12.0  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class GaussianMechanism(RealVector):
     @property
     def bound(self) -> float:
         """Where numbers are cut off, which happens to one with probability 4e-33 at most."""
-        return self.radius + _LONGEST_TAIL * self.sigma
+        return self.radius + _MAX_TAIL * self.sigma
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         unit, length = directions(values)

@@ -14,7 +14,7 @@ from ..domains import directions
 from .base import RealVector, on_grid
 from .gaussian import gaussian_mu
 
-_MOST_RECORDS = 1 << 24  # a four-byte float counts so far
+_MAX_RECORDS = 1 << 24  # a four-byte float counts so far
 # Beyond these, sums overflow, or are rounded by as much as a record can change them, or
 # the noise's scale is rounded, at last to 0: all would tell records apart.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
@@ -22,7 +22,7 @@ _NOISE_ENDS = 37.0  # standard deviations of normals
 # Sums out of their reach under one record and not under another have a probability of 1e-111
 # at most in any coordinate of any report.
 _SMALLEST_DELTA = 1e-90
-_FARTHEST_CENTRE = 1024.0  # radii
+_MAX_CENTRE = 1024.0  # radii
 
 
 def with_noise(sums: Floats, sigma: float, rng: RandomSource) -> Floats:
@@ -57,7 +57,7 @@ class RecordMechanism(RealVector):
     delta: float = field(default=1e-6)
     steps: int = 1
 
-    most_coordinates: ClassVar[int | None] = _MOST_RECORDS
+    most_coordinates: ClassVar[int | None] = _MAX_RECORDS
     protects: ClassVar[str] = "any two values of one record of a silo"
     smallest_radius: ClassVar[float] = 0.0  # both ends are checked below
 
@@ -119,8 +119,8 @@ class RecordMechanism(RealVector):
         -------
         ndarray of float32, shape (silos, *report_shape)
         """
-        limit = _FARTHEST_CENTRE * self.radius
-        counts = np.minimum(num_records, _MOST_RECORDS)[:, None]
+        limit = _MAX_CENTRE * self.radius
+        counts = np.minimum(num_records, _MAX_RECORDS)[:, None]
         with np.errstate(all="ignore"):
             noisy = self._noisy(totals, counts * np.clip(centre, -limit, limit), rng)
             return np.concatenate([noisy, counts], axis=1).astype(np.float32)

@@ -13,7 +13,7 @@ from ..base import Floats, Reports
 from ..domains import OfNumber
 from .base import RealValued
 
-_LONGEST_TAIL = 50.0  # of the exponential distribution, of which 701 is drawn at most
+_MAX_TAIL = 50.0  # of the exponential distribution, of which 701 is drawn at most
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LaplaceMechanism(_Scalar):
     @property
     def bound(self) -> float:
         """Where numbers are cut off, which happens to one with probability e^-50 at most."""
-        return self.radius * (1 + _LONGEST_TAIL * 2 / self.epsilon)
+        return self.radius * (1 + _MAX_TAIL * 2 / self.epsilon)
 
     def _draw(self, t: Floats, rng: RandomSource) -> Floats:
         # By inversion, from the nearer tail: sign and exponential from one uniform.

@@ -253,7 +253,7 @@ def test_a_supernode_is_started_again_if_it_had_worked(tmp_path, monkeypatch, li
     book = tmp_path / "starts"
     code = f"import sys; open({str(book)!r}, 'a').write(sys.argv[1]); sys.exit(3)"
     monkeypatch.setattr(flower, "command", lambda *given: [sys.executable, "-c", code, given[-1]])
-    monkeypatch.setattr("ldp_flower.supernode.launch._SETTLED", 0.0 if lives else 60.0)
+    monkeypatch.setattr("ldp_flower.supernode.launch._MIN_UPTIME", 0.0 if lives else 60.0)
     monkeypatch.setattr(
         "ldp_flower.supernode.launch._Told.within", lambda _, seconds: len(book.read_text()) > 2
     )
