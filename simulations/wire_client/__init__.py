@@ -1,0 +1,1 @@
+"""A client in another language, and the test vectors of the wire format."""

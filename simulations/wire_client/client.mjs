@@ -1,0 +1,196 @@
+// A second client, in JavaScript: one user who answers Counts and Means, by docs/wire-format.md.
+// node client.mjs USER.json LEDGER.json: a message a line on standard input, a reply a line.
+// Needs nothing but Node.js. It shows the format; it is no product: its ledger is a JSON file.
+import { randomBytes, createHash } from "node:crypto";
+import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+const MASK = (1n << 64n) - 1n, GOLDEN = 0x9e3779b97f4a7c15n, WORDS = 1n << 64n;
+const MALFORMED = 100, FORBIDDEN = 101, EXHAUSTED = 102, MISCONFIGURED = 103;
+const TEXTS = {
+  [FORBIDDEN]: "The operator's policy does not allow this mechanism.",
+  [EXHAUSTED]: "No addressed user can afford this query: the cost is above what the privacy budget leaves.",
+  [MISCONFIGURED]: "The operator has set no policy (max-epsilon).",
+};
+class Refusal extends Error { constructor(code, text) { super(text ?? TEXTS[code]); this.code = code; } }
+const malformed = (text) => { throw new Refusal(MALFORMED, text); };
+
+// ------------------------------------------------------------------------------- public hashes
+
+export function mix(word) {  // SplitMix64's output function
+  word = ((word ^ (word >> 30n)) * 0xbf58476d1ce4e5b9n) & MASK;
+  word = ((word ^ (word >> 27n)) * 0x94d049bb133111ebn) & MASK;
+  return word ^ (word >> 31n);
+}
+export function derive(...parts) {
+  let state = 0n;
+  for (const part of parts) state = mix(mix((state + GOLDEN) & MASK) ^ (BigInt(part) & MASK));
+  return mix((state + GOLDEN) & MASK);
+}
+
+// -------------------------------------------------------------------------- randomness, secret
+
+const recorded = (process.env.RECORDED_WORDS ?? "").split(" ").filter(Boolean);  // for test vectors
+function word() {
+  if (recorded.length) return BigInt(recorded.shift());
+  return randomBytes(8).readBigUInt64LE();
+}
+const uniform = (bits) => (Number(bits >> 12n) + 0.5) * 2 ** -52;
+
+// ---------------------------------------------------------------------------------- mechanisms
+
+// exp(epsilon) as a fraction of 2^400, rounded down: a double is a fraction of a power of two.
+function expRoundedDown(epsilon) {
+  const one = 1n << 400n;
+  let scaled = 0n;  // epsilon in units of 2^-400, exactly
+  for (let rest = epsilon, unit = one; rest > 0; unit >>= 32n) {
+    const whole = Math.floor(rest);
+    scaled += BigInt(whole) * unit;
+    rest = (rest - whole) * 2 ** 32;
+  }
+  let sum = 0n, term = one;
+  for (let k = 1n; term > 0n; k += 1n) { sum += term; term = (term * scaled) / (one * k); }
+  return sum - (sum >> 180n);  // below the truth by more than was rounded, by less than 1e-54 of it
+}
+export function threshold(epsilon, numUnlikely) {  // of one likely output and so many others
+  const likely = WORDS << 400n, unlikely = expRoundedDown(epsilon) * (WORDS / BigInt(numUnlikely));
+  return (WORDS * unlikely) / (likely + unlikely);
+}
+function kRandomizedResponse(value, { epsilon, domain_size: size }) {
+  const fallback = Number(word() % BigInt(size)), likely = word(), index = word();
+  const own = Number.isInteger(value) && value >= 0 && value < size ? value : fallback;
+  if (likely < threshold(epsilon, size - 1)) return own;
+  const other = Number(index % BigInt(size - 1));
+  return other + (other >= own ? 1 : 0);
+}
+function randomizedResponse(value, { epsilon, radius }) {
+  const clipped = Number.isFinite(value) ? Math.min(Math.max(value / radius, -1), 1) : 0;
+  const positive = uniform(word()) < (1 + clipped) / 2, likely = word();
+  word();  // which of one likely output
+  return positive === likely < threshold(epsilon, 1) ? 1 : 0;
+}
+const number = (low, high, whole) => (v) =>
+  typeof v === "number" && v >= low && v <= high && (!whole || Number.isInteger(v));
+const MECHANISMS = {
+  KRandomizedResponse: { run: kRandomizedResponse, fields: { epsilon: number(1e-6, 100), domain_size: number(2, 255, true) } },
+  RandomizedResponse: { run: randomizedResponse, fields: { epsilon: number(1e-6, 100), radius: number(1e-300, 1e300) } },
+};
+
+// ----------------------------------------------------------------------------------- questions
+
+// Where a user's one row falls: its cell, and how far its number is from one level to the next.
+function placed(row, target, { coordinates, sizes, levels, low, high }) {
+  const columns = [...row, target];
+  if (coordinates.some((c) => !Number.isInteger(c) || c < 0 || c > row.length)) malformed("Expected coordinates of the user's columns.");
+  let at = 0, cell = 0;
+  const entries = coordinates.map((c) => columns[c]);
+  for (const size of sizes) {
+    const width = coordinates[at] === row.length ? 1 : size, block = entries.slice(at, at + width);
+    const place = width === 1 ? block[0] : block.indexOf(Math.max(...block));
+    cell = cell * size + Math.min(Math.max(place, 0), size - 1);
+    at += width;
+  }
+  const share = levels ? (entries[at] - low) / (high - low) : 0;
+  if (at + (levels ? 1 : 0) !== coordinates.length) malformed("Expected the coordinates of all columns.");
+  const there = entries.every((e) => Number.isFinite(e));
+  return { there, cell, place: levels ? Math.min(Math.max(share, 0), 1) * (levels - 1) : 0 };
+}
+function tableCell(row, target, question, rowWord) {
+  const state = derive(rowWord, 1);
+  const draws = [1n, 2n].map((k) => uniform(mix((state + k * GOLDEN) & MASK)));
+  const cells = question.sizes.reduce((a, b) => a * b, 1) * (question.levels ?? 1);
+  let { there, cell, place } = placed(row, target, question);
+  if (there && question.levels) {
+    const level = Math.floor(place);
+    cell = cell * question.levels + level + (draws[0] < place - level ? 1 : 0);
+  }
+  if (there || !question.instead) return there ? cell : cells;
+  const total = question.instead.reduce((a, b) => a + b, 0);
+  let end = 0;
+  for (let i = 0; i < cells - 1; i += 1) if (draws[1] < (end += question.instead[i]) / total) return i;
+  return cells - 1;
+}
+function levelRounding(row, target, question) {
+  const { there, place } = placed(row, target, question), f = place - Math.floor(place);
+  return there ? 4 * f * (1 - f) - 0.5 : NaN;
+}
+const QUESTIONS = { table_cell: tableCell, level_rounding: levelRounding };
+
+// ------------------------------------------------------------------------------------ messages
+
+const TYPES = { "<f8": [8, "readDoubleLE"], "<i8": [8, "readBigInt64LE"] };
+function unpack(layout, payload) {
+  const arrays = {};
+  let at = 0;
+  for (const [name, dtype, shape] of JSON.parse(layout)) {
+    const [size, read] = TYPES[dtype] ?? malformed("Expected a layout of arrays that fits its payload.");
+    if (shape.length !== 1 || !(shape[0] >= 0) || at + shape[0] * size > payload.length) malformed("Expected a layout of arrays that fits its payload.");
+    arrays[name] = Array.from({ length: shape[0] }, (_, i) => Number(payload[read](at + i * size)));
+    at += shape[0] * size;
+  }
+  if (at !== payload.length) malformed("Expected a layout of arrays that fits its payload.");
+  return arrays;
+}
+function parsed(message) {
+  const config = { ...message.config };
+  if (config.version !== 1) malformed("Expected message format version 1.");
+  const arrays = unpack(config.layout, Buffer.from(message.payload, "hex"));
+  const take = (prefix) => Object.fromEntries(Object.entries(config).filter(([key]) => key.startsWith(prefix)).map(([key, v]) => [key.slice(prefix.length), v]));
+  const mechanism = take("randomizer."), param = take("param.");
+  const kind = MECHANISMS[mechanism.name] ?? malformed("Refused randomizer.");
+  delete mechanism.name;
+  const known = Object.keys(kind.fields);
+  if (Object.keys(mechanism).sort().join() !== known.sort().join() || !known.every((f) => kind.fields[f](mechanism[f]))) malformed("Refused randomizer.");
+  const compute = QUESTIONS[config.statistic] ?? malformed("Unknown statistic.");
+  const question = { sizes: arrays.sizes, coordinates: arrays.coordinates, levels: param.levels, low: arrays.low?.[0], high: arrays.high?.[0], instead: arrays.instead };
+  if (!question.sizes || !question.coordinates) malformed("Expected the arrays ['coordinates', 'sizes'].");
+  if (compute === levelRounding && !question.levels) malformed("Expected levels, and nothing instead.");
+  return { config, mechanism, run: kind.run, compute, question };
+}
+
+// ---------------------------------------------------------------------------------- the client
+
+export class Client {
+  constructor(user, ledgerPath) { this.user = user; this.path = ledgerPath; }
+  ledger() { return existsSync(this.path) ? JSON.parse(readFileSync(this.path, "utf8")) : { spent: 0, replies: {} }; }
+  commit(ledger) {  // on the disk before the reply leaves
+    const file = openSync(`${this.path}.new`, "w");
+    writeSync(file, JSON.stringify(ledger)); fsyncSync(file); closeSync(file);
+    renameSync(`${this.path}.new`, this.path);
+  }
+  census() {
+    const { group, features, "max-epsilon": most } = this.user;
+    const exhausted = this.ledger().spent + 0.001 > most ? 1 : 0;
+    return { census: { group, first: 0, users: 1, seeded: 0, rehearsing: 0, simulated: 0, exhausted, features: features.length } };
+  }
+  report(message) {
+    if (!(this.user["max-epsilon"] > 0)) throw new Refusal(MISCONFIGURED);
+    const { config, mechanism, run, compute, question } = parsed(message);
+    if (mechanism.epsilon < 0.001 || mechanism.epsilon > this.user["max-epsilon"]) throw new Refusal(FORBIDDEN);
+    const place = derive(config.salt, 1, 0, this.user.group, 0) >> 1n;
+    if (place < BigInt(config.low) || place >= BigInt(config.high)) malformed("The query addresses no user of this node.");
+    const { features, target } = this.user, ledger = this.ledger();
+    const digest = createHash("sha256").update(JSON.stringify([Object.entries(config).sort(), message.payload])).digest("hex");
+    if (!(digest in ledger.replies)) {
+      if (ledger.spent + mechanism.epsilon > this.user["max-epsilon"]) throw new Refusal(EXHAUSTED);
+      const report = run(compute(features, target ?? NaN, question, word()), mechanism);
+      ledger.spent += mechanism.epsilon;
+      ledger.replies[digest] = Buffer.from([report, 0, 0, 0, 0]).toString("hex");  // reports, slots
+      this.commit(ledger);
+    }
+    return { config: { version: 1, layout: '[["reports", "|u1", [1]], ["slots", "<u4", [1]]]' }, payload: ledger.replies[digest] };
+  }
+  answer(message) {
+    try {
+      return message.type === "query.census" ? this.census() : this.report(message);
+    } catch (error) {
+      return error instanceof Refusal ? { error: [error.code, error.message] } : { error: [104, "The client failed; its log says why."] };
+    }
+  }
+}
+
+if (process.argv[1]?.endsWith("client.mjs")) {
+  const [, , user, ledger] = process.argv, client = new Client(JSON.parse(readFileSync(user, "utf8")), ledger);
+  // JSON's numbers are doubles: those of more than 53 bits (salt, low, high, group) come as texts.
+  for await (const line of createInterface({ input: process.stdin })) console.log(JSON.stringify(client.answer(JSON.parse(line))));
+}
