@@ -15,6 +15,7 @@ from .columns import (
     Floats,
     Numeric,
     check_kind,
+    collected,
     exact_of,
     kind_of,
     plain_of,
@@ -179,6 +180,7 @@ class Schema:
         ValueError
             If a column is missing or columns differ in length.
         """
+        table = collected(table)
         blocks = [kind.standardise(column_of(table, name)) for name, kind in self.columns.items()]
         lengths = {name: len(block) for name, block in zip(self.columns, blocks, strict=True)}
         if len(set(lengths.values())) > 1:
@@ -198,7 +200,7 @@ class Schema:
         """
         if self.target is None or self.bounds is None:
             raise ValueError("Expected a schema with a target, got one without.")
-        return self.bounds.coded(column_of(table, self.target))
+        return self.bounds.coded(column_of(collected(table), self.target))
 
     def missing(self, table: Table) -> NDArray[np.bool_]:
         """Return which entries are missing: no numbers, or none of the categories.
@@ -214,6 +216,7 @@ class Schema:
             If the table lacks a column.
         """
         blocks = []
+        table = collected(table)
         for name, kind in self.columns.items():
             absent = np.isnan(kind.coded(column_of(table, name)))
             blocks.append(np.repeat(absent[:, None], kind.width, axis=1))
@@ -227,7 +230,8 @@ class Schema:
         Parameters
         ----------
         table : mapping of str to array_like, or DataFrame
-            Has all columns of the schema, the target included.
+            Has all columns of the schema, the target included. Tables of pandas, polars, pyarrow
+            and DuckDB are taken, and queries and data sets of theirs, which are run.
         groups : str or array_like of str or int, optional
             The user of each row, or the name of the column that tells it. By default each
             row is a user of its own.
@@ -249,6 +253,7 @@ class Schema:
             whose index is not the table's, or groups or ids are refused as by
             :meth:`~ldp_flower.Users.from_rows`.
         """
+        table = collected(table)
         read = {name: column_of(table, name) for name in self.columns_read}
         tell_beyond({name: (self.kind(name), values) for name, values in read.items()})
         named: Any = column_of(table, groups) if isinstance(groups, str) else groups
@@ -383,10 +388,6 @@ def column_of(table: Table, name: str) -> Any:
     ValueError
         If there is none of that name, or there are two.
     """
-    if hasattr(table, "collect") and not hasattr(table, "__array__"):
-        raise ValueError(
-            f"Expected rows, got a {type(table).__name__}: give what its collect() returns."
-        )
     try:
         values = table[name]
     except KeyError:

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from ..columns import collected
 from ..schema import Categories, Numeric, Schema, Table
 from ..values.entries import as_numbers, entries, number_of
 
@@ -82,17 +83,8 @@ def _beyond(kind: Numeric | Categories, values: object) -> float:
 
 
 def in_memory(X: Any) -> Any:
-    """Return a pyarrow Table as a DataFrame, and anything else as it is.
-
-    Raises
-    ------
-    ValueError
-        If it is a query that has not been run, such as polars' LazyFrame.
-    """
-    if hasattr(X, "collect") and not hasattr(X, "__array__"):
-        raise ValueError(
-            f"Expected rows, got a {type(X).__name__}: give what its collect() returns."
-        )
+    """Run what is a query, and return a pyarrow Table as a DataFrame; anything else as it is."""
+    X = collected(X)
     if hasattr(X, "to_pylist") and hasattr(X, "column_names"):
         return pd.DataFrame({name: X.column(name).to_pylist() for name in X.column_names})
     return X

@@ -274,12 +274,19 @@ def test_tables_of_other_libraries_are_taken_or_refused_by_name():
     of_arrow, of_lists = WAGE.users(pa.table(whole)), WAGE.users(whole)
     np.testing.assert_array_equal(of_arrow.features, of_lists.features)
 
-    class LazyFrame:
-        def collect(self): ...
+    class LazyFrame:  # as that of polars
+        def collect(self):
+            return pa.table(whole)
 
-    for refused in (lambda: model.fit(LazyFrame(), wage), lambda: WAGE.users(LazyFrame())):
-        with pytest.raises(ValueError, match=r"LazyFrame: give what its collect\(\) returns"):
-            refused()
+    class Relation:  # as that of DuckDB
+        def to_arrow_table(self):
+            return pa.table(whole)
+
+    dataset = pytest.importorskip("pyarrow.dataset").dataset(pa.table(whole))
+    for query in (LazyFrame(), Relation(), dataset):
+        np.testing.assert_array_equal(WAGE.users(query).features, of_lists.features)
+        again = LdpRegressor(WAGE, epsilon=8.0, random_state=0).fit(query, wage)
+        np.testing.assert_array_equal(again.result_.coef, frame.result_.coef)
     with pytest.raises(ValueError, match="numbers in column 'sector', got 'p"):
         LdpRegressor(epsilon=8.0).fit(pd.DataFrame(columns), wage)
     with pytest.raises(ValueError, match="a column 'age', one entry a row, got 'forty'"):
