@@ -1,6 +1,6 @@
 """Whether the app behind a mod can train at all, as Flower's wrappers around it show.
 
-Looked at before anybody pays, and without calling anything of the app's: what is looked at
+Looked at before any budget is spent, and without calling anything of the app's: what is looked at
 is code, no data have a part in it. What cannot be seen through is no objection.
 """
 

@@ -1,4 +1,4 @@
-"""In which cell of a table users fall: one report each, and nobody without an answer in the way."""
+"""Cell frequencies of a contingency table, corrected for non-response."""
 
 import warnings
 from collections.abc import Generator, Sequence
@@ -29,7 +29,7 @@ MOST_CELLS = 2048  # whose covariances are held
 _AFFORDABLE = 1 << 31  # pairs of a report and a cell: some 5 s of one core
 _SHORT = 64  # bytes of a report
 _FIRST_SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # of the users, in a first wave
-_EXACT = 1e-9  # variance of a share below which nothing is told apart: inverses stay inverses
+_JITTER = 1e-9  # added to the diagonal of a covariance, far below any variance of a share
 _FEWEST = 50  # users of a first wave
 _NOISY = 0.5  # variances of the cells themselves, above which two waves are thought of
 _WORTH = 0.99  # of the variance of one wave: two are not taken for less
@@ -251,7 +251,7 @@ def _normal(
 ) -> tuple[Floats, Floats]:
     """Return the information and the score of one wave, whose mean is ``design u + offset``."""
     covariance: Floats = oracle.covariance(clipped(told.mean)) / told.count
-    covariance += _EXACT * np.eye(len(covariance))
+    covariance += _JITTER * np.eye(len(covariance))
     rows = slice(None)
     if oracle.support_size is not None:  # the counts add up: the last one tells nothing
         rows = slice(-1)

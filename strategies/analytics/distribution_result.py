@@ -68,7 +68,7 @@ class DistributionResult(Result):
         return self._errors(self._weights(values))
 
     def quantile(self, levels: ArrayLike) -> Floats:
-        """Return the values that these shares of the users are not above.
+        """Return quantiles.
 
         Raises
         ------

@@ -131,7 +131,7 @@ class Means(LdpStrategy[MeansResult]):
     however many rows they have. Rows without an entry in the column (or in ``by``) are left out
     of it alone, and users without such rows answer like all others and do not weigh on a mean.
 
-    Several columns are asked of users of their own, each of as many.
+    With several columns, users are split into equal disjoint cohorts, one for each column.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -177,7 +177,7 @@ class Means(LdpStrategy[MeansResult]):
         rounds="2-3 a column",
         report="1-2, up to 64 with many groups",
         use_when="columns have bounds that are not far too wide",
-        fails_when="for several columns at epsilon 8, which are asked of users of their own",
+        fails_when="for several columns at epsilon 8, each of which has a cohort of its own",
         page="analytics",
     )
 

@@ -35,7 +35,7 @@ REFUSED, GATED, WARNED, SILENT = "refused", "constant", "warning", ""
 
 
 def ours(divided: Split, epsilon: float, seed: int) -> Outcome:
-    """Run PrivateRegression or PrivateClassification, told bounds and nothing else."""
+    """Run PrivateRegression or PrivateClassification, knowing only the columns' bounds."""
     schema = divided.declared.schema
     if divided.declared.is_binary:
         strategy: Any = PrivateClassification(schema, epsilon=epsilon)
