@@ -88,7 +88,7 @@ _CALLED = (
     "call {}.start itself, and of no strategy that wraps it. Flower's wrappers for differential "
     "privacy go: clients have randomised their reports already."
 )
-_REHEARSED = "{} nodes ran in rehearsal mode: their reports hold only noise."
+_REHEARSED = "{} of the nodes ran in rehearsal mode: their reports hold only noise."
 
 
 def _is_ours(kind: type) -> bool:

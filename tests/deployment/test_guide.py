@@ -66,7 +66,7 @@ def test_three_authenticated_nodes_answer_the_simulations_app(rows, tmp_path):
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["num_users"] == sum(AIRCRAFT)
     assert result["privacy"]["epsilon"] == EPSILON and not result["privacy"]["seeded"]
-    assert "1 nodes ran in rehearsal mode: their reports hold only noise." in result["notes"]
+    assert "1 of the nodes ran in rehearsal mode: their reports hold only noise." in result["notes"]
     # Whoever was asked has spent everything, once; and as many were asked as reported.
     spent = [ledger.spent() for ledger in ledgers]
     assert all(cost == Cost(EPSILON) for each in spent for cost in each.values())
