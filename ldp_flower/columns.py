@@ -249,15 +249,3 @@ def _label(value: object) -> str | None:
         return str(value)
     except Exception:  # a cell may hold anything
         return None
-
-
-def collected(table: Any) -> Any:
-    """Return the rows of a query or data set that are elsewhere yet; anything else as it is.
-
-    That is a polars ``LazyFrame``, a pyarrow ``Dataset`` or a relation of DuckDB. It is run once.
-    """
-    if hasattr(table, "collect") and not hasattr(table, "__array__"):
-        return table.collect()
-    if hasattr(table, "to_arrow_table"):
-        return table.to_arrow_table()
-    return table.to_table() if hasattr(table, "scanner") else table

@@ -15,7 +15,6 @@ from .columns import (
     Floats,
     Numeric,
     check_kind,
-    collected,
     exact_of,
     kind_of,
     plain_of,
@@ -378,6 +377,18 @@ def check_rows(table: object, groups: object) -> None:
             "Expected groups with the index of the table, got another: whose row is whose? Name a "
             "column of the table, or give groups.to_numpy() if they are in its order."
         )
+
+
+def collected(table: Any) -> Any:
+    """Return the rows of a query or data set that are elsewhere yet; anything else as it is.
+
+    That is a polars ``LazyFrame``, a pyarrow ``Dataset`` or a relation of DuckDB. It is run once.
+    """
+    if hasattr(table, "collect") and not hasattr(table, "__array__"):
+        return table.collect()
+    if hasattr(table, "to_arrow_table"):
+        return table.to_arrow_table()
+    return table.to_table() if hasattr(table, "scanner") else table
 
 
 def column_of(table: Table, name: str) -> Any:

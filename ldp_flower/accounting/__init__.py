@@ -2,8 +2,8 @@
 
 Everywhere the neighbouring relation is that of the local model: one user's data against
 any other data of that user ("replace one"). :mod:`~ldp_flower.accounting.composition`
-adds up, :mod:`~ldp_flower.accounting.composition` says what noise an epsilon needs, and
-:mod:`~ldp_flower.accounting.flower` builds Flower's own methods with it.
+adds up and says what noise an epsilon needs, and :mod:`~ldp_flower.accounting.flower` builds
+Flower's own methods with it.
 """
 
 from .composition import (
@@ -22,13 +22,14 @@ from .composition import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from .flower import dp_fedavg, local_dp_mod, local_dp_multiplier
+from .flower import dp_fedavg, flower_epsilon, local_dp_mod, local_dp_multiplier
 
 __all__ = [
     "Event",
     "GaussianEvent",
     "RandomizedResponseEvent",
     "dp_fedavg",
+    "flower_epsilon",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",

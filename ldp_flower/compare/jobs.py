@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
 from typing import Any
 
 from flwr.clientapp import ClientApp
 
+from ..accounting import flower_epsilon, gaussian_noise_multiplier
 from ..guarantee.parameters import flattened, parameters_of
 from ..strategies import LdpFedAvg
 from ..validation import check_integer, check_optional
@@ -99,7 +101,20 @@ def _fedavg(job: Job, epsilon: float) -> Outcome:
 
 def _dp_fedavg(job: Job, epsilon: float) -> Outcome:
     training = job.training(everybody=True)
-    return job.outcome(training, methods.dp_fedavg(training, epsilon))
+    outcome = job.outcome(training, methods.dp_fedavg(training, epsilon))
+    return replace(outcome, notes=_as_flower_counts(training, epsilon))
+
+
+def _as_flower_counts(training: Training, epsilon: float) -> str:
+    """Return what Flower's own accountant states for the noise; nothing without dp-accounting."""
+    if find_spec("dp_accounting") is None:
+        return ""
+    noise = gaussian_noise_multiplier(epsilon, training.delta, training.answers)
+    stated = flower_epsilon(noise, training.delta, training.answers, training.nodes.num_nodes)
+    return (
+        f"Flower's RdpAccountant states epsilon {stated:.3g} for the same noise, where a node is "
+        "added or removed and not replaced."
+    )
 
 
 def _local_dp(nominal: bool) -> Callable[[Job, float], Outcome]:

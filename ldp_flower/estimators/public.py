@@ -9,8 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from ..columns import collected
-from ..schema import Categories, Numeric, Schema, Table
+from ..schema import Categories, Numeric, Schema, Table, collected
 from ..values.entries import as_numbers, entries, number_of
 
 #: Bounds of columns and targets that nobody gave any: those of standardised numbers.

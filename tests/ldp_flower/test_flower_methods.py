@@ -15,7 +15,13 @@ from flwr.serverapp.strategy import (
 )
 
 from ldp_flower import InProcessGrid
-from ldp_flower.accounting import dp_fedavg, gaussian_noise_multiplier, local_dp_mod
+from ldp_flower.accounting import (
+    dp_fedavg,
+    flower_epsilon,
+    gaussian_epsilon,
+    gaussian_noise_multiplier,
+    local_dp_mod,
+)
 
 DIM, NODES, ROUNDS, CLIP, DELTA = 2000, 10, 2, 0.1, 1e-5
 TINY = np.full(DIM, 1e-9)  # Flower cannot clip an update of 0
@@ -141,3 +147,12 @@ def test_the_mod_adds_the_noise_that_is_charged():
 def test_bad_arguments_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         made(**options)
+
+
+def test_flowers_accountant_states_half_of_what_replacing_a_node_costs():
+    """Its neighbours are half as far apart, and its bound (RDP) is some 10 % above the exact one."""
+    for epsilon in (1.0, 4.0):
+        noise = gaussian_noise_multiplier(epsilon, 1e-5, 20)
+        stated = flower_epsilon(noise, 1e-5, 20, 1000)
+        exact = gaussian_epsilon(np.sqrt(20) / noise, 1e-5)  # add or remove one
+        assert exact <= stated < 1.15 * exact < 0.6 * epsilon
