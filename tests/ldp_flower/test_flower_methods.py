@@ -150,7 +150,7 @@ def test_bad_arguments_are_refused(options, text):
 
 
 def test_flowers_accountant_states_half_of_what_replacing_a_node_costs():
-    """Its neighbours are half as far apart, and its bound (RDP) is some 10 % above the exact one."""
+    """Its neighbours are half as far apart; its bound (RDP) is some 10 % above the exact one."""
     for epsilon in (1.0, 4.0):
         noise = gaussian_noise_multiplier(epsilon, 1e-5, 20)
         stated = flower_epsilon(noise, 1e-5, 20, 1000)
