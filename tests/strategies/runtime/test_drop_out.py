@@ -81,6 +81,7 @@ def mean_z_scores(seed, num_users, num_nodes, reached=lambda own: lambda node: R
     return (result.coef - truth) / result.std_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_users", "num_nodes"), [(PHONES, PHONES), (600, 60)], ids=["phones", "gateways"]
 )
@@ -88,6 +89,7 @@ def test_a_mean_is_unbiased_within_its_standard_errors(num_users, num_nodes):
     assert_unbiased(np.array([mean_z_scores(seed, num_users, num_nodes) for seed in range(20)]))
 
 
+@pytest.mark.slow
 def test_a_drop_out_that_depends_on_the_data_is_not_corrected():
     # Whoever is above the mean in the first feature answers a third as often.
     def reached(own):
@@ -119,6 +121,7 @@ def count_z_scores(seed, num_users, num_nodes, domain_size, backend):
     return z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_users", "num_nodes", "domain_size", "backend"),
     [(400, 400, 20, "direct"), (2000, 40, 20, "direct"), (2000, 40, 1 << 12, "prefix")],
@@ -150,6 +153,7 @@ def fifty_records(num_users, rng):
     return Users.from_rows(x, y, np.repeat(np.arange(num_users), 50)), coef
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make_strategy", "make_users", "num_users"),
     [
