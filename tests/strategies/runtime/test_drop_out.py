@@ -194,11 +194,12 @@ def test_a_scale_is_bought_from_more_cohorts_where_few_answer():
 
     def fit(reached):
         strategy = SparseRegression(16, epsilon=2.0, samples_per_user=50)
-        return run(strategy, users, 80, 0, reached=lambda node: reached)
+        # Four to eight cohorts with three of four seeds; with seed 0 two are enough.
+        return run(strategy, users, 80, 1, reached=lambda node: reached)
 
     result = fit(0.25)
     cohorts = [step for step in result.steps if step.statistic == "target_scale"]
-    assert len(cohorts) > 1 and sum(step.reports for step in cohorts) < 3 * cohorts[0].asked
+    assert len(cohorts) > 3 and sum(step.reports for step in cohorts) < 3 * cohorts[0].asked
     assert not result.notes
     assert np.linalg.norm(result.coef - coef) < 0.5 * np.linalg.norm(coef)
     with pytest.raises(TooFewReports, match="Nobody of those asked for the scale"):
