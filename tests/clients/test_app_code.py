@@ -76,11 +76,6 @@ def deployed(app, sent, node_config):
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
-
-
-@pytest.fixture
 def node_config(ledger, tmp_path):
     path = str(tmp_path / "ledger.db")
     return {"max-epsilon": 1.0, "ledger-path": path, "user-id": "patient-17"}

@@ -15,7 +15,6 @@ from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.environment import in_simulation
 from ldp_flower.guarantee.keys import NodeKeys
-from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.questions import Mean
 from ldp_flower.guarantee.questions.named import of_columns
@@ -38,11 +37,6 @@ class Unchecked:
 
 def load_patients(context):
     return PATIENTS
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
 
 
 @pytest.fixture

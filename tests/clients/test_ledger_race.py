@@ -11,17 +11,11 @@ from deployed_node import answer, hashes, query, users
 from ldp_flower.clients import Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
 
 NUM_PROCESSES = 4
 EPSILON = 1 / 16  # of a report; sums of it are exact
 TIMEOUT = 120.0  # seconds; a pool whose processes cannot start would wait for ever
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
 
 
 @pytest.fixture

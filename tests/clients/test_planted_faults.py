@@ -44,6 +44,8 @@ from ldp_flower.randomizers.base import Randomizer
 from ldp_flower.randomizers.real_valued import gaussian
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, derive
 
+pytestmark = pytest.mark.slow
+
 DIM = 3
 THETA = np.linspace(-1, 1, DIM)
 PEOPLE = extreme_users(DIM)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from deployed_node import NODE_ID, ask
 
-from ldp_flower import Categories, InProcessGrid, Schema
+from ldp_flower import Categories, Schema
+from ldp_flower.audit import recorded_queries
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
@@ -18,27 +19,12 @@ SCHEMA = Schema({"sort": Categories([*"abc"])})
 TABLE = {"sort": np.array([*"abc"])[np.arange(USERS) % 3]}
 
 
-class Recording(InProcessGrid):
-    """A grid of one node that keeps all queries."""
-
-    def __init__(self, users):
-        super().__init__(LdpClientApp(lambda context: users, seed=1), 1)
-        self.queries = []
-
-    def _handle(self, message):
-        if message.metadata.message_type == "query.report":
-            self.queries.append(Query.from_record_dict(message.content))
-        return super()._handle(message)
-
-
 @pytest.fixture(scope="module")
 def questions():
     """Return the first question of every week of a series at epsilon 1."""
     series = Series(Counts(SCHEMA, "sort", epsilon=1.0), collections=WEEKS)
-    grids = [Recording(SCHEMA.users(TABLE)) for _ in range(WEEKS)]
-    for grid in grids:
-        series.start(grid, num_nodes=1, timeout=0.0, seed=3)
-    return [grid.queries[0] for grid in grids]
+    users = SCHEMA.users(TABLE)
+    return [recorded_queries(series, users, seed=3)[0] for _ in range(WEEKS)]
 
 
 @pytest.fixture(params=[1.0, 2.0])

@@ -11,7 +11,6 @@ from ldp_flower.audit import audit_handler, extreme_silos, recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import PrivUnit, RecordGaussian, RecordPeeling
@@ -26,11 +25,6 @@ def query(step=1, epsilon=90.0, steps=3, mechanism=RecordGaussian, **more):
     """Return a question with so little noise that the mean shows."""
     randomizer = mechanism(epsilon, DIM, 10.0, 1e-3, steps, **more)
     return Query(Gradient(np.zeros(DIM)), randomizer, SALT, 0, HASH_END, step)
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
 
 
 @pytest.fixture
@@ -159,6 +153,7 @@ def test_the_audit_finds_nothing_in_the_real_client(mechanism):
     assert found(mechanism).passed
 
 
+@pytest.mark.slow
 @each
 @pytest.mark.parametrize("fault", ["a tenth of the noise", "records are clipped too late"])
 def test_the_audit_finds_planted_faults(mechanism, fault, monkeypatch):
@@ -178,6 +173,7 @@ def test_the_audit_finds_planted_faults(mechanism, fault, monkeypatch):
     assert not audit.passed and audit.measured > 1.0
 
 
+@pytest.mark.slow
 def test_every_query_of_the_protocols_is_audited():
     protocols = (DpIht, PeelingDpIht, PeelingTransfer)
     runs = [run for protocol in protocols for run in protocol.audit_runs(DIM, 2.0)]

@@ -500,11 +500,6 @@ def test_seeded_reports_depend_on_seed_node_and_step_alone():
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
-
-
-@pytest.fixture
 def node_config(ledger, tmp_path):
     path = str(tmp_path / "ledger.db")
     return {"max-epsilon": 2.0, "ledger-path": path, "user-id": "patient-17"}

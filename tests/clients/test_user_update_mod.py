@@ -42,7 +42,6 @@ from ldp_flower.clients import (
 )
 from ldp_flower.guarantee.budget import Cost
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
-from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import CENSUS, MessageError, Query
 from ldp_flower.guarantee.questions import ClippedUpdate, Gradient
 from ldp_flower.guarantee.training import census, with_query
@@ -351,6 +350,7 @@ class Asked(ClientApp):
         return self._app(inner, context)
 
 
+@pytest.mark.slow
 def test_the_audit_finds_nothing(monkeypatch):
     """All its attacks: loss, isolation, replay, own noise, census, forms, ledger.
 
@@ -474,11 +474,6 @@ def test_the_census_tells_public_facts_only():
 
 
 # ------------------------------------------------------------- everybody's own account
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
 
 
 @pytest.fixture

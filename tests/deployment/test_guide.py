@@ -19,7 +19,7 @@ pytestmark = pytest.mark.deployment
 
 APP = Path(__file__).parents[2] / "simulations" / "flights"
 INSTALLED = [str(APP), *filter(None, [os.environ.get("PYTHONPATH")])]
-AIRCRAFT = (200, 150, 1)  # behind each node: some 16 steps, which take seconds each
+AIRCRAFT = (64, 40, 1)  # behind each node: five questions, each of which takes seconds
 MOST_FLIGHTS = 30  # of an aircraft, which saves reading time
 EPSILON = 4.0
 

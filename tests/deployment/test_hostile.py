@@ -260,6 +260,7 @@ def check(federation, operator, names):
     assert log.count("may have trained, in a sandbox") >= operator.asked
 
 
+@pytest.mark.slow
 def test_an_operators_node_sends_reports_only_whatever_app_is_submitted(federation, guarded):
     check(federation, guarded, QUICK)
 

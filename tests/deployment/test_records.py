@@ -17,6 +17,7 @@ APP = Path(__file__).parents[2] / "simulations" / "silo-networks"
 EPSILON, COUNT = 8.0, 300
 
 
+@pytest.mark.slow
 def test_nodes_without_an_app_train_a_network(tmp_path):
     sys.path.insert(0, str(APP))
     try:

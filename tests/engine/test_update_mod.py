@@ -1,7 +1,5 @@
 """One PyTorch app, three ways: in process, in Flower's engine, and without the mod."""
 
-import time
-
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -97,55 +95,62 @@ def initial():
 
 
 def in_engine(client_app, supernodes, strategy, **arguments):
-    """Return the result and the seconds that the strategy took."""
+    """Return the result."""
     found = []
     server_app = ServerApp()
 
     @server_app.main()
     def main(grid: Grid, context: Context) -> None:
-        started = time.perf_counter()
-        result = strategy.start(grid, initial(), timeout=300, **arguments)
-        found.append((result, time.perf_counter() - started))
+        found.append(strategy.start(grid, initial(), timeout=900, **arguments))
 
     run_simulation(
         server_app=server_app,
         client_app=client_app,
         num_supernodes=supernodes,
-        backend_config={"client_resources": {"num_cpus": 1}},
+        # One actor: each imports PyTorch, which takes longer than the runs.
+        backend_config={"init_args": {"num_cpus": 1}, "client_resources": {"num_cpus": 1}},
     )
     return found[0]
 
 
-def test_the_engine_gives_the_model_of_the_in_process_grid():
-    arguments = {"num_rounds": 3, "num_nodes": 90, "seed": 5}
-    private = {"epsilon": 8.0, "model": "net", "path_length": 6.0}
-    app = make_app(90, [LdpUpdateMod(seed=5)])
-    expected = LdpFedAvg(**private).start(InProcessGrid(app, 90), initial(), **arguments)
-    result, seconds = in_engine(app, 90, LdpFedAvg(**private), **arguments)
-    print(f"90 nodes: {seconds:.1f} s")
+PRIVATE = {"epsilon": 8.0, "model": "net", "path_length": 6.0}
+USERS, ROUNDS, SEED = 90, 3, 5
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Return the app of nodes of one user each, and its result in this process."""
+    app = make_app(USERS, [LdpUpdateMod(seed=SEED)])
+    arguments = {"num_rounds": ROUNDS, "num_nodes": USERS, "seed": SEED}
+    return app, LdpFedAvg(**PRIVATE).start(InProcessGrid(app, USERS), initial(), **arguments)
+
+
+def assert_same_model(result, expected):
+    """Reports are the same; what a float of PyTorch is depends on its threads."""
     for name, array in expected.arrays.items():
-        # Reports are the same; what a float of PyTorch is depends on its threads.
         np.testing.assert_allclose(result.arrays[name].numpy(), array.numpy(), atol=1e-4)
-    assert result.num_reports == 90 and result.privacy.seeded
+
+
+def test_the_engine_gives_the_model_of_the_in_process_grid(expected):
+    app, alone = expected
+    arguments = {"num_rounds": ROUNDS, "num_nodes": USERS, "seed": SEED}
+    result = in_engine(app, USERS, LdpFedAvg(**PRIVATE), **arguments)
+    assert result.num_reports == USERS and result.privacy.seeded
+    assert_same_model(result, alone)
     assert result.arrays["0.num_batches_tracked"].numpy() == 0
     assert accuracy(result.arrays) > accuracy(initial()) + 0.15
 
 
-def test_silos_in_the_engine_give_the_model_of_users_with_nodes_of_their_own():
-    arguments = {"num_rounds": 3, "seed": 5}
-    private = {"epsilon": 8.0, "model": "net", "path_length": 6.0}
-    alone = InProcessGrid(make_app(90, [LdpUpdateMod(seed=5)]), 90)
-    expected = LdpFedAvg(**private).start(alone, initial(), num_nodes=90, **arguments)
-    app = make_silos(90, seed=5)
-    result, seconds = in_engine(app, 3, LdpFedAvg(**private), num_nodes=3, **arguments)
-    print(f"3 silos of 30 users: {seconds:.1f} s")
-    for name, array in expected.arrays.items():
-        np.testing.assert_allclose(result.arrays[name].numpy(), array.numpy(), atol=1e-4)
-    assert result.num_users == result.num_reports == 90
+@pytest.mark.slow
+def test_silos_in_the_engine_give_the_model_of_users_with_nodes_of_their_own(expected):
+    arguments = {"num_rounds": ROUNDS, "num_nodes": 3, "seed": SEED}
+    result = in_engine(make_silos(USERS, SEED), 3, LdpFedAvg(**PRIVATE), **arguments)
+    assert result.num_users == result.num_reports == USERS
+    assert_same_model(result, expected[1])
 
 
 def test_the_same_app_without_the_mod():
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=8, min_available_nodes=8)
-    result, _ = in_engine(make_app(8, []), 8, strategy, num_rounds=4)
+    result = in_engine(make_app(8, []), 8, strategy, num_rounds=4)
     assert accuracy(result.arrays) > 0.8
     assert result.arrays["0.num_batches_tracked"].numpy() == 20

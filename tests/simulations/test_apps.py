@@ -125,8 +125,11 @@ def run(built, modules, name, nodes, tmp_path, kind=InProcessGrid, **settings):
 
 
 def test_silo_networks(built, modules, tmp_path):
-    """Images that silos alone have seen are told apart better than by guessing a third."""
-    settings = {"num_records": 400, "num_rounds": 2, "steps": 6, "sampling_rate": 0.2, "seed": 0}
+    """Images that silos alone have seen are told apart better than by guessing a third.
+
+    The worst of four runs with other seeds was right in 65 %, with 6 steps in 43 %.
+    """
+    settings = {"num_records": 400, "num_rounds": 2, "steps": 12, "sampling_rate": 0.2, "seed": 0}
     found = run(built, modules, "silo-networks", 4, tmp_path, epsilon=8.0, **settings)
     spent = [found["rounds"][number]["epsilon-spent"] for number in ("1", "2")]
     assert 0 < spent[0] < spent[1] == found["epsilon"] <= 8.0 and found["notes"] == []

@@ -19,7 +19,6 @@ from ldp_flower.clients.private_training import network_app, steps
 from ldp_flower.clients.private_training.child import Child, ChildError, ChildLimits
 from ldp_flower.clients.private_training.network_training import as_rows
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.models import Limits, Network, NetworkError
 from ldp_flower.models.graph import Graph, Operation, Reference, Tensor
@@ -65,24 +64,6 @@ class App:
     def load(self, context):
         self.loaded += 1
         return self.data
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
-
-
-@pytest.fixture
-def node_config(ledger, tmp_path):
-    return {
-        "max-epsilon": 2.0,
-        "max-delta": 1e-5,
-        "ledger-path": str(tmp_path / "ledger.db"),
-        "unit": "record",
-        "num-records": 50,
-        "allow-inexact": True,
-        "user-id": "clinic",
-    }
 
 
 def deployed(app, sent, node_config, kind="train"):

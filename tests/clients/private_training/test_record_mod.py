@@ -25,7 +25,6 @@ from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import RecordDpSgdMod, Refusal, dp_sgd
 from ldp_flower.clients.private_training import record_mod, steps
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.training import RIDER, census
 
 ROWS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
@@ -334,26 +333,8 @@ def test_seeded_training_depends_on_seed_node_and_message_alone():
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return SqliteLedger.create(tmp_path / "ledger.db")
-
-
-@pytest.fixture
 def noiseless(monkeypatch):
     monkeypatch.setattr(steps, "with_noise", lambda sums, sigma, rng: sums)
-
-
-@pytest.fixture
-def node_config(ledger, tmp_path):
-    return {
-        "max-epsilon": 2.0,
-        "max-delta": 1e-5,
-        "ledger-path": str(tmp_path / "ledger.db"),
-        "unit": "record",
-        "num-records": 50,
-        "allow-inexact": True,
-        "user-id": "clinic",
-    }
 
 
 def deployed(app, sent, node_config, run_id=1):

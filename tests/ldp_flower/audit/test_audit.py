@@ -208,6 +208,7 @@ def test_too_long_an_enumeration_is_refused():
 # --------------------------------------------------------------- what is right passes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [*EXACT, PrivUnit(2.0, 3)], ids=repr)
 def test_real_mechanisms_pass_and_are_measured_well(mechanism):
     found = audited(mechanism, 1200)
@@ -301,6 +302,7 @@ class ClosedHalfSpaces(SubsetHypercube):
         return (positive @ np.array([1, 2]) ^ flipped).astype(np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "reports", "at_least"),
     [
@@ -351,6 +353,7 @@ LAST = 1023.0
 ONE_ITEM = [[0.0], [1.0], [LAST], [math.nan]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "values", "at_least"),
     [
@@ -426,6 +429,7 @@ class RareBitsInside(OptimizedUnaryEncoding):
         return RareBits(self.epsilon, self.domain_size)._randomize(values, rng, coins)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "at_least", "exact"),
     [

@@ -19,6 +19,8 @@ from ldp_flower.audit.runs import AUDITED
 from ldp_flower.audit.settings import Settings, kept
 from ldp_flower.guarantee.keys import HASH_END
 
+pytestmark = pytest.mark.slow
+
 DIM = 4
 SEEN = set()
 

@@ -177,8 +177,9 @@ def line_of(text: str) -> int:
     return number
 
 
+@pytest.mark.slow
 @pytest.mark.engine
-@pytest.mark.parametrize("lacking", [pytest.param("a package", marks=pytest.mark.long), "data"])
+@pytest.mark.parametrize("lacking", ["a package", "data"])
 def test_run_says_first_what_a_client_has_raised(tiny, tmp_path, lacking):
     """A package that is missing ends the run; data that cannot be read do where no node has any."""
     client = tiny / "tiny" / "client_app.py"
@@ -199,12 +200,13 @@ def test_run_says_first_what_a_client_has_raised(tiny, tmp_path, lacking):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.parametrize(
     ("right", "wrong", "reason"),
     [
         ("tiny.server_app:app", "tiny.nowhere:app", "Unable to load module tiny.nowhere"),
-        pytest.param("1.0\n", "[1.0]\n", "The value for key epsilon needs", marks=pytest.mark.long),
+        ("1.0\n", "[1.0]\n", "The value for key epsilon needs"),
     ],
 )
 def test_run_says_first_what_flower_has_against_the_app(tiny, tmp_path, right, wrong, reason):

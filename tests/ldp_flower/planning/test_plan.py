@@ -250,6 +250,7 @@ def test_a_long_name_of_an_error_is_drawn_in_lines():
     assert max(map(len, label.splitlines())) <= 34
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.PROTOCOLS)
 def test_every_protocol_has_a_plan_or_says_why_not(name):
     kind = catalogue.PROTOCOLS[name]

@@ -4,6 +4,8 @@ Compared before anything is rounded, since a difference in the last bit can be m
 a report: by a server, or by users of the same node whose records lie on near ties.
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -170,12 +172,11 @@ def bits(array):
     return np.asarray(array).tobytes()
 
 
-@layouts
 @each
-def test_values_enter_as_own_doubles_row_after_row(mechanism, laid_out, monkeypatch):
+def test_values_enter_as_own_doubles_row_after_row(mechanism, monkeypatch):
     rows = np.tile(own_row(mechanism), (5, 1))
     alone, ((_, _, expected, *_), *_) = randomized(mechanism, rows[:1], 0, monkeypatch)
-    for beside in BESIDE.values():
+    for laid_out, beside in product(LAYOUTS, BESIDE.values()):
         rows[[0, 3]] = beside
         given = laid_out(rows)
         reports, entered = randomized(mechanism, given, 2, monkeypatch)
@@ -232,25 +233,30 @@ def unrounded(mechanism, values, states, coins):
 
 
 @each
-@pytest.mark.parametrize("laid_out", [np.ascontiguousarray, in_columns, strided])
-@pytest.mark.parametrize("beside", BESIDE.values(), ids=list(BESIDE))
-def test_nothing_beside_a_user_moves_a_bit_of_it(mechanism, beside, laid_out, monkeypatch):
+def test_nothing_beside_a_user_moves_a_bit_of_it(mechanism, monkeypatch):
     row = own_row(mechanism)
     alone, first = randomized(mechanism, row[None], 0, monkeypatch)
-    for before, after in AROUND:
-        rows = np.full((before + 1 + after, mechanism.width), beside)
+    with np.errstate(all="ignore"):
+        computed = [
+            (i, part, unrounded(part, own, derive(6, coin), coin))
+            for i, (part, _, own, _, coin) in enumerate(first)
+            if not isinstance(part, Composed | SampledCoordinate)
+        ]
+    laid_out = (np.ascontiguousarray, in_columns, strided)
+    for beside, layout, (before, after) in product(BESIDE, laid_out, AROUND):
+        rows = np.full((before + 1 + after, mechanism.width), BESIDE[beside])
         rows[before] = row
-        reports, entered = randomized(mechanism, laid_out(rows), before, monkeypatch)
-        assert bits(reports[before]) == bits(alone[0])
-        for (part, _, own, _, coin), (_, _, block, _, coins) in zip(first, entered, strict=True):
-            if isinstance(part, Composed | SampledCoordinate):
-                continue
+        reports, entered = randomized(mechanism, layout(rows), before, monkeypatch)
+        where = beside, layout.__name__, before, after
+        assert bits(reports[before]) == bits(alone[0]), where
+        assert len(entered) == len(first)
+        for i, part, expected in computed:
+            _, _, block, _, coins = entered[i]
             states = derive(6, coins)
             with np.errstate(all="ignore"):
-                expected = unrounded(part, own, derive(6, coin), coin)
                 found = unrounded(part, block, states, coins)
             for one, many in zip(expected, found, strict=True):
-                assert bits(one[0]) == bits(many[before])
+                assert bits(one[0]) == bits(many[before]), where
 
 
 @pytest.mark.parametrize("dim", [8191, 8193, 20_000])

@@ -99,6 +99,7 @@ def run(strategy, x, y, seed):
     return result
 
 
+@pytest.mark.slow
 def test_error_of_a_mean_of_a_thousand_features():
     """Expected root mean square .05; a single error above .08 is a chance of some 1 in 20."""
     errors = []
@@ -122,6 +123,7 @@ def test_error_of_a_projected_mean(method, bound):
     assert np.median(errors) < bound
 
 
+@pytest.mark.slow
 def test_excess_risk_of_a_regression():
     ratios = []
     for seed in range(3):
@@ -234,6 +236,7 @@ def test_standard_errors_cover_where_nothing_is_constrained():
     assert 0.6 < np.mean(np.square(scores)) < 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1.0, 2.5])
 def test_standard_errors_of_a_logistic_model_cover(length):
     """80 scores. At length 4 the fitted line's bias, which they leave out, is as large."""
@@ -418,6 +421,7 @@ def people():
     return users | {"no rows": users["one"].take(np.zeros(1, np.int64), max_rows=0)}
 
 
+@pytest.mark.slow
 @each_strategy
 @each_method
 def test_the_handlers_pass_the_audit(kind, method):
@@ -451,6 +455,7 @@ class NotShortened(GaussianRecord):
         return (values + rng.normals(values.shape) * self.sigma).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_a_record_that_is_not_shortened_is_caught(monkeypatch):
     """With the mean, which does not bound rows itself: the projected one of the paper is such."""
     mechanism = NotShortened(2.0, 3, 1.0, 1e-2)
@@ -460,6 +465,7 @@ def test_a_record_that_is_not_shortened_is_caught(monkeypatch):
     assert found.measured > 2.5 and not found.passed
 
 
+@pytest.mark.slow
 def test_noise_for_the_radius_in_place_of_the_diameter_is_caught(monkeypatch):
     """The factor of 2 that the paper lacks."""
     right = audited(GaussianRecord(4.0, 4, np.sqrt(2), 0.05), monkeypatch)

@@ -73,6 +73,7 @@ def test_standard_errors_are_the_noise():
     assert 0.85 < ratio < 1.15
 
 
+@pytest.mark.slow
 def test_every_query_is_audited():
     runs = list(NonInteractiveIht.audit_runs(4, 2.0))
     queries = [query for run in runs for query in recorded_queries(*run)]

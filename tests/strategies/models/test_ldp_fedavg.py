@@ -79,6 +79,7 @@ BEST = accuracy(ArrayRecord([THETA]), make_data(600)[1])  # of the true coeffici
 # ------------------------------------------------------------------------------- it learns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "loss"),
     [
@@ -104,6 +105,7 @@ def test_a_model_is_learnt_from_one_report_per_node(arguments, loss):
         assert np.flatnonzero(weights).tolist() == [1, 4]
 
 
+@pytest.mark.slow
 def test_less_privacy_is_more_accuracy():
     found = {
         epsilon: run(LdpFedAvg(epsilon=epsilon, force=True), 600, 0)[1] for epsilon in (0.25, 8.0)
@@ -111,6 +113,7 @@ def test_less_privacy_is_more_accuracy():
     assert found[8.0] > BEST - 0.02 and found[0.25] < found[8.0] - 0.05
 
 
+@pytest.mark.slow
 def test_the_noise_is_what_the_result_says():
     """Updates of zero: all that the model learns is noise."""
     app = ClientApp(mods=[LdpUpdateMod(seed=1)])
@@ -137,6 +140,7 @@ def test_the_noise_is_what_the_result_says():
             assert result.path_length == pytest.approx(7.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "arguments"), [(50, {}), (50, {"clip": 2.0}), (5000, {})], ids=str
 )

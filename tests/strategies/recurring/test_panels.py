@@ -7,11 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ldp_flower import Categories, InProcessGrid, Schema
-from ldp_flower.clients import LdpClientApp
+from ldp_flower import Categories, Schema
+from ldp_flower.audit import recorded_queries
 from ldp_flower.clients.compute import values_of
 from ldp_flower.guarantee.keys import NodeKeys
-from ldp_flower.guarantee.messages import Query
 from ldp_flower.randomizers.two_level import log
 from ldp_flower.strategies import Counts, Series
 
@@ -20,27 +19,11 @@ SCHEMA = Schema({"sort": Categories(VALUES)})
 HISTORIES = list(product(VALUES, repeat=WEEKS))
 
 
-class Recording(InProcessGrid):
-    """A grid of one node that keeps all queries."""
-
-    def __init__(self, users):
-        super().__init__(LdpClientApp(lambda context: users, seed=1), 1)
-        self.queries = []
-
-    def _handle(self, message):
-        if message.metadata.message_type == "query.report":
-            self.queries.append(Query.from_record_dict(message.content))
-        return super()._handle(message)
-
-
 def collected(epsilon, num_users=3000, seed=3):
     """Return the queries of every week of a series."""
     series = Series(Counts(SCHEMA, "sort", epsilon=epsilon), collections=WEEKS)
     users = SCHEMA.users({"sort": np.array(VALUES)[np.arange(num_users) % 3]})
-    grids = [Recording(users) for _ in range(WEEKS)]
-    for grid in grids:
-        series.start(grid, num_nodes=1, timeout=0.0, seed=seed)
-    return [grid.queries for grid in grids]
+    return [recorded_queries(series, users, seed) for _ in range(WEEKS)]
 
 
 def asked(weeks, slot, num_users=3000):

@@ -81,6 +81,7 @@ def mean_z_scores(seed, num_users, num_nodes, reached=lambda own: lambda node: R
     return (result.coef - truth) / result.std_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_users", "num_nodes"), [(PHONES, PHONES), (600, 60)], ids=["phones", "gateways"]
 )
@@ -88,6 +89,7 @@ def test_a_mean_is_unbiased_within_its_standard_errors(num_users, num_nodes):
     assert_unbiased(np.array([mean_z_scores(seed, num_users, num_nodes) for seed in range(20)]))
 
 
+@pytest.mark.slow
 def test_a_drop_out_that_depends_on_the_data_is_not_corrected():
     # Whoever is above the mean in the first feature answers a third as often.
     def reached(own):
@@ -119,6 +121,7 @@ def count_z_scores(seed, num_users, num_nodes, domain_size, backend):
     return z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_users", "num_nodes", "domain_size", "backend"),
     [(400, 400, 20, "direct"), (2000, 40, 20, "direct"), (2000, 40, 1 << 12, "prefix")],
@@ -150,6 +153,7 @@ def fifty_records(num_users, rng):
     return Users.from_rows(x, y, np.repeat(np.arange(num_users), 50)), coef
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make_strategy", "make_users", "num_users"),
     [
@@ -190,11 +194,12 @@ def test_a_scale_is_bought_from_more_cohorts_where_few_answer():
 
     def fit(reached):
         strategy = SparseRegression(16, epsilon=2.0, samples_per_user=50)
-        return run(strategy, users, 80, 0, reached=lambda node: reached)
+        # Four to eight cohorts with three of four seeds; with seed 0 two are enough.
+        return run(strategy, users, 80, 1, reached=lambda node: reached)
 
     result = fit(0.25)
     cohorts = [step for step in result.steps if step.statistic == "target_scale"]
-    assert len(cohorts) > 1 and sum(step.reports for step in cohorts) < 3 * cohorts[0].asked
+    assert len(cohorts) > 3 and sum(step.reports for step in cohorts) < 3 * cohorts[0].asked
     assert not result.notes
     assert np.linalg.norm(result.coef - coef) < 0.5 * np.linalg.norm(coef)
     with pytest.raises(TooFewReports, match="Nobody of those asked for the scale"):

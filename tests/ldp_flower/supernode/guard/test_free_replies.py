@@ -109,7 +109,9 @@ def test_no_unpaid_answer_tells_what_training_left_in_the_page_cache(tmp_path):
     node = Node(tmp_path)
     write = fab_of(WRITES.replace("FILES", repr(files)))
     apps = [fab_of(READS.replace("FILE", repr(path))) for path in files]
-    for _ in range(3):  # other programs of the machine may have read the files meanwhile
+    # The control alone is tried again: other programs may read the files, and the kernel may drop
+    # them when memory is short. That replies are the same holds in every try.
+    for _ in range(3):
         heard, left = [], []
         for bits in BITS:
             (node.data / "rows.csv").write_text(bits)
