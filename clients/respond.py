@@ -9,9 +9,10 @@ from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.guarantee.questions import Rows
 from ldp_flower.randomizers import RecordMechanism, Summary
+from ldp_flower.validation import Floats
 
 from .compute import CHUNK, UsersNode, public_of, values_of
-from .node import Floats, Node
+from .node import Node
 from .refusal import Refusal
 from .silos import of_silos
 from .statistics import knows

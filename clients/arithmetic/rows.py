@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ldp_flower.guarantee.users import Users
-
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 
 def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:

@@ -4,8 +4,9 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import SquaredErrors
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats, dot, mean_over_rows
+from ..arithmetic.rows import dot, mean_over_rows
 from .registry import Statistics
 
 

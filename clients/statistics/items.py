@@ -6,8 +6,8 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats
 from .registry import Statistics
 
 

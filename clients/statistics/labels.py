@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats, dot
+from ..arithmetic.rows import dot
 from .registry import Blocks, Statistics
 
 

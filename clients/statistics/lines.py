@@ -7,8 +7,9 @@ import numpy as np
 from ldp_flower.guarantee.questions import LineMoments, LineSizes, RowCount
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.elementwise import log
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats, dot, mean_over_rows, norm_over_rows
+from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows
 from .registry import Statistics
 
 

@@ -7,9 +7,10 @@ import numpy as np
 from ldp_flower.guarantee.questions import Record, RecordCopies, SecondMoments, TensorMoments
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.ball import directions
+from ldp_flower.validation import Floats
 from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
-from ..arithmetic.rows import Floats, mean_over_rows
+from ..arithmetic.rows import mean_over_rows
 from .registry import Statistics
 
 _BLOCK_ENTRIES = 1 << 22  # products held in memory at a time

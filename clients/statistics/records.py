@@ -4,8 +4,8 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import Record, RecordCopies
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats
 from .moments import bounded_rows
 from .registry import Statistics
 

@@ -17,9 +17,10 @@ from ldp_flower.guarantee.questions import (
     PursuedFeatures,
 )
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
 from ..arithmetic.ridge import ridge_coefficients
-from ..arithmetic.rows import Floats, sum_over_rows
+from ..arithmetic.rows import sum_over_rows
 from .registry import Statistics
 
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place

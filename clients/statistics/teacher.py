@@ -5,9 +5,9 @@ import numpy as np
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
+from ldp_flower.validation import Floats
 from ldp_flower.values.synthetic import synthetic_features
 
-from ..arithmetic.rows import Floats
 from .registry import Statistics
 
 _MOST_STEPS = 300

@@ -25,8 +25,9 @@ from ..clients import LdpUpdateMod
 from ..guarantee.parameters import flattened, parameters_of
 from ..simulation.grid import InProcessGrid
 from ..strategies import LdpFedAvg, TooFewReports
+from ..validation import Floats
 from .app import RunConfig
-from .nodes import Floats, Indices, Nodes
+from .nodes import Indices, Nodes
 
 Clip = Callable[[Floats], Floats]
 

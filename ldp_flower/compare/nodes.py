@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ..guarantee.parameters import flattened, parameters_of, with_parameters
 from ..simulation.grid import InProcessGrid
+from ..validation import Floats
 from .app import App
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 

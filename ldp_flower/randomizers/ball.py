@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .base import Floats
+from ..validation import Floats
 from .elementwise import row_norms
 
 

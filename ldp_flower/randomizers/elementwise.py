@@ -11,10 +11,9 @@ buffer begins with another row), so here is a sum that does.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 _CACHED_ENTRIES = 1 << 15
 

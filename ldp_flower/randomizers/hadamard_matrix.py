@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from .base import Floats
+from ..validation import Floats
 
 _BLOCK = 32  # the first five halvings are one product with a matrix
 

@@ -8,14 +8,13 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.special import ndtri
 
 from ..randomizers.elementwise import cos_and_sin
 from ..randomness import KeyedRandom, derive
-
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 
 def seed_of(salt: int) -> int:

@@ -4,11 +4,9 @@ Clients rotate, the server rotates back; nothing here is part of the guarantee.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..randomizers.hadamard_matrix import hadamard, padded
-
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 
 def rotate(values: Floats, signs: Floats) -> Floats:

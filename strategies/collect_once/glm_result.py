@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from ldp_flower.validation import Floats
 
 from ..numerics.chebyshev import value
 from ..runtime.result import LinearResult
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import fourier_features
 
 from ..runtime.result import LinearResult, as_rows
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DRAWN, _REACH, _POINTS = 4, 5.0, 201  # features, length scales to each side of 0, points
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

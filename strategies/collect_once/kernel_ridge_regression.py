@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Fourier, Question, Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
@@ -18,8 +17,6 @@ from ..runtime.population import Cohort
 from .base import CollectOnce, largest_dim
 from .kernel_result import KernelResult
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
-
-Floats = NDArray[np.float64]
 
 _MOST_FEATURES = largest_dim([2]) // 2 * 2
 _LENGTH = 1.0  # of Fourier features

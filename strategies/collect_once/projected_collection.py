@@ -4,18 +4,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Projected, Question
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import Floats, check_positive
 from ldp_flower.values.public_maps import projection, reach
 
 from ..runtime.result import Result
 from .base import CollectOnce
 
 R = TypeVar("R", bound=Result)
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.guarantee.users import Users
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ldp_flower.values.projections import project_on_ball
 
@@ -24,8 +23,6 @@ from .base import MAX_REPORT, check_report
 from .glm_result import GlmResult
 from .polynomial_loss import PolynomialLoss
 from .projected_collection import ProjectedCollection
-
-Floats = NDArray[np.float64]
 
 _STEPS = 1000  # of the stochastic method, if there are so many users
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
-Floats = NDArray[np.float64]
 Rng = np.random.Generator
 
 USUAL_R2 = 0.5  # without privacy, where it is not given

@@ -17,10 +17,9 @@ from scipy.special import ndtr
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.validation import Floats
 
 from .populations import Drawn, Population, Rng, alike_within, offsets_of
-
-Floats = NDArray[np.float64]
 
 #: In halves of the bounds' distance: standard deviation of a column of numbers and of the target,
 #: that of its logarithm between tables, and how far from the middle the mean is at most.

@@ -1,9 +1,8 @@
 """Water-filling: how a limited amount of information is best shared by coordinates."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 
 def water_fill(variances: Floats, information: float) -> Floats:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.presentation import charts, page
 from ldp_flower.schema import Schema
+from ldp_flower.validation import Floats
 
 from .facts import PrivacySpent, Step
 from .plain import made, to_plain
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-Floats = NDArray[np.float64]
 
 _NOISE = (
     "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "

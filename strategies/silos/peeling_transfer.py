@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ldp_flower.validation import Floats
 from ldp_flower.values.projections import keep_largest
 
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.card import Card
 from .peeling_dp_iht import PeelingDpIht
 from .transfer_result import TransferResult
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,14 +10,13 @@ from scipy.special import expit
 
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric
+from ldp_flower.validation import Floats
 
 from .table_fit import TableFit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

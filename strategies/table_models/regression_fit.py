@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Numeric
+from ldp_flower.validation import Floats
 
 from ..runtime.units import in_units
 from .table_fit import TableFit
@@ -15,8 +15,6 @@ from .table_fit import TableFit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

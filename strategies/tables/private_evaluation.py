@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import Floats, check_positive
 
 from ..forecasts.planned import features_of
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers
@@ -22,8 +22,6 @@ from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import Told, ask_squared_errors, clip_radius, number_randomizer
 from .evaluation_result import EvaluationResult
-
-Floats = NDArray[np.float64]
 
 _BASELINE_NOISE = 0.03  # standard error of the baseline that is wanted, in units of the bound
 _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that tell it

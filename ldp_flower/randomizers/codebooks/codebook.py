@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import Words, derive
-from ...validation import check_integer
+from ...validation import Floats, check_integer
 from ..ball import lift
-from ..base import Floats, Reports
+from ..base import Reports
 from .base import MOST_CODEWORDS, BallCodebook, Places
 from .order_statistics import of_directions
 from .words import directions, turned, turned_back

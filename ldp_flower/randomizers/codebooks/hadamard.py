@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import Words
-from ...validation import check_integer
+from ...validation import Floats, check_integer
 from ..ball import lift
-from ..base import Floats, Reports
+from ..base import Reports
 from ..hadamard_matrix import hadamard, padded
 from .base import MOST_CODEWORDS, BallCodebook, Places
 from .order_statistics import of_axes

@@ -10,9 +10,9 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ...randomness import RandomSource, Words
-from ...validation import check_fraction, check_positive
+from ...validation import Floats, check_fraction, check_positive
 from ..ball import directions
-from ..base import Floats, Reports
+from ..base import Reports
 from .base import RealVector
 
 _ROUNDING = 4e-15  # relative error of a term of delta, which the safe side has to absorb

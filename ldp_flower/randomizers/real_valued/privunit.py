@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from ...randomness import RandomSource, Words
+from ...validation import Floats
 from ..ball import directions, lift
-from ..base import Floats, Reports
+from ..base import Reports
 from ..elementwise import row_norms
 from .base import RealVector
 from .cap import Cap, best_height

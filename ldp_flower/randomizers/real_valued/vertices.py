@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ...validation import check_integer
-from ..base import Floats, Reports
+from ...validation import Floats, check_integer
+from ..base import Reports
 from .peeling import Choosing, noisy_top
 
 _MOST_COORDINATES = 1 << 23  # a four-byte float tells twice as many vertices apart
