@@ -214,7 +214,6 @@ MAY_IMPORT = {
         "audit",
         "compare",
         "supernode",
-        "strategies/recurring",  # its plan
     },
     "ldp_flower": {"guarantee", "planning", "schema", "simulation", "table_file", "values"},
 }

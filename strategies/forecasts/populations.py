@@ -50,6 +50,9 @@ class Population(ABC):
         Mean number of a user's rows.
     """
 
+    #: Whether the error is the standard error that a result reports.
+    reported: ClassVar[bool] = False
+
     error: str
     dim: int
     rows: float = 1
@@ -279,6 +282,8 @@ class EvaluatedUsers(Population):
     quality : float
         R2 of the model.
     """
+
+    reported = True
 
     useless: float = 1.0
     coef: tuple[float, ...]
