@@ -10,6 +10,7 @@ from numpy.random import default_rng
 
 from ..expectation import Expectation, WouldRefuse
 from ..randomizers.base import Randomizer
+from ..validation import Floats
 from .in_memory import run_in_memory
 
 if TYPE_CHECKING:
@@ -67,18 +68,19 @@ class Simulations:
             mechanisms |= dict.fromkeys(found.randomizers)
             self._tell()
         errors *= math.sqrt(number / num_users)
-        low, value, high = np.quantile(errors, _QUANTILES).tolist()
+        told = errors[np.isfinite(errors)]
+        low, value, high = np.quantile(told if len(told) else [population.useless], _QUANTILES)
         if runs > len(self._typical):
             self._typical = np.argsort(np.abs(errors - value), kind="stable").tolist()
         return Expectation(
             error=population.error,
-            value=value,
-            low=low,
-            high=high,
+            value=float(value),
+            low=float(low),
+            high=float(high),
             rounds=rounds,
             randomizers=tuple(mechanisms),
             assumes=population.assumes,
-            notes=(*population.notes, *_doubts(low, high, population.useless)),
+            notes=(*population.notes, *_doubts(errors, population.useless)),
         )
 
     def _population(self, population: "Population", num_users: int, seed: int) -> "Drawn":
@@ -89,7 +91,8 @@ class Simulations:
         return self._drawn[key]
 
 
-def _doubts(low: float, high: float, useless: float) -> Iterator[str]:
+def _doubts(errors: Floats, useless: float) -> Iterator[str]:
+    low, _, high = np.quantile(np.minimum(errors, useless), _QUANTILES)
     if high > _APART * low:
         yield _UNSURE
     if high >= useless:

@@ -43,7 +43,8 @@ class Population(ABC):
         Largest number that is simulated, of users whose single reports nothing can stand in for;
         beyond, errors are taken to fall by the root of the number.
     useless : float (default: infinity)
-        Error of a result that nobody was asked for: of the mean, or of zero.
+        Error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
+        infinite tells nothing; if none tells anything, this is the error.
     dim : int
         Number of features, or of coordinates.
     rows : float (default: 1)
@@ -302,4 +303,4 @@ class EvaluatedUsers(Population):
         # The model's predictions are the explained part, if it predicts anything but 0.
         x = np.outer(self.centre + explained, coef / max(float(coef @ coef), 1e-300))
         users = Users(x, targets, offsets)
-        return Drawn(users, lambda result: min(float(result.std_error), self.useless))
+        return Drawn(users, lambda result: float(result.std_error))
