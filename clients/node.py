@@ -12,11 +12,10 @@ from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import RESERVED, Entry, Ledger, SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words
+from ldp_flower.validation import Floats
 
 from .effective_policy import EffectivePolicy
 from .reply import Received, Refusal
-
-Floats = NDArray[np.float64]
 
 _EXHAUSTED: Final = (
     "No addressed user can afford this query: the cost is above what the privacy budget leaves."

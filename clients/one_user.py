@@ -10,12 +10,10 @@ from importlib.util import find_spec
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.training import RIDER
 from ldp_flower.guarantee.users import Users
-
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _FIELDS = ("features", "targets", "seed")
 

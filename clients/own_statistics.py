@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from ldp_flower.guarantee.questions import Question, slots, wire_types_with
 from ldp_flower.guarantee.users import Users
-
-from .arithmetic.rows import Floats
+from ldp_flower.validation import Floats
 
 #: From one user's features, its targets and a question to its value.
 OwnStatistic = Callable[[Floats, Floats, Any], ArrayLike]

@@ -17,9 +17,10 @@ from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.guarantee.questions import Rows
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import RecordMechanism, Summary
+from ldp_flower.validation import Floats
 
 from .compute import CHUNK, UsersNode, public_of, values_of
-from .node import Floats, Node
+from .node import Node
 from .reply import Refusal
 from .statistics import knows
 

@@ -7,7 +7,8 @@ from flwr.app import Context
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.keys import Slots
-from ldp_flower.guarantee.parameters import Floats, flattened
+from ldp_flower.guarantee.parameters import flattened
+from ldp_flower.validation import Floats
 
 from .compute import LoadUsers, UsersNode, check_loader
 from .effective_policy import EffectivePolicy, Seed

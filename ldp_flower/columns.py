@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .validation import check_number, check_positive
+from .validation import Floats, check_number, check_positive
 from .values.entries import as_numbers, entries, is_blank, is_missing
-
-Floats = NDArray[np.float64]
 
 _TRUTHS = ("0", "1"), ("False", "True")  # two names of the same
 _MAX_COLUMNS_NAMED = 5  # columns that a table's log names

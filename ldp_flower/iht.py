@@ -7,11 +7,9 @@ reports, a simulation that needs the non-private optimum.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .validation import check_choice, check_integer
+from .validation import Floats, check_choice, check_integer
 from .values.links import LINKS
 from .values.projections import keep_largest, project_on_ball
-
-Floats = NDArray[np.float64]
 
 _MAX_HALVINGS = 40  # of the normalised step, before giving up
 

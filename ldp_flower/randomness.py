@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log1p, ndtri, xlogy
 
+from .validation import Floats
+
 Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

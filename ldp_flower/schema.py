@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .columns import (
     Categories,
-    Floats,
     Numeric,
     check_kind,
     exact_of,
@@ -22,6 +21,7 @@ from .columns import (
 )
 from .guarantee.users import Users
 from .table_file import TableLoader
+from .validation import Floats
 from .values.entries import Column, as_numbers
 
 

@@ -1,4 +1,4 @@
-"""Checks of constructor arguments, all with the same wording."""
+"""Checks of constructor arguments, all with the same wording, and the type of their arrays."""
 
 import math
 from collections.abc import Iterable
@@ -6,6 +6,9 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 
 def plain(value: Any) -> Any:

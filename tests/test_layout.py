@@ -171,7 +171,7 @@ def of_strategies(*rooms):
 # Which rooms the modules of each room may import, beside their own.
 MAY_IMPORT = {
     "validation": set(),
-    "randomness": set(),
+    "randomness": {"validation"},
     "randomizers": {"validation", "randomness"},
     "values": {"validation", "randomness", "randomizers"},
     "guarantee": {"validation", "randomness", "randomizers", "values"},
@@ -181,7 +181,7 @@ MAY_IMPORT = {
     "csv_file": set(),
     "table_file": {"csv_file", "guarantee", "values"},
     "columns": {"validation", "values"},
-    "schema": {"columns", "values", "guarantee", "table_file"},
+    "schema": {"columns", "values", "guarantee", "table_file", "validation"},
     "presentation": {"validation"},
     "expectation": {"validation", "randomizers"},
     "planning": {
@@ -214,7 +214,6 @@ MAY_IMPORT = {
         "audit",
         "compare",
         "supernode",
-        "strategies/recurring",  # its plan
     },
     "ldp_flower": {"guarantee", "planning", "schema", "simulation", "table_file", "values"},
 }

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.users import Users
-
-from .rows import Floats
+from ldp_flower.validation import Floats
 
 _STEP = 8  # row counts are padded to multiples of this
 _CHUNK_ENTRIES = 1 << 22  # feature entries held in memory at a time

@@ -14,8 +14,7 @@ from scipy.sparse import csr_array
 from ldp_flower.guarantee.questions import Question, Rows
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words, derive
-
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 
 def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:

@@ -11,8 +11,7 @@ from ldp_flower.guarantee.questions import (
     TargetScaleBin,
 )
 from ldp_flower.randomizers.elementwise import log, log2
-
-from .rows import Floats
+from ldp_flower.validation import Floats
 
 
 def scale_bins(sizes: Floats, bins: TargetScaleBin | DistanceBin) -> Floats:

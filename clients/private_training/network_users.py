@@ -7,12 +7,12 @@ from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError
 from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
-from ldp_flower.guarantee.parameters import Floats
 from ldp_flower.guarantee.training import RIDER
 from ldp_flower.models.graph import Graph, NetworkError, Tensor
 from ldp_flower.models.limits import Limits
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
+from ldp_flower.validation import Floats
 
 from ..compute import LoadUsers, UsersNode
 from ..effective_policy import Seed

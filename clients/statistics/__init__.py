@@ -26,8 +26,8 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats
 from .classes import CLASSES, with_labels
 from .columns import COLUMNS, DRAWN_CELLS
 from .means import MEANS

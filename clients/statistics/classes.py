@@ -22,9 +22,10 @@ from ldp_flower.guarantee.questions import (
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.domains import directions
 from ldp_flower.randomizers.elementwise import tanh
+from ldp_flower.validation import Floats
 
 from ..arithmetic.ridge import ridge_coefficients
-from ..arithmetic.rows import Floats, dot, mean_over_rows, norm_over_rows
+from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows
 from .registry import Statistics
 from .regression import weighted_coefficients
 

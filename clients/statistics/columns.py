@@ -6,8 +6,9 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import Cell, Grain, LevelRounding, SharesBelow, TableCell
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import KeyedRandom, Words, derive
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats, mean_over_rows
+from ..arithmetic.rows import mean_over_rows
 from .registry import Drawing, Statistics
 
 _DRAWS = 1  # separates the draws of a statistic from the order of the rows

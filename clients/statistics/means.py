@@ -16,8 +16,9 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.elementwise import row_dots, row_norms
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats, mean_over_rows, sum_over_rows
+from ..arithmetic.rows import mean_over_rows, sum_over_rows
 from ..arithmetic.scale import log_ratio, scale_bins
 from .registry import Statistics
 from .selection import largest

@@ -17,9 +17,10 @@ from ldp_flower.guarantee.questions import (
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.domains import directions
 from ldp_flower.randomizers.elementwise import log
+from ldp_flower.validation import Floats
 from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
-from ..arithmetic.rows import Floats, dot, mean_over_rows, norm_over_rows
+from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows
 from .registry import Statistics
 
 _BLOCK_ENTRIES = 1 << 22  # products held in memory at a time

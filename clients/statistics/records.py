@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import DrawnItems, FrequentItems, Labels, Record, RecordCopies
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import Floats, dot
+from ..arithmetic.rows import dot
 from .moments import bounded_rows
 from .registry import Blocks, Statistics
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import Question
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
-
-from ..arithmetic.rows import Floats
+from ldp_flower.validation import Floats
 
 #: From users and a question of this class to values, shape (users, width).
 Statistics = dict[type[Question], Callable[[Users, Any], Floats]]

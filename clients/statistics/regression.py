@@ -21,11 +21,12 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
 from ldp_flower.randomizers.domains import directions
 from ldp_flower.randomizers.elementwise import log, row_norms
+from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..arithmetic.ridge import ridge_coefficients
-from ..arithmetic.rows import Floats, dot, mean_over_rows, norm_over_rows, shortened
+from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows, shortened
 from ..arithmetic.scale import log_ratio, scale_bins
 from .registry import Statistics
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import Fourier, Projected, Rotated, RotatedBins, Standardised
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import fourier_features, frequencies, project, projection, rotate
-
-from ..arithmetic.rows import Floats
 
 
 def projected(users: Users, question: Projected) -> Users:

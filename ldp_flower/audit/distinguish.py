@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from ..randomness import Words
-
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 _BINS = 20  # intervals of a score
 _STANDS_OUT = 4.0  # standard errors

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, RecordMechanism
+from ..validation import Floats
 from .replacing import replaced
 
-Floats = NDArray[np.float64]
 #: A block of values, what it comes with, and the reports that it becomes.
 Block = tuple[Floats, object, NDArray[Any]]
 

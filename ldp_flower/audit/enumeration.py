@@ -4,15 +4,13 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..randomizers import Composed, FrequencyOracle, Randomizer, SampledCoordinate
 from ..randomizers.enumerable import Enumerable, TooManyOutputs
 from ..randomizers.items.prefix import PrefixTree
 from ..randomizers.two_level import log
 from ..randomness import Words, derive
-
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 _FEW_ITEMS = 8  # what is no item is any of them, which multiplies the work by their number
 

@@ -21,7 +21,8 @@ from ..randomizers import (
     SampledCoordinate,
 )
 from ..randomness import KeyedRandom, derive
-from .entering import Floats, entering
+from ..validation import Floats
+from .entering import entering
 from .extreme_users import crowd, together
 from .probe import Client, MakeApp
 

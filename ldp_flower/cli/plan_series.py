@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..planning import NoPlan, Setting
+from ..planning.series import SPREAD, plan_series
 from ..presentation.words import number
 from ..strategies import LdpStrategy
-from ..strategies.recurring.plan import SPREAD, plan_series
 from .console import USAGE, console, fail
 
 _DRIFT = 0.005  # of a level's width: .036 in a year of weeks

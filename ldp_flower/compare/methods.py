@@ -25,7 +25,8 @@ from ..clients import LdpUpdateMod
 from ..guarantee.parameters import flattened, parameters_of
 from ..simulation.grid import InProcessGrid
 from ..strategies import LdpFedAvg, TooFewReports
-from .nodes import Floats, Indices, Nodes, RunConfig
+from ..validation import Floats
+from .nodes import Indices, Nodes, RunConfig
 
 Clip = Callable[[Floats], Floats]
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..guarantee.parameters import flattened, parameters_of, with_parameters
 from ..simulation.grid import InProcessGrid
+from ..validation import Floats
 
 #: Flower's: number of the round and model to metrics.
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -58,7 +59,6 @@ class App:
     strategy: str = "FedAvg"
 
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 

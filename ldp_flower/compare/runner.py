@@ -11,9 +11,10 @@ import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
 
 from ..guarantee.parameters import flattened, parameters_of, with_parameters
+from ..validation import Floats
 from . import methods
 from .jobs import METHODS, Job, Plan
-from .nodes import App, AppNodes, CannotCompareError, Floats
+from .nodes import App, AppNodes, CannotCompareError
 
 _MEASURED = 50  # nodes whose updates say how long updates are
 _JUDGES = 500  # nodes that evaluate, if the server does not

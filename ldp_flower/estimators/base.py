@@ -1,7 +1,8 @@
 """What both estimators share: a table made of X and y, a simulated run, how it is shown."""
 
 import warnings
-from typing import Any, ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +33,7 @@ _SAYS = (
 _ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 
 
+@dataclass(repr=False, eq=False)
 class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     """Base class of the estimators; it keeps what the constructor was given, as it is."""
 
@@ -39,24 +41,14 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
     _y_numeric: ClassVar[bool]
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: float = 1.0,
-        bounds: ArrayLike | None = None,
-        rows_per_user: int | None = None,
-        method: str = "auto",
-        on_refusal: Literal["raise", "constant"] = "raise",
-        random_state: int | None = None,
-    ) -> None:
-        self.schema = schema
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.rows_per_user = rows_per_user
-        self.method = method
-        self.on_refusal = on_refusal
-        self.random_state = random_state
+    schema: Schema | None = None
+    _: KW_ONLY
+    epsilon: float = 1.0
+    bounds: ArrayLike | None = None
+    rows_per_user: int | None = None
+    method: str = "auto"
+    on_refusal: Literal["raise", "constant"] = "raise"
+    random_state: int | None = None
 
     def _strategy(self, schema: Schema) -> LdpStrategy[Any]:
         """Return the protocol for a table."""
@@ -82,8 +74,27 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return self._strategy(schema)
 
-    def _run(self, X: Any, y: Any, groups: str | Column | None) -> None:
-        """Simulate the protocol on the rows of a table."""
+    def fit(self, X: Any, y: Any, groups: str | Column | None = None) -> Self:
+        """Simulate the protocol on users with these rows.
+
+        Parameters
+        ----------
+        X : DataFrame, or array_like of shape (rows, columns)
+            The columns of the schema, or numbers. What is missing counts as typical.
+        y : array_like, shape (rows,)
+            The labels of a classifier; the targets of a regressor, in their units.
+        groups : str or array_like, shape (rows,), optional
+            The user of each row, or the name of the column of X that tells it. By default each
+            row is a user of its own.
+
+        Raises
+        ------
+        ValueError
+            If X, y or groups are not as described, a label is none of the classes, or an
+            argument has no effect.
+        TooFewReports
+            If the run is refused, unless ``on_refusal`` is ``"constant"``.
+        """
         check_choice("on_refusal", self.on_refusal, ("raise", "constant"))
         if not (self.random_state is None or is_integer(self.random_state)):
             raise ValueError(f"Expected random_state as an integer, got {self.random_state!r}.")
@@ -102,8 +113,9 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
                 raise
             self.result_ = None
             warnings.warn(
-                f"{type(self).__name__} predicts a public constant: {refusal}", stacklevel=3
+                f"{type(self).__name__} predicts a public constant: {refusal}", stacklevel=2
             )
+        return self
 
     def _training(self, X: Any, y: Any) -> tuple[dict[str, Any], Any]:
         """Return columns by name and targets, and note what is public about both."""

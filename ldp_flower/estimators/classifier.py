@@ -2,20 +2,21 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..schema import Categories, Numeric, Schema
 from ..strategies import LdpStrategy, PrivateClassification
-from ..values.entries import Column
 from .base import LdpEstimator
 from .public import decoded, labels_of
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
     """Private linear classification, simulated on a table in this process.
 
@@ -72,52 +73,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
 
     _y_numeric = False
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: float = 1.0,
-        bounds: ArrayLike | None = None,
-        classes: Sequence[Any] | None = None,
-        rows_per_user: int | None = None,
-        method: str = "auto",
-        on_refusal: Literal["raise", "constant"] = "raise",
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            epsilon=epsilon,
-            bounds=bounds,
-            rows_per_user=rows_per_user,
-            method=method,
-            on_refusal=on_refusal,
-            random_state=random_state,
-        )
-        self.classes = classes
-
-    def fit(self, X: Any, y: Any, groups: str | Column | None = None) -> Self:
-        """Simulate the protocol on users with these rows.
-
-        Parameters
-        ----------
-        X : DataFrame, or array_like of shape (rows, columns)
-            The columns of the schema, or numbers. What is missing counts as typical.
-        y : array_like, shape (rows,)
-            The labels.
-        groups : str or array_like, shape (rows,), optional
-            The user of each row, or the name of the column of X that tells it. By default each
-            row is a user of its own.
-
-        Raises
-        ------
-        ValueError
-            If X, y or groups are not as described, a label is none of the classes, or an
-            argument has no effect.
-        TooFewReports
-            If the run is refused, unless ``on_refusal`` is ``"constant"``.
-        """
-        self._run(X, y, groups)
-        return self
+    classes: Sequence[Any] | None = None
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest label of each row, shape (rows,)."""
@@ -146,7 +102,7 @@ class LdpClassifier(ClassifierMixin, LdpEstimator):  # type: ignore[misc]
             raise ValueError(f"Expected two classes at least, got one class in y: {found[0]!r}.")
         warnings.warn(
             f"The classes {found.tolist()} are taken from y: declare them.",
-            stacklevel=4,
+            stacklevel=5,
         )
         return Categories(found.tolist())
 

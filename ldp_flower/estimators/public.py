@@ -69,7 +69,7 @@ def warn_of_clipping(schema: Schema, table: Table) -> None:
             f"Entries beyond the public bounds count as the bound: {shown}. Declare bounds that "
             "hold the column, in its own units, from what is known without the data.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 

@@ -1,18 +1,19 @@
 """A private regression as scikit-learn's regressor."""
 
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from ..schema import Categories, Numeric, Schema
 from ..strategies import LdpStrategy, PrivateRegression
-from ..values.entries import Column
 from .base import LdpEstimator
 from .public import STANDARDISED
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
     """Private linear regression, simulated on a table in this process.
 
@@ -66,51 +67,7 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
 
     _y_numeric = True
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: float = 1.0,
-        bounds: ArrayLike | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        rows_per_user: int | None = None,
-        method: str = "auto",
-        on_refusal: Literal["raise", "constant"] = "raise",
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            epsilon=epsilon,
-            bounds=bounds,
-            rows_per_user=rows_per_user,
-            method=method,
-            on_refusal=on_refusal,
-            random_state=random_state,
-        )
-        self.target_bounds = target_bounds
-
-    def fit(self, X: Any, y: Any, groups: str | Column | None = None) -> Self:
-        """Simulate the protocol on users with these rows.
-
-        Parameters
-        ----------
-        X : DataFrame, or array_like of shape (rows, columns)
-            The columns of the schema, or numbers. What is missing counts as typical.
-        y : array_like, shape (rows,)
-            The targets, in their units.
-        groups : str or array_like, shape (rows,), optional
-            The user of each row, or the name of the column of X that tells it. By default each
-            row is a user of its own.
-
-        Raises
-        ------
-        ValueError
-            If X, y or groups are not as described, or an argument has no effect.
-        TooFewReports
-            If the run is refused, unless ``on_refusal`` is ``"constant"``.
-        """
-        self._run(X, y, groups)
-        return self
+    target_bounds: tuple[float, float] | None = None
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return predictions in the units of the target, shape (rows,)."""

@@ -11,7 +11,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ..validation import Floats
+
 Parameters = dict[str, NDArray[np.floating]]
 
 

@@ -163,7 +163,7 @@ def plan(
     target : float, optional
         The error that is wanted; by default half of the expected one.
     tell : callable, optional
-        Called after each simulated run, some hundreds of times.
+        Called after each simulated run, about a hundred times.
 
     Returns
     -------
@@ -180,9 +180,9 @@ def plan(
     Notes
     -----
     No data are read, and nobody is asked. Errors of statistics of tables follow from formulas.
-    Models are simulated: the protocol itself is run on synthetic users, 24 times with the numbers
-    given and 6 times with each of the others, always the same ones; between these numbers,
-    the error is a power of the number.
+    Models and evaluations are simulated: the protocol itself is run on synthetic users, 24 times
+    with the numbers given, and with each of the others 4 times, on those users whose errors were
+    nearest to the median; between these numbers, the error is a power of the number.
     """
     setting = Setting(
         num_users=num_users,

@@ -15,7 +15,7 @@ _STEP = 1.05  # how exactly numbers are found
 # How far a search looks at once, in users and in others. Formulas are quick: they are asked for
 # again until two numbers are near each other, and a line is drawn between these.
 _FAR_USERS, _FAR, _NEAR = 4.0, 2.0, 2.0
-_RUNS, _FEW_RUNS = 24, 6  # of a simulation with one's own numbers, and with others
+_RUNS, _FEW_RUNS = 24, 4  # of a simulation with one's own numbers, and with others
 _CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, of which a curve tells
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)  # of one's own, of others
 
@@ -71,9 +71,8 @@ class Variants:
     ) -> None:
         self._protocol, self.setting, self.epsilon = protocol, setting, epsilon
         self._simulations = Simulations(tell)
-        self._near = (
-            _NEAR if self.strategy(setting, epsilon).synthetic(setting) is None else _FAR_USERS
-        )
+        self._simulated = self.strategy(setting, epsilon).synthetic(setting) is not None
+        self._near = _FAR_USERS if self._simulated else _NEAR
         self._known: dict[tuple[Setting, float], Expectation | WouldRefuse] = {}
 
     def strategy(self, setting: Setting, epsilon: float) -> Any:
@@ -129,21 +128,37 @@ class Variants:
 
     def _expected(self, epsilon: float, **changed: Any) -> Expectation:
         """Return what the strategy itself expects, which is asked once."""
-        setting = dataclasses.replace(self.setting, **changed)
-        if (setting, epsilon) not in self._known:
+        at = dataclasses.replace(self.setting, **changed), epsilon
+        if at not in self._known:
+            own = self._known.get((self.setting, self.epsilon))
             try:
-                self._known[setting, epsilon] = expectation(
-                    self.strategy(setting, epsilon),
-                    setting,
-                    _RUNS if (setting, epsilon) == (self.setting, self.epsilon) else _FEW_RUNS,
+                found = self._known[at] = expectation(
+                    self.strategy(*at),
+                    at[0],
+                    _RUNS if at == (self.setting, self.epsilon) else _FEW_RUNS,
                     self._simulations,
                 )
+                if self._simulated and isinstance(own, Expectation) and own.value:
+                    self._known[at] = self._beside(own, found, *at)
             except WouldRefuse as refusal:
-                self._known[setting, epsilon] = refusal
-        found = self._known[setting, epsilon]
-        if isinstance(found, WouldRefuse):
-            raise found
-        return found
+                self._known[at] = refusal
+        told = self._known[at]
+        if isinstance(told, WouldRefuse):
+            raise told
+        return told
+
+    def _beside(
+        self, own: Expectation, found: Expectation, setting: Setting, epsilon: float
+    ) -> Expectation:
+        """Return what few runs tell beside the many with one's own numbers.
+
+        Fewer users, or a smaller epsilon, are not better; and ranges are in proportion.
+        """
+        value = found.value
+        if epsilon <= self.epsilon and setting.num_features == self.setting.num_features:
+            value = max(value, own.value) if setting.num_users <= self.setting.num_users else value
+        share = value / own.value
+        return dataclasses.replace(found, low=share * own.low, value=value, high=share * own.high)
 
     def users_for(self, target: float) -> int | None:
         """Return the fewest users whose expected error is at most ``target``, in two digits."""

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..randomness import RandomSource, Words, as_source, derive
-from ..validation import check_number, make_plain
+from ..validation import Floats, check_number, make_plain
 
-Floats = NDArray[np.float64]
 Reports = NDArray[np.generic]
 
 _BLOCK_ENTRIES = 1 << 18  # elements of reports drawn at a time, so that they stay in the cache

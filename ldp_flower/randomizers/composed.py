@@ -10,7 +10,8 @@ from typing import Self
 import numpy as np
 
 from ..randomness import RandomSource, Words, derive, public_coin
-from .base import Estimate, Floats, Randomizer, Reports, Summary
+from ..validation import Floats
+from .base import Estimate, Randomizer, Reports, Summary
 from .enumerable import Enumerable, Law, check_terms
 from .real_valued.records import RecordMechanism
 from .sampled import SampledCoordinate

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..validation import check_integer, check_positive
-from .base import Floats, Randomizer
+from ..validation import Floats, check_integer, check_positive
+from .base import Randomizer
 from .elementwise import row_norms
 
 

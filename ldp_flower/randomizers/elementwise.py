@@ -13,10 +13,9 @@ import math
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 _BLOCK = 32  # the first five halvings are one product with a matrix
 _CACHED_ENTRIES = 1 << 15

@@ -9,7 +9,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from ..randomness import Words
-from .base import Floats, Randomizer, Reports
+from ..validation import Floats
+from .base import Randomizer, Reports
 from .two_level import TwoLevel
 
 _MAX_TERMS = 1 << 17  # a few seconds and a hundred megabytes

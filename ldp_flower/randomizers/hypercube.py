@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, Words
-from .base import Estimate, Floats, Reports, Summary
+from ..validation import Floats
+from .base import Estimate, Reports, Summary
 from .domains import OfVector
 from .enumerable import OneChoice
 from .two_level import TwoLevel

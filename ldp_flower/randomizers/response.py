@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from ..randomness import RandomSource, Words
-from .base import Floats, Reports
+from ..validation import Floats
+from .base import Reports
 from .domains import OfNumber
 from .enumerable import OneChoice
 from .two_level import TwoLevel

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words, derive
-from ..validation import check_integer
-from .base import Estimate, Floats, Randomizer, Reports, Summary
+from ..validation import Floats, check_integer
+from .base import Estimate, Randomizer, Reports, Summary
 from .enumerable import Enumerable, Law
 
 _WHICH, _PART = 0, 1  # what the user's coin is used for

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.random import default_rng
-from numpy.typing import NDArray
 
 from ..guarantee.users import Users
 from ..randomizers import (
@@ -21,13 +20,13 @@ from ..randomizers import (
     SubsetHypercube,
 )
 from ..randomizers.domains import OfNumber, OfVector
+from ..validation import Floats
 
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy, Result
     from ..strategies.forecasts.dry_run import DryRun
     from ..strategies.runtime.exchange import Answers, Ask
 
-Floats = NDArray[np.float64]
 R = TypeVar("R", bound="Result")
 
 # Of users who stand in for more, all questions together take two answers of each, or as many as

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..randomizers.elementwise import cos_and_sin
-
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ..validation import Floats
+
 Integers = NDArray[np.int64]
 
 MAX_DEGREE = 7  # of a polynomial whose gradient is estimated

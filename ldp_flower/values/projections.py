@@ -1,9 +1,8 @@
 """The projections of iterative hard thresholding, on either side of the trust boundary."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 
 def keep_largest(vector: Floats, sparsity: int) -> Floats:

@@ -8,14 +8,13 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.special import ndtri
 
 from ..randomizers.elementwise import cos_and_sin, hadamard, padded
 from ..randomness import KeyedRandom, derive
-
-Floats = NDArray[np.float64]
+from ..validation import Floats
 
 
 def rotate(values: Floats, signs: Floats) -> Floats:
@@ -118,7 +117,7 @@ def fourier_features(rows: ArrayLike, frequencies: Floats, length_scale: float) 
 _LABEL = 0x53594E5448  # keeps these draws apart from others of the same seed
 
 
-def synthetic_features(seed: int, rows: int, dim: int) -> NDArray[np.float64]:
+def synthetic_features(seed: int, rows: int, dim: int) -> Floats:
     """Return rows of independent uniform features whose columns have length 1 on average.
 
     Answers ``X theta`` on them are about as long as ``theta``: the mean of ``X'X`` is the

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import TableCell
 from ldp_flower.randomizers import (
@@ -18,12 +17,11 @@ from ldp_flower.randomizers import (
     best_frequency_oracle,
 )
 from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.validation import Floats
 
 from ..runtime.base import TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-
-Floats = NDArray[np.float64]
 
 MOST_CELLS = 2048  # whose covariances are held
 _AFFORDABLE = 1 << 31  # pairs of a report and a cell: some 5 s of one core

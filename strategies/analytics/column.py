@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from ldp_flower.guarantee.questions import Grain
 from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_oracle
 from ldp_flower.schema import Numeric, Schema
+from ldp_flower.validation import Floats
 
 from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
-
-Floats = NDArray[np.float64]
 
 _FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
 _MOST_STEPS = 24

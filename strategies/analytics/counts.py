@@ -11,12 +11,13 @@ from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.facts import Card
-from ..runtime.result import Estimates, Floats, Result
+from ..runtime.result import Estimates, Result
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Numeric
+from ldp_flower.validation import Floats
 
-from ..runtime.result import Floats, Result
+from ..runtime.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.questions import Cell
@@ -14,6 +13,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import DiscreteSquareWave, RandomizedResponse
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.schema import Numeric, Schema
+from ldp_flower.validation import Floats
 
 from ..forecasts.ranks import expected_function
 from ..numerics.density import (
@@ -30,8 +30,6 @@ from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
 from .distribution_result import DistributionResult
-
-Floats = NDArray[np.float64]
 
 _EARLY = (0.1, 0.2)  # parts of the users who tell where the others' cells are
 _FEWEST, _MOST = 16, 96  # cells: in between, each holds about two errors of one threshold

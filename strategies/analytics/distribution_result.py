@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Numeric
-from ldp_flower.validation import check_fraction, check_integer
+from ldp_flower.validation import Floats, check_fraction, check_integer
 
 from ..numerics.density import LinearEstimates
-from ..runtime.result import Estimates, Floats, Result
+from ..runtime.result import Estimates, Result
 from .column import ATOM
 
 if TYPE_CHECKING:

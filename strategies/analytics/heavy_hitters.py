@@ -14,14 +14,13 @@ from ldp_flower.guarantee.questions import DrawnItems, FrequentItems
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, FrequencyOracle, PrefixExtending, SubsetSelection
 from ldp_flower.randomizers.items.prefix import PrefixTree
-from ldp_flower.validation import check_choice, check_fraction, check_integer
+from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer
 
 from ..forecasts.items import chances_to_find, expected_misses, zipf
 from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
-from ..runtime.result import Floats
 from .item_mechanism import (
     MAX_DIRECT,
     Backend,

@@ -9,9 +9,10 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts
+from ldp_flower.validation import Floats
 from ldp_flower.values.items import hash_items
 
-from ..runtime.result import Floats, Result
+from ..runtime.result import Result
 from .item_mechanism import MAX_DIRECT, fits_direct
 
 if TYPE_CHECKING:

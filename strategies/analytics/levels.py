@@ -5,17 +5,15 @@ from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import Estimate, Randomizer
+from ldp_flower.validation import Floats
 
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import number_randomizer
 from .cells import MOST_CELLS, CellShares, Shares, oracle_of
-
-Floats = NDArray[np.float64]
 
 _NUMBERS = (2, 3, 5, 9, 17, 33)  # of levels: each has those before it among its own
 _PLACES = 17  # of a number between the middle and an end, at which noise is looked at

@@ -11,11 +11,12 @@ from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_mean
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.facts import Card
-from ..runtime.result import Estimates, Floats, Result
+from ..runtime.result import Estimates, Result
 from .cells import PopulationErrors, cell_question
 from .counts import categories_of, check_schema, too_few
 from .levels import GroupMeans, Levels

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.questions import Cell, SharesBelow
@@ -18,6 +17,7 @@ from ldp_flower.randomizers import (
     SampledCoordinate,
 )
 from ldp_flower.schema import Numeric, Schema
+from ldp_flower.validation import Floats
 
 from ..forecasts.ranks import expected_quantiles
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
@@ -28,8 +28,6 @@ from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from .column import NumericColumn, learn_step, who_tell_the_step
 from .quantiles_result import QuantilesResult
-
-Floats = NDArray[np.float64]
 
 # Rounds and how they grow in users, by bits and by cells: the better the thresholds, the more are
 # asked. Four rounds of cells, each twice as large, had 2 times the error for 10,000 users.

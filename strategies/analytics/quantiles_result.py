@@ -7,8 +7,9 @@ import numpy as np
 from flwr.app import ArrayRecord
 
 from ldp_flower.presentation import charts
+from ldp_flower.validation import Floats
 
-from ..runtime.result import Estimates, Floats, Result
+from ..runtime.result import Estimates, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Projected, Question
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianRecord, Randomizer, ball_codebook
 from ldp_flower.validation import (
+    Floats,
     check_choice,
     check_fraction,
     check_integer,
@@ -29,8 +29,6 @@ from ..runtime.population import Cohort
 from ..runtime.result import Result
 
 R = TypeVar("R", bound=Result)
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

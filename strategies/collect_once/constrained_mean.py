@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
-from ldp_flower.validation import check_integer, check_optional
+from ldp_flower.validation import Floats, check_integer, check_optional
 
 from ..forecasts.planned import features_of
 from ..forecasts.populations import MeanUsers
@@ -22,8 +21,6 @@ from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from .base import MAX_REPORT, ProjectedCollection
-
-Floats = NDArray[np.float64]
 
 # Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.
 _PLANNED, _PLANNED_SPREAD, _PLANNED_SPARSITY = 0.5, 0.3, 8

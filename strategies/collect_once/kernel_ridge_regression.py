@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ldp_flower.guarantee.questions import Fourier, Question, Record, SecondMoments
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import fourier_features, frequencies
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DRAWN, _REACH, _POINTS = 4, 5.0, 201  # features, length scales to each side of 0, points
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

@@ -4,15 +4,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.randomizers import Estimate, GaussianRecord
+from ldp_flower.validation import Floats
 from ldp_flower.values.moments import unpacked_square
 
 from ..numerics.denoising import raise_eigenvalues
 from ..runtime.exchange import Answers
-
-Floats = NDArray[np.float64]
 
 #: Weights in a report of x y and x x': the error of the former counts fully, that of the
 #: latter times the coefficients, which are shorter than 1 where targets are.

@@ -5,17 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.randomizers import Estimate
+from ldp_flower.validation import Floats
 from ldp_flower.values.moments import contracted, num_monomials, tensor_weight
 from ldp_flower.values.projections import project_on_ball
 
 from ..numerics.chebyshev import fitted, largest_slope
 from ..numerics.fista import fista
 from .least_squares import LeastSquares
-
-Floats = NDArray[np.float64]
 
 _FITS = 60  # of the polynomial to where the arguments are
 _SMALLEST_SPREAD = 1e-3  # of the arguments, over their reach

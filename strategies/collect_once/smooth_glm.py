@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.guarantee.users import Users
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ldp_flower.values.projections import project_on_ball
 
@@ -23,8 +23,6 @@ from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .polynomial_loss import PolynomialLoss
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

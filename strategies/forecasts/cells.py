@@ -8,12 +8,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.randomizers import FrequencyOracle, Randomizer
+from ldp_flower.validation import Floats
 
-Floats = NDArray[np.float64]
 Waves = Sequence[tuple[FrequencyOracle, int]]
 
 _PLACES = 41  # of a number between the middle and an end, where all users may be

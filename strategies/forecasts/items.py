@@ -4,14 +4,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from ldp_flower.expectation import Expectation
 from ldp_flower.randomizers import FrequencyOracle
 from ldp_flower.randomizers.items.prefix import PrefixTree
+from ldp_flower.validation import Floats
 
-Floats = NDArray[np.float64]
 Mechanism = FrequencyOracle | PrefixTree
 
 _KINDS = 1000  # of items that somebody holds

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.users import Users
+from ldp_flower.validation import Floats
 
-Floats = NDArray[np.float64]
 Rng = np.random.Generator
 
 USUAL_R2 = 0.5  # without privacy, where it is not given
 _OTHERS = 4  # times as many users are drawn for a mean that has no formula
+_ALIKE = 0.2  # share of the variance that is between users, where it is not given
+_SPREAD = 1.25  # factor by which targets' variance differs between tables that are evaluated
 _MAX_ROWS = 100  # of a synthetic user: more hardly change its answer, and take time
 
 
@@ -41,19 +43,29 @@ class Population(ABC):
         Largest number that is simulated, of users whose single reports nothing can stand in for;
         beyond, errors are taken to fall by the root of the number.
     useless : float (default: infinity)
-        Error of a result that nobody was asked for: of the mean, or of zero.
+        Error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
+        infinite tells nothing; if none tells anything, this is the error.
+    dim : int
+        Number of features, or of coordinates.
+    rows : float (default: 1)
+        Mean number of a user's rows.
     """
 
+    #: Whether the error is the standard error that a result reports.
+    reported: ClassVar[bool] = False
+
     error: str
+    dim: int
+    rows: float = 1
     assumes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     max_users: int | None = None
     useless: float = math.inf
 
     @property
-    @abstractmethod
     def size(self) -> float:
         """Mean number of entries that a user holds."""
+        return self.dim * min(self.rows, _MAX_ROWS)
 
     @abstractmethod
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -87,6 +99,10 @@ def alike_within(
     return rows + math.sqrt(variance_between) * np.repeat(own, np.diff(offsets), axis=0)
 
 
+def _sparse(dim: int, sparsity: int, size: float) -> Floats:
+    return np.where(np.arange(dim) < sparsity, size, 0.0)
+
+
 def _distance(truth: Floats, unit: float) -> Callable[[Any], float]:
     return lambda result: float(np.linalg.norm(result.coef - truth)) / unit
 
@@ -97,14 +113,12 @@ class LinearUsers(Population):
 
     Attributes
     ----------
-    dim, sparsity : int
-        Number of features, and of coefficients of one size; the others are zero.
+    sparsity : int
+        Number of coefficients of one size; the others are zero.
     length : float
         Euclidean length of the coefficients.
     noise : float
         Standard deviation of targets given the features.
-    rows : float (default: 1)
-        Mean number of a user's rows.
     variance_between : float (default: 0.0)
         As of :class:`~ldp_flower.expectation.Setting`, of features and of noise.
     feature_size : float, optional
@@ -117,19 +131,12 @@ class LinearUsers(Population):
 
     error: str = ERROR
     useless: float = 1.0
-    dim: int
     sparsity: int
     length: float
     noise: float
-    rows: float = 1
     variance_between: float = 0.0
     feature_size: float | None = None
     scale: float | None = 1.0
-
-    @property
-    def size(self) -> float:
-        """Mean number of entries that a user holds."""
-        return self.dim * min(self.rows, _MAX_ROWS)
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`Population.draw`."""
@@ -138,8 +145,7 @@ class LinearUsers(Population):
         x = alike_within(offsets, self.dim, self.variance_between, rng)
         if self.feature_size is not None:
             x = self.feature_size * np.sign(x)
-        truth = np.where(np.arange(self.dim) < self.sparsity, self.length, 0.0)
-        truth *= scale / math.sqrt(self.sparsity)
+        truth = _sparse(self.dim, self.sparsity, scale * self.length / math.sqrt(self.sparsity))
         noise = alike_within(offsets, 1, self.variance_between, rng)[:, 0]
         if stand_in:
             x, noise = np.tile(x, (2, 1)), np.append(noise, -noise)
@@ -204,8 +210,8 @@ class MeanUsers(Population):
 
     Attributes
     ----------
-    dim, sparsity : int
-        Number of coordinates, and how many of them are of one size; the others are zero.
+    sparsity : int
+        How many coordinates are of one size; the others are zero.
     length : float
         Euclidean length of the mean.
     spread : float
@@ -216,22 +222,15 @@ class MeanUsers(Population):
         Longer rows are shortened to this: then the mean is a little shorter, too.
     """
 
-    dim: int
     sparsity: int
     length: float
     spread: float
     unit: float
     radius: float = math.inf
 
-    @property
-    def size(self) -> float:
-        """Number of entries that a user holds."""
-        return self.dim
-
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`Population.draw`."""
-        truth = np.where(np.arange(self.dim) < self.sparsity, self.length, 0.0)
-        truth /= math.sqrt(self.sparsity)
+        truth = _sparse(self.dim, self.sparsity, self.length / math.sqrt(self.sparsity))
         off = rng.standard_normal((num_users // 2 if stand_in else _OTHERS * num_users, self.dim))
         off *= self.spread / math.sqrt(self.dim)
         rows = truth + (np.concatenate([off, -off]) if stand_in else off)
@@ -247,7 +246,7 @@ class SphereUsers(Population):
 
     Attributes
     ----------
-    dim, sparsity : int
+    sparsity : int
         As of :class:`LinearUsers`.
     radius : float
         Length of a row.
@@ -257,19 +256,51 @@ class SphereUsers(Population):
 
     error: str = LinearUsers.ERROR
     useless: float = 1.0
-    dim: int
     sparsity: int
     radius: float
     l1_norm: float
-
-    @property
-    def size(self) -> float:
-        """Number of entries that a user holds."""
-        return self.dim
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw users, see :meth:`Population.draw`: without noise a fit is exact."""
         x = rng.standard_normal((num_users, self.dim))
         x *= self.radius / np.linalg.norm(x, axis=1, keepdims=True)
-        truth = np.where(np.arange(self.dim) < self.sparsity, self.l1_norm / self.sparsity, 0.0)
+        truth = _sparse(self.dim, self.sparsity, self.l1_norm / self.sparsity)
         return Drawn(Users.from_rows(x, x @ truth), _distance(truth, float(np.linalg.norm(truth))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedUsers(Population):
+    """Users whose targets a given linear model explains in part; the error is the reported one.
+
+    A fifth of the variance of predictions and of residuals is between users.
+
+    Attributes
+    ----------
+    coef : tuple of float
+        The model.
+    centre, variance : float
+        Mean of targets, and the usual variance.
+    quality : float
+        R2 of the model.
+    """
+
+    reported = True
+
+    useless: float = 1.0
+    coef: tuple[float, ...]
+    centre: float
+    variance: float
+    quality: float
+
+    def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
+        """Draw users, see :meth:`Population.draw`."""
+        offsets = offsets_of(self.rows, num_users, rng)
+        variance = self.variance * _SPREAD ** rng.uniform(-1, 1)
+        explained, rest = alike_within(offsets, 2, _ALIKE, rng).T * math.sqrt(variance)
+        explained *= math.sqrt(self.quality)
+        targets = self.centre + explained + math.sqrt(1 - self.quality) * rest
+        coef = np.array(self.coef)
+        # The model's predictions are the explained part, if it predicts anything but 0.
+        x = np.outer(self.centre + explained, coef / max(float(coef @ coef), 1e-300))
+        users = Users(x, targets, offsets)
+        return Drawn(users, lambda result: float(result.std_error))

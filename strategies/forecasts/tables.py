@@ -17,10 +17,9 @@ from scipy.special import ndtr
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.validation import Floats
 
 from .populations import Drawn, Population, Rng, alike_within, offsets_of
-
-Floats = NDArray[np.float64]
 
 #: In halves of the bounds' distance: standard deviation of a column of numbers and of the target,
 #: that of its logarithm between tables, and how far from the middle the mean is at most.
@@ -52,8 +51,6 @@ class TableUsers(Population):
     ----------
     schema : Schema
         Of the table, with a target.
-    rows : float
-        Mean number of a user's rows.
     quality : float
         R2 or AUC of the best linear model.
     variance_between : float or None
@@ -61,14 +58,8 @@ class TableUsers(Population):
     """
 
     schema: Schema
-    rows: float
     quality: float
     variance_between: float | None
-
-    @property
-    def size(self) -> float:
-        """Mean number of entries that a user holds."""
-        return self.schema.num_features * min(self.rows, 100)
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw a table, see :meth:`Population.draw`: models are evaluated beside the best one."""
@@ -167,6 +158,7 @@ def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any
     return TableUsers(
         error=f"{name} lost",
         schema=schema,
+        dim=schema.num_features,
         rows=rows,
         quality=quality,
         variance_between=between,

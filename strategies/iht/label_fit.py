@@ -4,16 +4,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.linear_model import Lasso
 
 from ldp_flower.iht import iht
+from ldp_flower.validation import Floats
 from ldp_flower.values.projections import keep_largest
 
 from ..numerics.denoising import keep_above
 from ..numerics.row_weights import of_unusual_rows, row_weights, typical_sizes
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from ldp_flower.expectation import Setting
@@ -22,6 +21,7 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.randomizers.composed import sum_rounded_up
 from ldp_flower.validation import (
+    Floats,
     check_choice,
     check_fraction,
     check_integer,
@@ -42,8 +42,6 @@ from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..subprotocols.scale import estimate_label_scale
 from .label_fit import NoisyLabels
-
-Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
 _MECHANISMS = ("hybrid", "bit", "gaussian")

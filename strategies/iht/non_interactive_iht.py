@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
@@ -29,8 +29,6 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
-
-Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol

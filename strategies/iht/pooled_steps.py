@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
+
 Integers = NDArray[np.intp]
 
 # Of .6, .8 and 1, and of .01 to 1, best or nearly so in 19 settings with one record each.

@@ -14,9 +14,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _KINDS: dict[str, type[FedAvg]] = {
     kind.__name__: kind for kind in (FedAdam, FedYogi, FedAdagrad, FedAvgM)

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import chi2, ncx2, norm
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 # How likely noise alone is to pass for a signal in one test; there are three a round.
 _LEVEL = 1e-4

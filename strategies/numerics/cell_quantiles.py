@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _MIN_HELD = 0.02  # of the users: a smaller share with an entry has no distribution to divide by
 _RISE = 1e-9  # added to each step of a distribution function, so that it can be inverted

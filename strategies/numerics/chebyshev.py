@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.polynomial import chebyshev, hermite_e
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _NODES = 64
 _ZERO = 1e-9  # an even coefficient below this is rounding

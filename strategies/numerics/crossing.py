@@ -6,10 +6,10 @@ A posterior finds it; an interval by inversion of tests holds whatever the funct
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _PLACES, _SLOPES, _ZOOMS = 81, 17, 3
 _NARROWEST, _WIDEST = 1e-7, 2.0  # scales of the function, in units of the whole range

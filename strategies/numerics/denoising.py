@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 
 def keep_above(vector: Floats, threshold: Floats | float) -> Floats:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import logit
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 # Of what the density's logarithm has beside its quadratic part: its scale, and how far along the
 # places it stays about the same.

@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 
 def fista(

@@ -7,9 +7,8 @@ and weights; only what is subtracted and what is returned is logistic.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _LENGTHS = np.linspace(0.0, 10.0, 401)  # of logistic coefficients; longer ones are shortened
 _Z = np.linspace(-8.0, 8.0, 1601)

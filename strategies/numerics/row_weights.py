@@ -1,9 +1,8 @@
 """How much rows of public features may count, whoever sent them."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _FULL_WEIGHT_SHARE = 0.9  # share of the rows that count in full, if the others are forged or not
 _MAX_TIMES_MEDIAN = 2.0  # times the median: the most that counts, however many are forged

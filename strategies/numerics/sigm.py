@@ -5,11 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ldp_flower.validation import check_positive
-
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats, check_positive
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
+
 Integers = NDArray[np.intp]
 
 # The smallest b, at most; and in standard deviations of one user's estimate.

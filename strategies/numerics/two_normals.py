@@ -9,11 +9,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _MAX_DISTANCE = 6.0  # standard deviations; AUC is .99999
 _DISTANCES = np.linspace(0.0, _MAX_DISTANCE, 241)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 _FINEST = (1e-6, 1e-4, 1e-2, 1.0)  # of scales that are tried; the last one is even
 _EVEN = 0.6  # the share of the scale that is even, the rest is logarithmic

@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 # Chosen on nine apps and judged on eight others (docs/model-updates.md).
 _FIRST = 0.5  # share of the planned steps that a fitted walk begins with

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ldp_flower.validation import Floats
+
 from ..runtime.facts import PrivacySpent, Step
-from ..runtime.result import Floats
 from .local_level import local_level
 
 # Collections of which the noise is averaged. With 192 reports each, levels of shares of .02 to .15

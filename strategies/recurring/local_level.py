@@ -9,9 +9,8 @@ known: every hypothesis has a Kalman filter of its own, all at once, and weighs 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 # Variance of a collection's drift over that of its estimate. Below the first a level's error with
 # and without drift is alike for some 50 collections; above the last nothing is smoothed.

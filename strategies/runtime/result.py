@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ldp_flower.presentation import charts, page
 from ldp_flower.schema import Schema
+from ldp_flower.validation import Floats
 
 from .facts import PrivacySpent, Step
 from .plain import made, to_plain
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-Floats = NDArray[np.float64]
 
 _NOISE = (
     "No coefficient is further from zero than {:.1f} standard errors, as the largest of {} may be "
@@ -247,7 +247,49 @@ def as_rows(features: ArrayLike, dim: int) -> Floats:
 
 
 @dataclass(repr=False, kw_only=True)
-class LinearResult(Result):
+class CoefficientResult(Result):
+    """A result whose estimate is coefficients; a chart has the largest.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (dim,) or (classes, dim)
+        The estimate.
+    """
+
+    coef: Floats
+
+    def __post_init__(self) -> None:
+        self.arrays = ArrayRecord([self.coef])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features: the schema's, or their numbers."""
+        if self.schema is not None and self.schema.num_features == self.coef.shape[-1]:
+            return self.schema.names
+        return [f"feature {number}" for number in range(self.coef.shape[-1])]
+
+    @property
+    def _order(self) -> NDArray[np.int64]:
+        """Indices of the coefficients, the largest first."""
+        return np.argsort(-np.abs(np.atleast_2d(self.coef)).max(axis=0), kind="stable")
+
+    @property
+    def _drawn(self) -> NDArray[np.int64]:
+        """Indices of the coefficients that a chart shows, the largest first; no intercept."""
+        order = self._order
+        return order[order >= (self.names[0] == "intercept" and len(order) > 1)][:_DRAWN]
+
+    @property
+    def _height(self) -> float:
+        return charts.height_of(len(self._drawn))
+
+    def _shown(self, table: "DataFrame") -> "DataFrame":
+        """Return the table with coefficients that stand out first, if they are many."""
+        return table if len(table) <= _FEW else table.iloc[self._order]
+
+
+@dataclass(repr=False, kw_only=True)
+class LinearResult(CoefficientResult):
     """A result whose estimate is a vector of coefficients.
 
     Attributes
@@ -262,11 +304,7 @@ class LinearResult(Result):
 
     _derived = ("support",)
 
-    coef: Floats
     std_error: Floats
-
-    def __post_init__(self) -> None:
-        self.arrays = ArrayRecord([self.coef])
 
     def doubted(self) -> Self:
         """Return it with a note if nothing stands out of the noise, though something is told.
@@ -301,21 +339,8 @@ class LinearResult(Result):
 
     @property
     def _drawn(self) -> NDArray[np.int64]:
-        """Indices of the coefficients that a chart shows, the largest first; no intercept."""
-        order = np.argsort(-np.abs(self.coef), kind="stable")
-        order = order[order >= (self.names[0] == "intercept" and len(order) > 1)][:_DRAWN]
-        return order[self.coef[order] != 0] if len(self.coef) > _DRAWN else order
-
-    @property
-    def _height(self) -> float:
-        return charts.height_of(len(self._drawn))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the features: the schema's, or their numbers."""
-        if self.schema is not None and self.schema.num_features == len(self.coef):
-            return self.schema.names
-        return [f"feature {number}" for number in range(len(self.coef))]
+        drawn = super()._drawn
+        return drawn[self.coef[drawn] != 0] if len(self.coef) > _DRAWN else drawn
 
     def table(self) -> "DataFrame":
         """Return the coefficients by name.
@@ -345,13 +370,6 @@ class LinearResult(Result):
                 "95 % to": coef + _NORMAL * errors,
             }
         )
-
-    def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the table with coefficients that stand out first, if they are many."""
-        if len(table) <= _FEW:
-            return table
-        order = np.argsort(-np.abs(self.coef), kind="stable")
-        return table.iloc[order]
 
     def _draw(self, axes: "Axes") -> None:
         drawn = self._drawn

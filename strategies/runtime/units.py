@@ -1,11 +1,9 @@
 """Coefficients for a schema's standardised features, in the units of its table."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.schema import Categories, Numeric, Schema
-
-Floats = NDArray[np.float64]
+from ldp_flower.validation import Floats
 
 
 def in_units(schema: Schema, coef: Floats, std_error: Floats) -> tuple[list[str], Floats, Floats]:

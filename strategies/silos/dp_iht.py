@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import RecordGaussian
-from ldp_flower.validation import check_integer, check_positive
+from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
@@ -18,8 +17,6 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.result import LinearResult
 from .base import SiloRegression
-
-Floats = NDArray[np.float64]
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
 _AT_FIRST = 0.6  # share of the steps

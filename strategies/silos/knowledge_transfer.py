@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import check_choice, check_integer, check_positive, check_unused
+from ldp_flower.validation import Floats, check_choice, check_integer, check_positive, check_unused
 from ldp_flower.values.projections import keep_largest, project_on_ball
 from ldp_flower.values.public_maps import synthetic_features
 
@@ -23,8 +22,6 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
-
-Floats = NDArray[np.float64]
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import Estimate, RecordPeeling
+from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
@@ -18,8 +18,6 @@ from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from .base import ShrinkingClip
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

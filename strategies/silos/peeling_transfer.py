@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts
+from ldp_flower.validation import Floats
 from ldp_flower.values.projections import keep_largest
 
 from ..runtime.base import Protocol, TooFewReports
@@ -17,8 +17,6 @@ from .peeling_dp_iht import PeelingDpIht
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
+from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
@@ -20,7 +21,6 @@ from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from .base import ShrinkingClip
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _CHOICE = 0.7  # the bound on targets while coordinates are chosen, in their scale

@@ -11,7 +11,7 @@ from scipy.special import chdtr, chdtrc, gammaln
 
 from ldp_flower.guarantee.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
-from ldp_flower.validation import check_integer
+from ldp_flower.validation import Floats, check_integer
 
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..runtime.base import Protocol, TooFewReports
@@ -21,8 +21,6 @@ from ..runtime.population import Cohort
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters
 from .sparse_result import SparseResult
-
-Floats = NDArray[np.float64]
 
 
 def water_fill(variances: Floats, information: float) -> Floats:

@@ -13,7 +13,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import check_optional
+from ldp_flower.validation import Floats, check_optional
 
 from ..forecasts.planned import features_of
 from ..forecasts.populations import MeanUsers
@@ -25,7 +25,6 @@ from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohor
 from ..subprotocols.vote import needed_for_selection
 from .base import SparseWaves
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean

@@ -19,6 +19,7 @@ from ldp_flower.guarantee.questions import (
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import (
+    Floats,
     check_choice,
     check_integer,
     check_optional,
@@ -39,7 +40,6 @@ from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohor
 from ..subprotocols.vote import needed_for_selection, typical_score
 from .base import SparseWaves
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LINKS = ("identity", "logistic")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.validation import Floats
+
 from ..runtime.result import LinearResult
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(repr=False, kw_only=True)

@@ -5,7 +5,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
 from ldp_flower.randomizers import (
@@ -16,13 +15,12 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
+from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import rotate_back
 
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from .squared_errors import number_randomizer
-
-Floats = NDArray[np.float64]
 
 _WIDTH = 4.0  # of a bin, in standard deviations of the users, at least
 _FEWEST_BINS = 4  # a bin widened by half its width on each side is no gain with fewer

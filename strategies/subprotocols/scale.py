@@ -11,17 +11,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc, ndtr
 
 from ldp_flower.guarantee.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
+from ldp_flower.validation import Floats
 
 from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-
-Floats = NDArray[np.float64]
 
 _PER_OCTAVE = 2
 _OCTAVES = 20

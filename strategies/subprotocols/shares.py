@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import SharesBelow
 from ldp_flower.randomizers import Estimate, RandomizedResponse, SampledCoordinate
+from ldp_flower.validation import Floats
 
 from ..numerics.crossing import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
@@ -15,8 +15,6 @@ from ..runtime.base import TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from .cell_search import FoundQuantile
-
-Floats = NDArray[np.float64]
 
 #: Thresholds of the first round, all over the bounds.
 FIRST = 24

@@ -5,15 +5,13 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import SquaredErrors
 from ldp_flower.randomizers import Codebook, Estimate, RandomizedResponse, Randomizer
+from ldp_flower.validation import Floats
 
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
-
-Floats = NDArray[np.float64]
 
 _MOST_RADIUS = 6.0  # of a difference, in units of the baseline
 

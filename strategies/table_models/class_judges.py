@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma
 
 from ldp_flower.guarantee.questions import ClassShare, MeanScore, Ranking, RootCurvature
 from ldp_flower.randomizers import Estimate
 from ldp_flower.schema import Schema
+from ldp_flower.validation import Floats
 
 from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
 from ..runtime.base import LdpStrategy
@@ -20,8 +20,6 @@ from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import number_randomizer
 from ..tables.standardisation import Standardisation
 from .judges import EVERYBODY, Number, ask_present, usual_spread
-
-Floats = NDArray[np.float64]
 
 _SHARE_ERROR, _MOST_FOR_SHARE = 0.03, 0.08  # wanted, and of all users at most
 _SIZE_RANGE, _SIZE_ERROR, _MOST_FOR_SIZE = math.log(6), 0.15, 0.03

@@ -5,17 +5,15 @@ from collections.abc import Generator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import ClassStep
 from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.validation import Floats
 
 from ..numerics.walk import Walk
 from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..tables.standardisation import Standardisation
-
-Floats = NDArray[np.float64]
 
 _STEPS = 50  # at most
 _FEWEST = 30  # users of a step

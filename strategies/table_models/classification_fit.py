@@ -9,22 +9,18 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ldp_flower.presentation import charts
-from ldp_flower.schema import Categories, Numeric, Schema
+from ldp_flower.schema import Categories, Numeric
+from ldp_flower.validation import Floats
 
-from ..runtime.result import Result
+from .table_fit import TableFit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-Floats = NDArray[np.float64]
-
-_NORMAL = 1.96  # standard errors that 95 % are within
-_FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
-
 
 @dataclass(repr=False, kw_only=True)
-class ClassificationFit(Result):
+class ClassificationFit(TableFit):
     """A logistic model of a table, and how well it ranks users who had no part in it.
 
     Attributes
@@ -45,7 +41,8 @@ class ClassificationFit(Result):
         How it was found: ``"directions"``, ``"lengths"``, or ``"shares"``.
     """
 
-    coef: Floats
+    _least = 0.0  # of an AUC
+
     shares: Floats
     shares_std_error: Floats
     score: float
@@ -59,12 +56,6 @@ class ClassificationFit(Result):
     def classes(self) -> NDArray[Any]:
         """The categories as they were declared, in their order."""
         return np.array(self._bounds.declared)
-
-    @property
-    def score_interval(self) -> tuple[float, float]:
-        """What the score lies within in 95 of 100 runs, within 0 and 1."""
-        reach = _NORMAL * self.score_std_error
-        return max(self.score - reach, 0.0), min(self.score + reach, 1.0)
 
     def predict_proba(self, table: Any) -> Floats:
         """Return the classes' probabilities for rows of a table.
@@ -96,12 +87,6 @@ class ClassificationFit(Result):
         Parameters and errors are those of :meth:`predict_proba`.
         """
         return np.asarray(self.classes[self.predict_proba(table).argmax(axis=1)])
-
-    @property
-    def _schema(self) -> Schema:
-        if self.schema is None:
-            raise ValueError("Expected a result with its schema, got none.")
-        return self.schema
 
     @property
     def _bounds(self) -> Categories:
@@ -139,24 +124,6 @@ class ClassificationFit(Result):
         """What each row of coefficients is the logit of."""
         names = [f"{self._schema.target}={value}" for value in self._schema.classes]
         return names if self.coef.ndim == 2 else names[1:]
-
-    def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the table with coefficients that stand out first, if they are many."""
-        return table if len(table) <= _FEW else table.iloc[self._order]
-
-    @property
-    def _order(self) -> NDArray[np.int64]:
-        largest = np.abs(np.atleast_2d(self.coef)).max(axis=0)
-        return np.asarray(np.argsort(-largest, kind="stable"))
-
-    @property
-    def _drawn(self) -> NDArray[np.int64]:
-        slopes = self._order[self._order != 0]
-        return np.asarray(slopes[:_DRAWN])
-
-    @property
-    def _height(self) -> float:
-        return charts.height_of(len(self._drawn))
 
     def _draw(self, axes: "Axes") -> None:
         drawn = self._drawn

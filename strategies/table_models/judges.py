@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient, LineMoments, LineSizes, SquaredErrors
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
+from ldp_flower.validation import Floats
 
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import number_randomizer
-
-Floats = NDArray[np.float64]
 
 # Of each hold-out cohort: its share of the users at most; and the radius of a report, in sizes of
 # what is asked, and the standard error from which on more users are of no use. Chosen on every

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Schema
+from ldp_flower.validation import Floats
 
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
@@ -17,8 +17,6 @@ from ..subprotocols.norm import enough_for_norm
 from ..tables.standardisation import estimate_standardisation, with_standardisation
 from .judges import ask_line, ask_sizes, held_out, hold_out
 from .ridge_walk import ridge_walk, row_length
-
-Floats = NDArray[np.float64]
 
 FIRST = 0.2  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who tell all centres at first

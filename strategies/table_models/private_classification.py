@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import RowCount
@@ -32,7 +31,6 @@ from .enough import too_few_for_classes
 
 logger = logging.getLogger("flwr")
 
-Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "directions", "lengths")
 _USUAL_ROWS = 8.0

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
@@ -50,8 +49,6 @@ from .judges import (
 from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
 from .regression_fit import RegressionFit
 from .ridge_walk import ridge_walk, row_length
-
-Floats = NDArray[np.float64]
 
 logger = logging.getLogger("flwr")
 

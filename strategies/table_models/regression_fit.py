@@ -4,27 +4,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import ArrayRecord
-from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts
-from ldp_flower.schema import Numeric, Schema
+from ldp_flower.schema import Numeric
+from ldp_flower.validation import Floats
 
-from ..runtime.result import Result
 from ..runtime.units import in_units
+from .table_fit import TableFit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-Floats = NDArray[np.float64]
-
-_NORMAL = 1.96  # standard errors that 95 % are within
-_FEW, _DRAWN = 40, 20  # coefficients that a page shows in their order, and that a chart has
-
 
 @dataclass(repr=False, kw_only=True)
-class RegressionFit(Result):
+class RegressionFit(TableFit):
     """A linear model of a table, and how well it predicts users who had no part in it.
 
     Attributes
@@ -41,19 +35,9 @@ class RegressionFit(Result):
         How it was found: ``"walk"``, ``"two legs"``, or ``"constant"``.
     """
 
-    coef: Floats
     score: float
     score_std_error: float
     method: str
-
-    def __post_init__(self) -> None:
-        self.arrays = ArrayRecord([self.coef])
-
-    @property
-    def score_interval(self) -> tuple[float, float]:
-        """What the score lies within in 95 of 100 runs; it is 1 at most."""
-        reach = _NORMAL * self.score_std_error
-        return self.score - reach, min(self.score + reach, 1.0)
 
     def predict(self, table: Any) -> Floats:
         """Return predictions of the target, in its units, within its bounds.
@@ -73,12 +57,6 @@ class RegressionFit(Result):
         assert isinstance(schema.bounds, Numeric)  # whose units these are
         return np.asarray(np.clip(predicted, schema.bounds.low, schema.bounds.high))
 
-    @property
-    def _schema(self) -> Schema:
-        if self.schema is None:
-            raise ValueError("Expected a result with its schema, got none.")
-        return self.schema
-
     def table(self) -> "DataFrame":
         """Return the coefficients by name, in units of the table.
 
@@ -93,22 +71,6 @@ class RegressionFit(Result):
 
         units, coef, _ = in_units(self._schema, self.coef, np.zeros_like(self.coef))
         return DataFrame({"name": self._schema.names, "unit": units, "coefficient": coef})
-
-    def _shown(self, table: "DataFrame") -> "DataFrame":
-        """Return the table with coefficients that stand out first, if they are many."""
-        return table if len(table) <= _FEW else table.iloc[self._order]
-
-    @property
-    def _order(self) -> NDArray[np.int64]:
-        return np.argsort(-np.abs(self.coef), kind="stable")
-
-    @property
-    def _drawn(self) -> NDArray[np.int64]:
-        return np.asarray(self._order[self._order != 0][:_DRAWN])
-
-    @property
-    def _height(self) -> float:
-        return charts.height_of(len(self._drawn))
 
     def _draw(self, axes: "Axes") -> None:
         drawn, schema = self._drawn, self._schema

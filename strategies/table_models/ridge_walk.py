@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Question, RidgeStep
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
+from ldp_flower.validation import Floats
 
 from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
-
-Floats = NDArray[np.float64]
 
 STEPS = 20  # at most
 RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square length

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer
-from ldp_flower.validation import check_positive
+from ldp_flower.validation import Floats, check_positive
 
 from ..forecasts.planned import features_of
-from ..forecasts.squared_errors import difference_spread, error_of_mean
+from ..forecasts.populations import USUAL_R2, EvaluatedUsers
 from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.exchange import Ask
@@ -22,8 +22,6 @@ from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..subprotocols.squared_errors import Told, ask_squared_errors, clip_radius, number_randomizer
 from .evaluation_result import EvaluationResult
-
-Floats = NDArray[np.float64]
 
 _BASELINE_NOISE = 0.03  # standard error of the baseline that is wanted, in units of the bound
 _LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that tell it
@@ -34,9 +32,9 @@ _MIN_RADIUS = 2.0  # of a difference, in units of the baseline
 _NOISE = 0.03  # of R2, up to which a wider clip radius is worth it
 _PRECISE = 0.1  # standard error from which on more users are called for
 _EVEN = 1 / 3  # baseline over the bound, of targets that are spread evenly within their bounds
-# Plans: a usual one, R2, and how far errors usually are from the expected one.
-_USUAL_BASELINE, _USUAL_R2, _RANGE = 0.25, 0.5, 1.25
-_NEARLY_CLEAR = 1.5  # times as clear as it has to be, from where on it nearly always is
+# Of plans: baseline over the bound, of targets whose standard deviation is a quarter of their
+# bounds' width.
+_USUAL_BASELINE = 0.25
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,56 +121,25 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     @classmethod
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the evaluation of a model with so many features beside the intercept."""
-        return cls(np.zeros(features_of(setting, cls) + 1), epsilon=epsilon)
+        return cls(np.eye(1, features_of(setting, cls) + 1)[0], epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
-        """Return the standard error of R2 that is expected."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
-        sizes = self._sizes(setting.num_users)
-        told, randomizers = self._foretold(sizes, setting)
-        means, covariance = _solved(told)
-        error = _std_error(means, covariance)
-        notes = []
-        if means[1] < _NEARLY_CLEAR * _BASELINE_Z * math.sqrt(covariance[1, 1]):
-            notes.append(
-                "How far targets are from the centre may not clear the privacy noise; then nothing "
-                "is said about R2."
-            )
-        return Expectation(
+    def synthetic(self, setting: Setting) -> EvaluatedUsers:
+        """Return users whom the model explains as well as is given."""
+        quality = USUAL_R2 if setting.quality is None else setting.quality
+        return EvaluatedUsers(
             error="standard error of R2",
-            value=error,
-            low=error / _RANGE,
-            high=error * _RANGE,
-            rounds=len(sizes),
-            randomizers=tuple(randomizers),
+            dim=len(self._model),
+            coef=tuple(self._model.tolist()),
+            centre=self.centre,
+            variance=_USUAL_BASELINE * self.bound,
+            quality=quality,
+            rows=setting.rows_per_user,
             assumes=(
-                f"R2 is {_r2(setting):g}, and users' mean squared deviation from the centre "
+                f"R2 is {quality:g}, and users' mean squared deviation from the centre "
                 f"{_USUAL_BASELINE:g} of the bound on it, as of targets whose standard deviation "
                 "is a quarter of the width of their bounds.",
             ),
-            notes=tuple(notes),
         )
-
-    def _foretold(self, sizes: list[int], setting: Setting) -> tuple[list[Told], list[Randomizer]]:
-        """Return what cohorts of these sizes would tell, and the mechanisms."""
-        mean, r2, rows = _USUAL_BASELINE * self.bound, _r2(setting), setting.rows_per_user
-        half = self.bound / 2
-        randomizers = [self.randomizer(half)]
-        spread = mean * difference_spread(0.0, 1.0, rows)
-        error = error_of_mean(randomizers[0], mean - half, spread, sizes[0])
-        told = [Told((0.0, 1.0), mean, error)]
-        scale, pivot = min(mean + error, self.bound), _FIRST_PIVOT
-        for size in sizes[1:]:
-            cohort = Cohort(0, 0, size)
-            radius = clip_radius(self.epsilon, cohort, _NOISE, _MIN_RADIUS) * scale
-            randomizers.append(self.randomizer(radius))
-            value, spread = mean * (pivot - r2), mean * difference_spread(r2, pivot, rows)
-            error = error_of_mean(randomizers[-1], value, spread, size)
-            told.append(Told((1.0, pivot - 1), value, error))
-            if _is_clear(*_solved(told)):
-                pivot = r2
-        return told, randomizers
 
     def randomizer(self, radius: float) -> Randomizer:
         """Return the mechanism for a number in ``[-radius, radius]``."""
@@ -290,10 +257,6 @@ def _std_error(means: Floats, covariance: Floats) -> float:
     loss, baseline = means
     gradient = np.array([-1.0, loss / baseline]) / baseline
     return math.sqrt(gradient @ covariance @ gradient)
-
-
-def _r2(setting: Setting) -> float:
-    return _USUAL_R2 if setting.quality is None else setting.quality
 
 
 def _solved(told: list[Told]) -> tuple[Floats, Floats]:

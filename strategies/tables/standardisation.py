@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import ColumnLogSizes, ColumnMeanNorm, ColumnMeans, Standardised
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.schema import Schema
+from ldp_flower.validation import Floats
 
 from ..numerics.denoising import shrink
 from ..runtime.base import LdpStrategy
@@ -19,7 +20,6 @@ from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..subprotocols.norm import estimate_norm, norm_askers
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 T = TypeVar("T")
 #: From a number of coordinates and a radius to the mechanism for vectors in that ball.

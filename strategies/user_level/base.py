@@ -14,7 +14,7 @@ from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
-from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
+from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
 from ..forecasts.planned import features_of, rows_of
@@ -29,7 +29,6 @@ from ..runtime.result import LinearResult
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _METHODS = ("auto", "paper")

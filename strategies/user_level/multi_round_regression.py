@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import check_integer
+from ldp_flower.validation import Floats, check_integer
 from ldp_flower.values.projections import project_on_ball
 
 from ..runtime.base import TooFewReports
@@ -20,7 +20,6 @@ from ..runtime.facts import Card
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _MAX_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features

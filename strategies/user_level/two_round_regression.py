@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import ResidualCoefficients
+from ldp_flower.validation import Floats
 
 from ..numerics.attenuation import ridge_moments
 from ..numerics.denoising import shrink
@@ -18,7 +19,6 @@ from ..runtime.facts import Card
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _RIDGE = {"auto": 0.3, "paper": 1e-3}  # of the local regressions; 0 would be least squares

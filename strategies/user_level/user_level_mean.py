@@ -7,7 +7,6 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri, digamma
 
 from ldp_flower.expectation import Setting
@@ -15,6 +14,7 @@ from ldp_flower.guarantee.questions import DistanceBin, Mean
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import (
+    Floats,
     check_choice,
     check_integer,
     check_optional,
@@ -35,8 +35,6 @@ from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
-
-Floats = NDArray[np.float64]
 
 _METHODS = ("auto", "paper")
 _CLIPS = ("hard", "wide")

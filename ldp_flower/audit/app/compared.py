@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .replies import IN_TEXT, LENGTH, Floats, Seen
+from ...validation import Floats
+from .replies import IN_TEXT, LENGTH, Seen
 
 Runs = Sequence[list[Seen]]
 _NOTHING = "nothing"

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Message
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ...validation import Floats
 
 #: Follows the path of a text, or of bytes, where numbers in it are meant.
 IN_TEXT = ": numbers in it"

@@ -15,7 +15,8 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from ...validation import Floats
+
 Arrays = Mapping[str, NDArray[Any]]
 Wire = tuple[str, dict[str, NDArray[Any]], dict[str, float]]
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...validation import Floats
 from ...values.links import LINKS
 from .base import (
     Coordinates,
-    Floats,
     MessageError,
     OneNumber,
     PerCoordinate,

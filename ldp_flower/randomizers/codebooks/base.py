@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import check_integer
-from ..base import Floats, Reports, Summary
+from ...validation import Floats, check_integer
+from ..base import Reports, Summary
 from ..domains import OfVector
 from ..enumerable import OneChoice
 from ..two_level import TwoLevel

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import Words, derive
-from ...validation import check_integer
-from ..base import Floats, Reports
+from ...validation import Floats, check_integer
+from ..base import Reports
 from ..domains import lift
 from .base import MOST_CODEWORDS, BallCodebook, Places
 from .order_statistics import of_directions

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import Words
-from ...validation import check_integer
-from ..base import Floats, Reports
+from ...validation import Floats, check_integer
+from ..base import Reports
 from ..domains import lift
 from ..elementwise import hadamard, padded
 from .base import MOST_CODEWORDS, BallCodebook, Places

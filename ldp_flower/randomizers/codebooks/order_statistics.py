@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import betainc, betaln, gammaln, ndtr, roots_legendre
 
-from ..base import Floats
+from ...validation import Floats
 
 _NODES = 1500
 _WIDEST = 14.0  # standard deviations of a coordinate

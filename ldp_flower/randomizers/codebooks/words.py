@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import KeyedRandom, Words, derive
-from ..base import Floats
+from ...validation import Floats
 
 _SIGNS, _SHIFT = 1, 2  # what a user's coin is used for
 _KEPT_BYTES = 1 << 26

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import check_integer
-from ..base import Estimate, Floats, Randomizer, Reports, Summary, _coins
+from ...validation import Floats, check_integer
+from ..base import Estimate, Randomizer, Reports, Summary, _coins
 from ..two_level import residue_shares
 
 Integers = NDArray[np.int64]

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ..base import Floats, Reports
+from ...validation import Floats
+from ..base import Reports
 from ..enumerable import OneChoice
 from ..two_level import TwoLevel
 from .frequency import FrequencyOracle, Integers

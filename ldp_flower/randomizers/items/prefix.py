@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import KeyedRandom, RandomSource, Words
-from ...validation import check_fraction, check_integer
-from ..base import Estimate, Floats, Reports, Summary
+from ...validation import Floats, check_fraction, check_integer
+from ..base import Estimate, Reports, Summary
 from .frequency import Integers
 from .hashing import LocalHashing
 

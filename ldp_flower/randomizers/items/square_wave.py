@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import check_integer
-from ..base import Floats, Reports
+from ...validation import Floats, check_integer
+from ..base import Reports
 from ..enumerable import OneChoice
 from ..two_level import TwoLevel, residue_shares
 

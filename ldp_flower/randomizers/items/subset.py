@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import check_integer
-from ..base import Floats, Reports
+from ...validation import Floats, check_integer
+from ..base import Reports
 from ..enumerable import Law, check_terms, report_type
 from ..two_level import _WORDS, _exp_rounded_down, residue_shares
 from .frequency import FrequencyOracle, Integers

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ..base import Floats, Reports
+from ...validation import Floats
+from ..base import Reports
 from ..enumerable import Law, check_terms
 from ..two_level import _exp_rounded_down
 from .frequency import FrequencyOracle, Integers

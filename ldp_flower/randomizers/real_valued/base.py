@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import Words
-from ..base import Floats, Randomizer, Reports
+from ...validation import Floats
+from ..base import Randomizer, Reports
 from ..domains import OfVector
 
 _STEP = 2.0**-26  # of the power of two above the largest number

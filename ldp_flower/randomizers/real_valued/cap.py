@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv, betaln
 
 from ...randomness import RandomSource, drawable
-from ..base import Floats
+from ...validation import Floats
 from ..elementwise import row_dots, row_norms
 
 

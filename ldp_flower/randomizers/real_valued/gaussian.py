@@ -10,8 +10,8 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ...randomness import RandomSource, Words
-from ...validation import check_fraction, check_positive
-from ..base import Floats, Reports
+from ...validation import Floats, check_fraction, check_positive
+from ..base import Reports
 from ..domains import directions
 from .base import RealVector
 

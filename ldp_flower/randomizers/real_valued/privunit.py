@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ..base import Floats, Reports
+from ...validation import Floats
+from ..base import Reports
 from ..domains import directions, lift
 from ..elementwise import row_norms
 from .base import RealVector

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ...validation import check_fraction, check_integer
-from ..base import Estimate, Floats, Reports, Summary
+from ...validation import Floats, check_fraction, check_integer
+from ..base import Estimate, Reports, Summary
 from ..domains import directions
 from .base import RealVector, on_grid
 from .gaussian import gaussian_mu

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import RandomSource, Words, drawable
-from ..base import Floats, Reports
+from ...validation import Floats
+from ..base import Reports
 from ..domains import OfNumber
 from .base import RealValued
 

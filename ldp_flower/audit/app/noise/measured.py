@@ -5,9 +5,10 @@ from itertools import combinations
 
 import numpy as np
 
+from ....validation import Floats
 from ..data.variants import Variant
 from ..node import Node
-from ..replies import Floats, Seen
+from ..replies import Seen
 from .events import CONFIRMED, Bound, best_event
 from .moments import Moments, vector
 from .scores import BY, DENSE, LINEAR, WHOLE_RUN, Look, Score, Scorer

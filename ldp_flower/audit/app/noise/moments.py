@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..replies import Floats, Seen
+from ....validation import Floats
+from ..replies import Seen
 
 
 @dataclass

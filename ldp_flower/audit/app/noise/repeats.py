@@ -8,11 +8,12 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 from numpy.typing import NDArray
 
+from ....validation import Floats
 from ..compared import Runs, stacked
 from ..data.variants import BASE
 from ..findings import Finding
 from ..node import Node
-from ..replies import Floats, Seen
+from ..replies import Seen
 
 _SAME = 1e-4  # of the noise's spread
 _FEWEST = 4  # runs of which the same noise is looked for

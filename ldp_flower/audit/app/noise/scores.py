@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..replies import Floats, Seen
+from ....validation import Floats
+from ..replies import Seen
 from .moments import Moments, vector
 from .steady import Effect
 

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import stats
 
 from ....accounting import gaussian_epsilon
+from ....validation import Floats
 from ..data.variants import BASE
 from ..node import Node
-from ..replies import Floats
 
 _NORMAL = re.compile(r"^(standard_|multivariate_)?normal(variate|_)?$|^gauss$|^randn(_like)?$")
 _LAPLACE = re.compile(r"^laplace$")

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ....validation import Floats
 from ...replacing import replaced
 from ..data.variants import BASE, Variant
 from ..node import Node
-from ..replies import Floats, Seen
+from ..replies import Seen
 from .moments import Moments, vector
 
 _SEEDS = (1, 2)

@@ -5,11 +5,12 @@ from itertools import combinations
 
 import numpy as np
 
+from ....validation import Floats
 from ..compared import stacked
 from ..data.variants import Variant
 from ..findings import Finding
 from ..node import Node
-from ..replies import Floats, Seen
+from ..replies import Seen
 from .moments import vector
 
 _SAME = 1e-4  # of the noise's spread

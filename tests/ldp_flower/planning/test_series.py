@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ldp_flower.cli.app import app
-from ldp_flower.planning import Setting
-from ldp_flower.strategies import Means
-from ldp_flower.strategies.recurring.plan import level_errors, plan_series
+from ldp_flower.planning import NoPlan, Setting
+from ldp_flower.planning.series import level_errors, plan_series
+from ldp_flower.strategies import Means, PrivateEvaluation, PrivateRegression
 
 
 def test_levels_that_do_not_drift_are_means_and_those_that_do_reach_their_limits():
@@ -30,6 +30,14 @@ def test_panels_beat_a_split_budget():
     assert plan.past < plan.today < plan.panel < plan.split
     refused = plan_series(Means, Setting(num_users=10_000), 2.0, 52, 0.005)
     assert math.isnan(refused.split) and refused.today < refused.panel
+
+
+def test_evaluations_are_simulated_and_models_have_no_series():
+    setting = Setting(num_users=20_000, num_features=3)
+    plan = plan_series(PrivateEvaluation, setting, 8.0, 4, 0.005)
+    assert plan.error == "standard error of R2" and plan.today < plan.panel < plan.split
+    with pytest.raises(NoPlan, match="The error to expect of PrivateRegression is not known"):
+        plan_series(PrivateRegression, setting, 8.0, 4, 0.005)
 
 
 def test_the_command_shows_them_side_by_side():

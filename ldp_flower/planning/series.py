@@ -2,13 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ldp_flower.expectation import Setting, WouldRefuse
-
-from ..runtime.base import LdpStrategy
+from ..expectation import Plannable, Setting, WouldRefuse
+from .variants import expectation
 
 #: Assumed standard deviation of users' values, as part of their width: an expectation is about the
 #: users who are asked, and a panel is a sample of all.
@@ -41,7 +39,7 @@ class SeriesPlan:
 
 
 def plan_series(
-    protocol: type[LdpStrategy[Any]],
+    protocol: type[Plannable],
     setting: Setting,
     epsilon: float,
     collections: int,
@@ -77,12 +75,15 @@ def plan_series(
     return SeriesPlan(what or other or "error", split, panel, today, past)
 
 
-def _expected(
-    protocol: type[LdpStrategy[Any]], setting: Setting, epsilon: float
-) -> tuple[str, float]:
+def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tuple[str, float]:
     """Return what is expected of one collection."""
+    strategy = protocol.planned_for(setting, epsilon)
+    population = strategy.synthetic(setting)
     try:
-        found = protocol.planned_for(setting, epsilon).expect(setting)
+        if population is not None and population.reported:
+            found = expectation(strategy, setting)
+        else:  # of other simulated protocols no series is known
+            found = strategy.expect(setting)
     except WouldRefuse:
         return "", np.nan
     return found.error, found.value
