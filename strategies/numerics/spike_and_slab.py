@@ -212,8 +212,8 @@ def posterior(evidence: Evidence) -> Posterior:
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     total, first, square = (likelihood @ np.vander(values[told], 3, increasing=True)).T
     deviation = np.sqrt(np.maximum((square - 2 * mean * first) / total + mean**2, _TINY))
-    told_of_each = (one[which] for one in (inclusion, mean, variance, deviation))
-    return Posterior(*told_of_each, size, mixture.weights_nothing)
+    found = np.stack([inclusion, mean, variance, deviation])[:, which]
+    return Posterior(found[0], found[1], found[2], found[3], size, mixture.weights_nothing)
 
 
 def _grid(precision: float) -> Floats:
