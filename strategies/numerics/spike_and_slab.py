@@ -2,8 +2,8 @@
 
 Coefficients are in units in which none exceeds 1 (of the targets' scale, with features
 of unit scale). A coefficient is zero with probability ``1 - pi``, otherwise of
-typical size ``b`` and either sign; sizes may be alike or differ. None of that is chosen: the
-posterior is averaged over a grid, in which ``pi = 0`` (nothing is there) has a share of
+typical size ``b`` and either sign. ``pi`` and ``b`` are not chosen: the posterior is
+averaged over a grid of both, in which ``pi = 0`` (nothing is there) has a share of
 its own. Everything here is post-processing.
 """
 
@@ -23,10 +23,7 @@ Integers = NDArray[np.intp]
 # The smallest b, at most; and in standard deviations of one user's estimate.
 _SMALLEST, _LEAST_SCORE = 0.02, 0.2
 _LARGEST, _NUM_SIZES = 0.6, 16  # of b
-# Standard deviation of coefficients around their typical size, over the size: alike, or nearly
-# normal. With .4 alone the posterior believes in small coefficients where all are equal, and in
-# none where they differ.
-_SPREADS = (0.1, 0.4, 1.0)
+_SPREAD = 0.4  # standard deviation of a coefficient around its typical size, over the size
 _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
@@ -37,10 +34,8 @@ _STRIDE, _HOPELESS = 16, 300.0
 _COARSEST, _FINEST = 0.005, 0.00025  # steps of the grid of values
 # A local score stands out by so many times the square root of a user's rows times the
 # coefficient: rows are guessed, features correlated, selectors not alike. So a vote says
-# which coefficients are not zero, and little about their sizes. Lasso scores are .7 to 1.1 times,
-# given the true sparsity and typical size, less where these are off: with .7 to 1.4 only 71 % of
-# 90 % intervals held for small coefficients among large ones that were missed (epsilon 8).
-_MULTIPLIERS = (0.5, 0.7, 0.9, 1.1)
+# which coefficients are not zero, and little about their sizes.
+_MULTIPLIERS = (0.7, 0.85, 1.0, 1.2, 1.4)
 
 
 def passing(threshold: float, score: Floats | float) -> Floats:
@@ -156,10 +151,6 @@ class Posterior:
         Probability that it is not zero.
     mean, variance : ndarray of float64, shape (dim,)
         Its mean and variance, zero included.
-    deviation : ndarray of float64, shape (dim,)
-        Root mean square distance from ``mean`` of the values that the evidence about this
-        coefficient allows, all sizes taken for equally likely: not lessened by what is believed
-        of sparsity and sizes.
     size : float
         Typical absolute value of those that are not zero.
     nothing : float
@@ -169,7 +160,6 @@ class Posterior:
     inclusion: Floats
     mean: Floats
     variance: Floats
-    deviation: Floats
     size: float
     nothing: float
 
@@ -209,11 +199,7 @@ def posterior(evidence: Evidence) -> Posterior:
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
-    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    total, first, square = (likelihood @ np.vander(values[told], 3, increasing=True)).T
-    deviation = np.sqrt(np.maximum((square - 2 * mean * first) / total + mean**2, _TINY))
-    found = np.stack([inclusion, mean, variance, deviation])[:, which]
-    return Posterior(found[0], found[1], found[2], found[3], size, mixture.weights_nothing)
+    return Posterior(inclusion[which], mean[which], variance[which], size, mixture.weights_nothing)
 
 
 def _grid(precision: float) -> Floats:
@@ -244,11 +230,10 @@ def _told(
 def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
     """Return sizes, and the prior of a coefficient that is not zero, (values, sizes)."""
     smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(rows))
-    typical = np.geomspace(smallest, _LARGEST, _NUM_SIZES)
-    sizes, spreads = np.tile(typical, len(_SPREADS)), np.repeat(_SPREADS, _NUM_SIZES)
+    sizes = np.geomspace(smallest, _LARGEST, _NUM_SIZES)
     scaled = np.linspace(-1.0, 1.0, num_values)[:, None] / sizes
-    either = np.exp(-(((scaled - 1) / spreads) ** 2) / 2)
-    either += np.exp(-(((scaled + 1) / spreads) ** 2) / 2)
+    either = np.exp(-(((scaled - 1) / _SPREAD) ** 2) / 2)
+    either += np.exp(-(((scaled + 1) / _SPREAD) ** 2) / 2)
     either /= either.sum(axis=0)
     # A coefficient of quite another size than the others is unlikely, not impossible.
     return sizes, np.asarray((1 - _OUTLYING) * either + _OUTLYING / num_values)

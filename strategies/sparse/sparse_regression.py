@@ -226,9 +226,8 @@ class SparseRegression(SparseWaves):
 
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         if self._logistic:
-            return as_logistic(belief.mean), logistic_std_error(belief.mean, belief.deviation**2)
-        deviation = np.hypot(belief.deviation, belief.mean * math.sqrt(scale.variance))
-        return scale.value * belief.mean, scale.value * deviation
+            return as_logistic(belief.mean), logistic_std_error(belief.mean, belief.variance)
+        return scale.value * belief.mean, scale.value * np.sqrt(belief.variance)
 
     def _notes(self, belief: Posterior, scale: TargetScale) -> list[str]:
         notes = scale.doubts("target_scale")

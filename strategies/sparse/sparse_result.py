@@ -23,9 +23,7 @@ class SparseResult(LinearResult):
     coef : ndarray of float64, shape (dim,)
         Posterior means: those of unlikely coefficients are close to zero, not zero.
     std_error : ndarray of float64, shape (dim,)
-        Standard errors of the single coefficients, from the reports about each alone: of one that
-        was missed, too, so wide where nobody was asked. The error of all is far less than their
-        length: most coefficients are zero.
+        Posterior standard deviations.
     inclusion : ndarray of float64, shape (dim,)
         Posterior probability that a coefficient is not zero.
     """
