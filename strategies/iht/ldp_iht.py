@@ -110,8 +110,9 @@ class LdpIht(FeatureStrategy[LinearResult]):
     ICML 2016): the same client with another scalar in front of the record, clipped alike.
 
     With several records there are up to 50 steps, which are fitted: their lengths follow from the
-    directions themselves. Targets are expected centred. Standard errors are those of noise alone,
-    and above the error at epsilon 2 or more, where later steps undo what noise did earlier.
+    directions themselves, and the estimate is where all of them, taken together, are zero.
+    Targets are expected centred. Standard errors are those of the steps' noise, and above the
+    error at epsilon 2 or more, where later steps undo what noise did earlier.
 
     Guarantee
     ---------

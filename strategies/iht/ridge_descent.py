@@ -5,6 +5,7 @@ from collections.abc import Generator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import RidgeStep
 from ldp_flower.randomizers import Estimate, ball_codebook
@@ -14,6 +15,8 @@ from ..numerics.walk import Walk
 from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
+
+Floats = NDArray[np.float64]
 
 # Of 20, 35 and 50 steps, planned lengths of 1 to 2 signals, penalties of .3 and 1 and clips of 1 to
 # 4, no other was better throughout (7 designs, epsilon 1 to 4); a scale off by 2 costs little.
@@ -33,8 +36,9 @@ def ridge_descent(
     """Follow the mean direction, of length 1, in which users' own ridge regressions point.
 
     The steps are fitted, see :class:`~..numerics.walk.Walk`: directions have no scale that would
-    have to be known, and curvature none that would have to be asked for. With a given sparsity the
-    largest coefficients of the estimate are kept.
+    have to be known, and curvature none that would have to be asked for. The estimate is where
+    the mean directions, as a linear function of the positions that they were asked at, are zero.
+    With a given sparsity its largest coefficients are kept.
 
     Parameters
     ----------
@@ -60,24 +64,61 @@ def ridge_descent(
     planned = min(_LONGEST, math.sqrt(users / mechanism.variance) / steps)
     walk = Walk(np.zeros(dim), [planned] * steps, _LONGEST, fitted=True)
     unit = math.sqrt(dim)  # length of a row of features
+    positions: list[Floats] = []
+    directions: list[Floats] = []
+    counts: list[int] = []
     unanswered = False
     for cohort in strategy.cohorts([users // steps + (i < users % steps) for i in range(steps)]):
         question = RidgeStep(walk.position / unit, unit**2, _CLIP, 0.0, scale, rows)
         try:
             answer = yield Ask(cohort, question, mechanism)
         except TooFewReports:
-            if not walk.steps:
+            if not counts:
                 raise
             if unanswered:  # twice in a row: nodes are lost
                 break
             unanswered = True
             continue  # the next cohort gets the question
         unanswered = False
+        positions.append(walk.position)
+        directions.append(answer.mean)
+        counts.append(answer.count)
         walk.follow(answer.mean, math.sqrt(mechanism.variance / answer.count), answer.mean)
-    coef = scale / unit * walk.estimate
+    estimate = _zero_of(
+        np.array(positions), np.array(directions), np.array(counts), sum(walk.steps)
+    )
+    coef = scale / unit * estimate
     if sparsity is not None:
         coef = keep_largest(coef, sparsity)
     std_error = np.where(coef != 0, scale / unit * walk.noise, 0.0)
     if radius is not None:
         coef = project_on_ball(coef, radius)
     return LinearResult(coef=coef, std_error=std_error).doubted()
+
+
+def _zero_of(
+    positions: Floats, directions: Floats, counts: NDArray[np.int64], longest: float
+) -> Floats:
+    """Return where mean directions are zero, by least squares.
+
+    They are taken for ``slope * (zero - position)`` plus noise. Later ones count more, in
+    proportion to their number: where little is left to explain, slopes are steeper and residuals
+    clipped less.
+
+    Parameters
+    ----------
+    positions, directions : ndarray, shape (steps, dim)
+        Where users were asked, and what they answered.
+    counts : ndarray, shape (steps,)
+        How many answered.
+    longest : float
+        Largest multiple of a direction that is gone along from a position.
+    """
+    weights = counts * np.arange(1, len(counts) + 1)
+    weights = weights / weights.sum()
+    centre, direction = weights @ positions, weights @ directions
+    moved = positions - centre
+    turned = -float(weights @ np.sum(moved * directions, axis=1))
+    square = float(weights @ np.sum(moved**2, axis=1))
+    reach = min(square / turned, longest) if turned > 0 else longest
+    return np.asarray(centre + reach * direction)
