@@ -1,6 +1,7 @@
 """From a query to a report: check, compute, randomise, commit. The reply comes after."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.guarantee.questions import Rows
 from ldp_flower.randomizers import RecordMechanism, Summary
+from ldp_flower.randomness import SecretRandom
 
 from .compute import CHUNK, UsersNode, public_of, values_of
 from .node import Floats, Node
@@ -36,6 +38,9 @@ def respond(node: UsersNode, query: Query) -> Report:
     by_record = isinstance(query.randomizer, RecordMechanism)
     if by_record and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
+    if query.collections is not None:
+        _check_permanent(node, query)
+        return node.answer_once(query, partial(_permanent, node, query), permanent=True)
     reports = of_silos if by_record else _of_users
     return node.answer_once(query, lambda slots: reports(node, query, slots))
 
@@ -53,6 +58,28 @@ def _check(node: UsersNode, query: Query) -> None:
     node.terms.require_allowed(query.randomizer)
     if question.features_public and not node.terms.policy.features_public:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")
+
+
+def _check_permanent(node: UsersNode, query: Query) -> None:
+    """Refuse a series of permanent answers that would say more than when these change."""
+    if not query.randomizer.permanent or query.question.features_public:
+        raise Refusal(Refusal.MALFORMED, "Permanent answers are single bits, and nothing else.")
+    if not node.terms.policy.allow_public_changes:
+        text = "The operator has not allowed that the times of changes are public."
+        raise Refusal(Refusal.FORBIDDEN, text)
+
+
+def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
+    """Return users' bits, each flipped or not by the same secret at every collection."""
+    keys = node.permanent_keys(query.series, slots)
+    words = SecretRandom(keys, b"rows").words((len(slots), 1))[:, 0]
+    runs = [slice(start, start + CHUNK) for start in range(0, len(slots), CHUNK)]
+    values = np.concatenate(
+        [values_of(node.take, slots[run], query, node.own, words[run]) for run in runs]
+    )
+    coins = node.keys.coins(query.salt, query.coin_step, slots)
+    noise = SecretRandom(keys, b"noise")
+    return Report.of_reports(slots, query.randomizer.randomize(node.shown(values), noise, coins))
 
 
 def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
