@@ -265,7 +265,8 @@ class Means(LdpStrategy[MeansResult]):
                 slopes[2 * place + 1][place, 1] = scale * share[place]
             return low + width * share, slopes
 
-        one_user = float(width.max()) * (len(asked) * flip.variance_at(0.5) / 2) ** 0.5
+        in_the_middle = flip.covariance(np.full(2, 0.5))[0, 0]
+        one_user = float(width.max()) * (len(kinds) * in_the_middle) ** 0.5
         useful = _USEFUL / 2 * float(width.max())
         return PermanentForm(self._names, [(each, flip) for each in asked], read, one_user, useful)
 

@@ -1,4 +1,4 @@
-"""Errors to expect of a series, from public numbers: split budgets, panels, and their levels."""
+"""Errors to expect of a series, from public numbers: split budgets, panels, permanent answers."""
 
 import math
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ import numpy as np
 from ldp_flower.expectation import Setting, WouldRefuse
 
 from ..runtime.base import LdpStrategy
+from ..runtime.population import SizeOnlyPopulation
+from ..subprotocols.permanent import AsksPermanently
 
 #: Assumed standard deviation of users' values, as part of their width: an expectation is about the
 #: users who are asked, and a panel is a sample of all.
@@ -31,6 +33,9 @@ class SeriesPlan:
         The level from the panels up to a collection's.
     past : float
         The level from all panels.
+    memoised : float
+        Everybody answers permanently, at ``epsilon``, and the times of changes are public; infinite
+        where the protocol cannot ask so.
     """
 
     error: str
@@ -38,6 +43,7 @@ class SeriesPlan:
     panel: float
     today: float
     past: float
+    memoised: float
 
 
 def plan_series(
@@ -74,7 +80,20 @@ def plan_series(
     panel = math.hypot(of_panel, SPREAD / math.sqrt(few.num_users))
     other, split = _expected(protocol, setting, epsilon / collections)
     today, past = level_errors(panel, drift, collections)
-    return SeriesPlan(what or other or "error", split, panel, today, past)
+    permanent = _memoised(protocol, setting, epsilon)
+    return SeriesPlan(what or other or "error", split, panel, today, past, permanent)
+
+
+def _memoised(protocol: type[LdpStrategy[Any]], setting: Setting, epsilon: float) -> float:
+    """Return the error of permanent answers."""
+    planned = protocol.planned_for(setting, epsilon)
+    form = planned.permanent() if isinstance(planned, AsksPermanently) else None
+    if form is None:
+        return np.inf
+    users = setting.num_users
+    if form.refusal(SizeOnlyPopulation(users), planned.min_reports):
+        return np.nan
+    return form.one_user / math.sqrt(users)
 
 
 def _expected(
