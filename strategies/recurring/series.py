@@ -61,19 +61,16 @@ class Series(LdpStrategy[SeriesResult]):
     -----
     A panel is cut by public hashes, whoever is in the census: so a panel is a random part of the
     users of its week, and estimates are about all of them. Users who join later are in the panels
-    of the collections that are left, each with the probability of everybody else; whose panel is
-    over, or who is away in its week, is not asked. Weights would let more of them answer, at
-    estimates that are about nobody in particular. Users have to keep their places on a node:
-    add new ones at the end.
+    of the collections that are left, each with the probability of everybody else. Users have to
+    keep their places on a node: add new ones at the end.
 
     Smoothing: see :func:`~ldp_flower.strategies.recurring.local_level.local_level`. Smith (1978)
     and Binder & Hidiroglou (1988) are about rotating panels.
 
     Memoised, a user sends one bit of its value, and one secret coin flips all its bits or none.
-    RAPPOR (Erlingsson, Pihur & Korolova 2014) draws an answer for each value independently: then a
-    user that has had k values loses k epsilon. Which bit is asked follows from public coins; a
-    number is rounded to one by a threshold that the user keeps. The levels are the collections' own
-    estimates, with the same noise in all of them; ``change`` has little.
+    With an answer drawn for each value alone, as in RAPPOR (Erlingsson, Pihur & Korolova 2014), a
+    user that has had k values loses k epsilon. Public coins decide which bit it is; a number is
+    rounded by a threshold that the user keeps. All levels have the same noise, changes have little.
 
     Guarantee
     ---------
@@ -118,9 +115,8 @@ class Series(LdpStrategy[SeriesResult]):
             raise ValueError(f"Expected strategy to be one, got {type(self.strategy).__name__}.")
         if not has_estimates(type(self.strategy)):
             raise ValueError(
-                "Expected a strategy with estimates and standard errors to follow (Means, Counts, "
-                "Quantiles, Distribution, TwoWay, PrivateEvaluation), got "
-                f"{type(self.strategy).__name__}."
+                "Expected a strategy with estimates to follow (Means, Counts, Quantiles, Distribution, "
+                f"TwoWay, PrivateEvaluation), got {type(self.strategy).__name__}."
             )
         self.epsilon, self.min_reports = self.strategy.epsilon, self.strategy.min_reports
         super().__post_init__()
@@ -134,8 +130,7 @@ class Series(LdpStrategy[SeriesResult]):
             self._form = self.strategy.permanent()
         if self.memoised and self._form is None:
             raise ValueError(
-                "Expected memoised=True with Counts, or Means without groups, got "
-                f"{self.strategy!r}."
+                f"Expected memoised Counts, or Means without by, got {self.strategy!r}."
             )
         self.schema = getattr(self.strategy, "schema", None)
         self._memory = RunStore() if self.store is None else None

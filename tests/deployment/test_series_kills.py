@@ -16,8 +16,8 @@ from ldp_flower.guarantee.ledger import SqliteLedger
 
 pytestmark = [pytest.mark.deployment, pytest.mark.faults]
 
-USERS, WEEKS = 60, 10
-KILLED = (1, 2, 4, 7, 10)  # weeks: Flower takes a minute to notice each
+USERS, WEEKS = 200, 10
+KILLED = (1, 3, 6, 10)  # weeks: Flower takes a minute to notice each
 LINES = 900  # of the client and the ledger that run after data are loaded, or somewhat more
 
 APP = {

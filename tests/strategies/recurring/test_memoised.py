@@ -154,7 +154,7 @@ def test_a_result_says_what_is_public_and_is_read_back():
     ids=["Quantiles", "groups"],
 )
 def test_only_what_is_one_bit_is_memoised(strategy):
-    with pytest.raises(ValueError, match="Expected memoised=True with Counts, or Means without"):
+    with pytest.raises(ValueError, match="Expected memoised Counts, or Means without by, got"):
         Series(strategy, collections=3, memoised=True)
     with pytest.raises(ValueError, match="Expected memoised true or false, got 1"):
         Series(strategy, collections=3, memoised=1)
