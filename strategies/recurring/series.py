@@ -115,8 +115,8 @@ class Series(LdpStrategy[SeriesResult]):
             raise ValueError(f"Expected strategy to be one, got {type(self.strategy).__name__}.")
         if not has_estimates(type(self.strategy)):
             raise ValueError(
-                "Expected a strategy with estimates to follow (Means, Counts, Quantiles, Distribution, "
-                f"TwoWay, PrivateEvaluation), got {type(self.strategy).__name__}."
+                "Expected a strategy with estimates to follow (Means, Counts, Quantiles, "
+                f"Distribution, TwoWay, PrivateEvaluation), got {type(self.strategy).__name__}."
             )
         self.epsilon, self.min_reports = self.strategy.epsilon, self.strategy.min_reports
         super().__post_init__()
