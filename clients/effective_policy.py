@@ -25,6 +25,7 @@ _UNLIMITED = PrivacyPolicy(
     allow_inexact=True,
     unit="record",
     features_public=True,
+    allow_public_changes=True,
     min_epsilon=0.0,
     max_width=1 << 40,
 )

@@ -1,7 +1,7 @@
 """What every handler of a client needs: who pays, and answers that are paid once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -11,7 +11,8 @@ from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import RESERVED, Entry, Ledger, SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
-from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words
+from ldp_flower.guarantee.series_keys import plan_of
+from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
 from ldp_flower.validation import Floats
 
 from .effective_policy import EffectivePolicy
@@ -98,6 +99,30 @@ class Node:
             words = self.keys.training_states(self.terms.seed, step, slots)
         return words >> np.uint64(32)
 
+    def permanent_keys(self, series: str, slots: Slots) -> list[bytes]:
+        """Return the secrets that users keep for a series of permanent answers.
+
+        In a simulation they follow from its seed, as there is no node that could keep them.
+
+        Raises
+        ------
+        Refusal
+            If a simulation has no seed.
+        LedgerError
+            If users have paid for the series and their secrets are gone.
+        """
+        if self.terms.seed is not None:
+            words = derive(
+                int(series[:16], 16), self.keys.private_states(self.terms.seed, 0, slots)
+            )
+            return [word.tobytes() for word in words]
+        if self.terms.rehearsal:  # about no data: nothing is kept
+            return [word.tobytes() for word in SystemRandom().words((len(slots), 4))]
+        if not isinstance(self.ledger, SqliteLedger):
+            text = "A simulation without a seed cannot keep the secrets of a series."
+            raise Refusal(Refusal.MISCONFIGURED, text)
+        return self.ledger.series_keys(self.accounts[slots], series)
+
     def row_words(self, step: int, slots: Slots) -> Words:
         """Return the words by which users draw rows, which have no part in their noise."""
         if self.terms.seed is None:
@@ -110,6 +135,7 @@ class Node:
         randomised: Callable[[Slots], Report],
         *about: object,
         in_advance: bool = False,
+        permanent: bool = False,
     ) -> Report:
         """Answer a query for the addressed users who can afford it.
 
@@ -127,6 +153,9 @@ class Node:
         in_advance : bool (default: False)
             Whether the cost is on the ledger before ``randomised`` is called; the node is one
             user then.
+        permanent : bool (default: False)
+            Whether ``randomised`` gives permanent answers: then users pay for the query's
+            series as a whole, once.
 
         Raises
         ------
@@ -141,6 +170,8 @@ class Node:
         names = accounts.tolist() if accounts.dtype.kind == "U" else [self.keys.count]
         digest = query.digest(self.keys.group, self.keys.first, *names, *about)
         cost = Cost.of(query.randomizer, query.salt)
+        if permanent:
+            cost = replace(cost, plan=plan_of(query.series), steps=query.collections or 1)
         # In a rehearsal nobody pays.
         paid = self._charged_first if in_advance and not self.terms.rehearsal else self.paid_once
         return paid(slots, cost, digest, self.booked(query), randomised)

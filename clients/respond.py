@@ -8,6 +8,7 @@ A record that is not finite counts, and is at the centre.
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from ldp_flower.guarantee.messages import MessageError, Query, Report
 from ldp_flower.guarantee.questions import Rows
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import RecordMechanism, Summary
+from ldp_flower.randomness import SecretRandom
 from ldp_flower.validation import Floats
 
 from .compute import CHUNK, UsersNode, public_of, values_of
@@ -75,6 +77,9 @@ def respond(node: UsersNode, query: Query) -> Report:
     by_record = isinstance(query.randomizer, RecordMechanism)
     if by_record and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
+    if query.collections is not None:
+        _check_permanent(node, query)
+        return node.answer_once(query, partial(_permanent, node, query), permanent=True)
     reports = of_silos if by_record else _of_users
     return node.answer_once(query, lambda slots: reports(node, query, slots))
 
@@ -92,6 +97,28 @@ def _check(node: UsersNode, query: Query) -> None:
     node.terms.require_allowed(query.randomizer)
     if question.features_public and not node.terms.policy.features_public:
         raise Refusal(Refusal.FORBIDDEN, "The operator has not declared the features public.")
+
+
+def _check_permanent(node: UsersNode, query: Query) -> None:
+    """Refuse a series of permanent answers that would say more than when these change."""
+    if not query.randomizer.permanent or query.question.features_public:
+        raise Refusal(Refusal.MALFORMED, "Permanent answers are single bits, and nothing else.")
+    if not node.terms.policy.allow_public_changes:
+        text = "The operator has not allowed that the times of changes are public."
+        raise Refusal(Refusal.FORBIDDEN, text)
+
+
+def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
+    """Return users' bits, each flipped or not by the same secret at every collection."""
+    keys = node.permanent_keys(query.series, slots)
+    words = SecretRandom(keys, b"rows").words((len(slots), 1))[:, 0]
+    runs = [slice(start, start + CHUNK) for start in range(0, len(slots), CHUNK)]
+    values = np.concatenate(
+        [values_of(node.take, slots[run], query, node.own, words[run]) for run in runs]
+    )
+    coins = node.keys.coins(query.salt, query.coin_step, slots)
+    noise = SecretRandom(keys, b"noise")
+    return Report.of_reports(slots, query.randomizer.randomize(node.shown(values), noise, coins))
 
 
 def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:

@@ -11,6 +11,8 @@ row: row ``i`` of whatever is drawn belongs to user ``i`` alone.
   Flood 2014, at state + counter), evaluated for all users at once. Public
   randomness (codewords, assigned coordinates) uses it as well, because client
   and server must agree on it whatever their version of NumPy.
+* :class:`SecretRandom` gives every user the words that follow from a secret key, by
+  SHAKE-256: what is drawn once from the operating system is the same for ever.
 * :class:`NumpyRandom` wraps a ``numpy.random.Generator``, for notebooks.
 
 A uniform has 52 bits of one word. Near 0 and 1 these are too few: normals would end at
@@ -19,10 +21,11 @@ another. A uniform within 2**-28 of either end therefore gets 960 bits more, bel
 own, from words that belong to this draw alone: all other draws stay where they are.
 """
 
+import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -257,6 +260,44 @@ class KeyedRandom(RandomSource):
         counters = self._states[user] + counter * _GOLDEN
         streams = KeyedRandom(derive(_FURTHER, self._origins[user], counters))
         return streams.words((len(where), _FURTHER_WORDS))
+
+
+class SecretRandom(RandomSource):
+    """One stream of words per user that follows from a secret key, by SHAKE-256.
+
+    It draws words only, as permanent answers take no others.
+
+    Parameters
+    ----------
+    keys : sequence of bytes
+        One secret per user, all of the same length.
+    purpose : bytes
+        Separates what is drawn from the same keys.
+    """
+
+    def __init__(self, keys: Sequence[bytes], purpose: bytes) -> None:
+        self._keys, self._purpose, self._position = keys, purpose, 0
+
+    def blocks(self, users: int, size: int) -> Iterator[tuple[slice, RandomSource]]:
+        """Yield runs of users, each with the streams of its own, and go on behind them."""
+        begin = self._position
+        for run, _ in super().blocks(users, size):
+            streams = SecretRandom(self._keys[run], self._purpose)
+            streams._position = begin
+            yield run, streams
+            self._position = streams._position
+
+    def words(self, shape: tuple[int, ...]) -> Words:
+        """Draw uniform 64-bit words; ``shape[0]`` must be the number of users."""
+        if shape[0] != len(self._keys):
+            raise ValueError(f"Expected {len(self._keys)} users, got {shape[0]}.")
+        begin, end = self._position, self._position + int(np.prod(shape[1:]))
+        self._position = end
+        drawn = b"".join(
+            hashlib.shake_256(self._purpose + b"\0" + key).digest(8 * end)[8 * begin :]
+            for key in self._keys
+        )
+        return np.frombuffer(bytearray(drawn), "<u8").astype(np.uint64).reshape(shape)
 
 
 class NumpyRandom(RandomSource):

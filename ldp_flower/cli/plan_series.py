@@ -22,7 +22,7 @@ def show_series(
     collections: int,
     drift: float | None,
 ) -> None:
-    """Show the errors of a series side by side: split budgets, panels, and their levels."""
+    """Show the errors of a series side by side: split budgets, panels, permanent answers."""
     drift = _DRIFT if drift is None else drift
     try:
         plan = plan_series(protocol, setting, epsilon, collections, drift)
@@ -39,7 +39,10 @@ def show_series(
         (f"panel of {setting.num_users // collections:,}: its own estimate", plan.panel),
         ("panels: today's level", plan.today),
         ("panels: past levels", plan.past),
+        ("memoised: everybody each time, times of changes public", plan.memoised),
     ):
+        if math.isinf(expected):  # the protocol has no such series
+            continue
         table.add_row(what, "refused" if math.isnan(expected) else number(expected))
     console.print(table)
     console.print(

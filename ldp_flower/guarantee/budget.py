@@ -91,6 +91,9 @@ class PrivacyPolicy:
     features_public : bool (default: False)
         Whether everything but the targets is public (and how many rows a user has), so that
         protocols that protect targets only may send it as it is.
+    allow_public_changes : bool (default: False)
+        Whether a server may learn when a user's answer changes: then a series of collections
+        may ask for permanent answers, which hide everything else about the user's whole history.
     period : str, optional
         Length of a period, in days or hours (``"30d"``, ``"12h"``), after which ``max_epsilon``
         may be spent anew; by the clock of the node. Deltas have none: ``max_delta`` has to be 0. A
@@ -111,6 +114,7 @@ class PrivacyPolicy:
     unit: str = "user"
     num_records: int | None = None
     features_public: bool = False
+    allow_public_changes: bool = False
     min_epsilon: float = 0.001
     max_width: int = 1 << 20
     reply_after: float = 0.0
@@ -129,7 +133,7 @@ class PrivacyPolicy:
             if not 0 <= (value := getattr(self, name)) < math.inf:
                 raise ValueError(f"Expected {name} >= 0 and finite, got {value}.")
         check_integer("max_width", self.max_width, 1)
-        for name in ("allow_inexact", "features_public"):
+        for name in ("allow_inexact", "features_public", "allow_public_changes"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"Expected {name} true or false, got {getattr(self, name)}.")
         for name in ("max_rows", "num_records"):
@@ -226,6 +230,7 @@ class PrivacyPolicy:
             unit="record" if self.unit == other.unit == "record" else "user",
             num_records=self.num_records,
             features_public=self.features_public and other.features_public,
+            allow_public_changes=self.allow_public_changes and other.allow_public_changes,
             min_epsilon=max(self.min_epsilon, other.min_epsilon),
             max_width=min(self.max_width, other.max_width),
             reply_after=max(self.reply_after, other.reply_after),

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from .budget import Cost, PrivacyPolicy
 from .ledger_file import LedgerError, LedgerFile, fact
 from .periods import is_over
+from .series_keys import series_keys
 
 Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]
@@ -367,6 +368,21 @@ class SqliteLedger(Ledger):
         if (stored := self.reply(digest)) is None or stored == RESERVED:
             raise LedgerError("The ledger does not hold what was just written to it.")
         return stored
+
+    def series_keys(self, accounts: Accounts, series: str) -> list[bytes]:
+        """Return users' secrets for a series of permanent answers, on disk, drawn if it is new.
+
+        Raises
+        ------
+        LedgerError
+            If a user has paid for the series and its secret is gone.
+        """
+        with self._file.transaction() as connection:
+            drawn = series_keys(connection, texts(accounts), series)
+        with self._file.open() as connection:  # as whoever opens it next will find them
+            if series_keys(connection, texts(accounts), series) != drawn:
+                raise LedgerError("The ledger does not hold what was just written to it.")
+        return drawn
 
     def spent(self) -> dict[str, Cost]:
         """Return what every user on the ledger has spent, since its budget was last renewed."""

@@ -42,13 +42,17 @@ _SCHEMA = """
     ) WITHOUT ROWID;
 """
 #: Number of the format that is written.
-FORMAT: Final = 1
+FORMAT: Final = 2
 # From one format to the next. Ledgers of before there were numbers may have the table.
 _UPGRADES: Final = (
     (
         "CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) "
         "WITHOUT ROWID",
         "INSERT OR IGNORE INTO fact VALUES ('identity', hex(randomblob(16)))",
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS secret (user TEXT, series TEXT, content BLOB NOT NULL, "
+        "PRIMARY KEY (user, series)) WITHOUT ROWID",
     ),
 )
 

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from .questions import WIRE_TYPES, Arrays, Question, WireType, question_from_wir
 from .questions import MessageError as MessageError
 
 FORMAT_VERSION = 1
+MAX_COLLECTIONS = 1000  # of a series with permanent answers
 
 QUERY = "report"
 CENSUS = "census"
@@ -126,6 +127,9 @@ class Query:
         Users whose hash lies in ``[low, high)`` are addressed.
     step : int
         Number of the question in its run, from 1.
+    collections : int, optional
+        Of a series with permanent answers: how many times it is asked in all. What a user answers
+        then follows from its value and from a secret that it keeps for the series.
     """
 
     question: Question
@@ -134,8 +138,15 @@ class Query:
     low: int
     high: int
     step: int
+    collections: int | None = None
 
     def __post_init__(self) -> None:
+        if self.collections is not None and (
+            type(self.collections) is not int or not 2 <= self.collections <= MAX_COLLECTIONS
+        ):
+            raise MessageError(
+                f"Expected 2 <= collections <= {MAX_COLLECTIONS}, got {self.collections!r}."
+            )
         for name, limit in (("salt", HASH_END - 1), ("low", HASH_END), ("high", HASH_END)):
             value = getattr(self, name)
             if type(value) is not int or not 0 <= value <= limit:
@@ -148,12 +159,23 @@ class Query:
         """What the wire and the ledger call the question."""
         return self.question.name
 
+    @property
+    def series(self) -> str:
+        """What identifies a series of permanent answers: all but the number of the question."""
+        return replace(self, step=1).digest()
+
+    @property
+    def coin_step(self) -> int:
+        """The step of the users' public coins: of a series with permanent answers always 0."""
+        return self.step if self.collections is None else 0
+
     def to_config(self) -> dict[str, Any]:
         """Return all but the arrays as plain values for a Flower ConfigRecord."""
         statistic, _, params = self.question.to_wire()
         return (
             {"statistic": statistic, "salt": self.salt, "step": self.step}
             | {"low": self.low, "high": self.high}
+            | ({} if self.collections is None else {"collections": self.collections})
             | {f"param.{name}": number for name, number in params.items()}
             | {f"randomizer.{name}": v for name, v in self.randomizer.to_config().items()}
         )
@@ -193,7 +215,7 @@ class Query:
                 raise MessageError(f"Unknown field {name!r} in a query.")
             sections[section][rest] = value
         own = sections[""]
-        if set(own) != {"statistic", "salt", "low", "high", "step"}:
+        if set(own) - {"collections"} != {"statistic", "salt", "low", "high", "step"}:
             raise MessageError(f"Unknown or missing fields in a query: {sorted(own)}.")
         question = question_from_wire(own.pop("statistic"), arrays, sections["param"], forms)
         try:

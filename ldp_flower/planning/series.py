@@ -1,4 +1,4 @@
-"""Errors to expect of a series, from public numbers: split budgets, panels, and their levels."""
+"""Errors to expect of a series, from public numbers: split budgets, panels, permanent answers."""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..expectation import Plannable, Setting, WouldRefuse
+from ..strategies.runtime.base import LdpStrategy
+from ..strategies.runtime.population import SizeOnlyPopulation
+from ..strategies.subprotocols.permanent import AsksPermanently
 from .variants import expectation
 
 #: Assumed standard deviation of users' values, as part of their width: an expectation is about the
@@ -29,6 +32,9 @@ class SeriesPlan:
         The level from the panels up to a collection's.
     past : float
         The level from all panels.
+    memoised : float
+        Everybody answers permanently, at ``epsilon``, and the times of changes are public; infinite
+        where the protocol cannot ask so.
     """
 
     error: str
@@ -36,6 +42,7 @@ class SeriesPlan:
     panel: float
     today: float
     past: float
+    memoised: float
 
 
 def plan_series(
@@ -72,7 +79,20 @@ def plan_series(
     panel = math.hypot(of_panel, SPREAD / math.sqrt(few.num_users))
     other, split = _expected(protocol, setting, epsilon / collections)
     today, past = level_errors(panel, drift, collections)
-    return SeriesPlan(what or other or "error", split, panel, today, past)
+    permanent = _memoised(protocol, setting, epsilon)
+    return SeriesPlan(what or other or "error", split, panel, today, past, permanent)
+
+
+def _memoised(protocol: type[Plannable], setting: Setting, epsilon: float) -> float:
+    """Return the error of permanent answers."""
+    planned = protocol.planned_for(setting, epsilon)
+    form = planned.permanent() if isinstance(planned, AsksPermanently) else None
+    if form is None or not isinstance(planned, LdpStrategy):
+        return np.inf
+    users = setting.num_users
+    if form.refusal(SizeOnlyPopulation(users), planned.min_reports):
+        return np.nan
+    return form.one_user / math.sqrt(users)
 
 
 def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tuple[str, float]:

@@ -12,7 +12,7 @@ from .hypercube import SubsetHypercube
 from .items.choice import best_frequency_oracle
 from .items.direct import KRandomizedResponse
 from .items.frequency import FrequencyOracle
-from .items.hadamard import HadamardResponse
+from .items.hadamard import HadamardBit, HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
@@ -40,6 +40,7 @@ __all__ = [
     "FrequencyOracle",
     "GaussianMechanism",
     "GaussianRecord",
+    "HadamardBit",
     "HadamardCodebook",
     "HadamardResponse",
     "HybridMechanism",

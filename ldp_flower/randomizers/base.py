@@ -106,6 +106,15 @@ class Randomizer(ABC):
         """Whether outputs are finite and drawn by integer thresholds: no floating-point caveats."""
 
     @property
+    def permanent(self) -> bool:
+        """Whether a report is a bit of the value that private words flip, or not, whatever it is.
+
+        Then somebody who always answers by the same words has flipped all its bits or none. Given
+        when they change, any two histories of values differ by epsilon.
+        """
+        return False
+
+    @property
     def summable(self) -> bool:
         """Whether sums of debiased reports replace the reports."""
         return True

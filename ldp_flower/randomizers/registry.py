@@ -9,7 +9,7 @@ from .codebooks.hadamard import HadamardCodebook
 from .composed import Composed, configs_of_parts
 from .hypercube import SubsetHypercube
 from .items.direct import KRandomizedResponse
-from .items.hadamard import HadamardResponse
+from .items.hadamard import HadamardBit, HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
@@ -33,6 +33,7 @@ _REGISTRY: dict[str, type[Randomizer]] = {
         DuchiBall,
         GaussianMechanism,
         GaussianRecord,
+        HadamardBit,
         HadamardCodebook,
         HadamardResponse,
         HybridMechanism,

@@ -1,6 +1,6 @@
 """Counts: the shares of a column's categories, from one report of each user."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,6 +10,7 @@ from flwr.app import ArrayRecord
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
+from ldp_flower.randomizers import HadamardBit
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
@@ -18,6 +19,7 @@ from ..forecasts.planned import features_of
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.facts import Card
 from ..runtime.result import Estimates, Result
+from ..subprotocols.permanent import PermanentForm
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 
 if TYPE_CHECKING:
@@ -195,6 +197,24 @@ class Counts(LdpStrategy[CountsResult]):
         cohorts = self.cohorts(estimator.sizes(self.num_users, self.min_reports))
         shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
         return counted(self.column, self._categories, shares, shares.users)
+
+    def permanent(self) -> PermanentForm:
+        """Ask for the sign of the category's Hadamard row in the user's column; one for none."""
+        number = len(self._categories)
+        oracle = HadamardBit(self.epsilon, number + 1)
+
+        def read(found: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+            cells = found[0][:number]
+            answering = max(float(cells.sum()), 1e-9)
+            shares = cells / answering
+            slope = (np.eye(number, number + 1) - shares[:, None]) / answering
+            slope[:, number] = 0.0
+            return shares, [slope]
+
+        asked = cell_question(self.schema, [self.column])
+        return PermanentForm(
+            self._categories, [(asked, oracle)], read, oracle.variance**0.5, _USEFUL
+        )
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if the shares can be of use."""

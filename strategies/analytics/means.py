@@ -10,6 +10,7 @@ from flwr.app import ArrayRecord
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
+from ldp_flower.randomizers import KRandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
@@ -17,6 +18,7 @@ from ..forecasts.cells import expected_mean
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.facts import Card
 from ..runtime.result import Estimates, Result
+from ..subprotocols.permanent import PermanentForm
 from .cells import PopulationErrors, cell_question
 from .counts import categories_of, check_schema, too_few
 from .levels import GroupMeans, Levels
@@ -234,6 +236,40 @@ class Means(LdpStrategy[MeansResult]):
             shares = yield from levels.shares.estimate(cohorts, question)
             found.append(levels.means(shares, told, self.num_users))
         return self._result(found)
+
+    def permanent(self) -> PermanentForm | None:
+        """Ask at which end of its bounds a number is, by a threshold that the user keeps.
+
+        One half of the users is at the low end without an entry, the other half at the high one:
+        the difference is the share of those users.
+        """
+        if self.by is not None:
+            return None
+        flip = KRandomizedResponse(self.epsilon, 2)
+        ends = np.eye(2)  # where users without an entry are
+        asked = [
+            replace(cell_question(self.schema, [], name, 2), instead=end)
+            for name in self._names
+            for end in ends
+        ]
+        kinds = [self.schema.kind(name) for name in self._names]
+        low = np.array([kind.low for kind in kinds if isinstance(kind, Numeric)])
+        width = np.array([kind.high for kind in kinds if isinstance(kind, Numeric)]) - low
+
+        def read(found: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+            without, others = np.array(found)[:, 1].reshape(-1, 2).T
+            answering = np.maximum(1 - others + without, 1e-9)
+            share = without / answering
+            slopes = [np.zeros((len(share), 2)) for _ in found]
+            for place, scale in enumerate(width / answering):
+                slopes[2 * place][place, 1] = scale * (1 - share[place])
+                slopes[2 * place + 1][place, 1] = scale * share[place]
+            return low + width * share, slopes
+
+        in_the_middle = flip.covariance(np.full(2, 0.5))[0, 0]
+        one_user = float(width.max()) * (len(kinds) * in_the_middle) ** 0.5
+        useful = _USEFUL / 2 * float(width.max())
+        return PermanentForm(self._names, [(each, flip) for each in asked], read, one_user, useful)
 
     def _sizes(self, num_users: int) -> tuple[int, list[int]]:
         """Return how many tell of a column how uncertain the rounding is, and its levels."""

@@ -1,13 +1,18 @@
-"""What a series keeps of each collection, and the levels behind them."""
+"""What a series keeps of each collection, which is the next one, and the levels behind them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ldp_flower.validation import Floats
+from ldp_flower.validation import Floats, check_integer
 
+from ..runtime.base import LdpStrategy
 from ..runtime.facts import PrivacySpent, Step
+from ..runtime.plain import made
+from ..runtime.result import Result
+from ..runtime.run_store import RunStore
 from .local_level import local_level
 
 # Collections of which the noise is averaged. With 192 reports each, levels of shares of .02 to .15
@@ -41,6 +46,8 @@ class Collected:
         What a user of these estimates should know.
     privacy : PrivacySpent
         What one of these users spent at most.
+    change, change_std_error : ndarray of float64, optional
+        Of permanent answers: by how much the estimates changed since the collection before.
     """
 
     number: int
@@ -54,6 +61,70 @@ class Collected:
     steps: list[Step]
     notes: list[str]
     privacy: PrivacySpent
+    change: Floats | None = None
+    change_std_error: Floats | None = None
+
+
+def has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
+    """Whether the result of a strategy says what a series follows."""
+    bases = [base for each in kind.__mro__ for base in getattr(each, "__orig_bases__", ())]
+    results = [argument for base in bases for argument in getattr(base, "__args__", ())]
+    return any(
+        isinstance(each, type)
+        and issubclass(each, Result)
+        and each.estimates is not Result.estimates
+        for each in results
+    )
+
+
+def begun(kept: RunStore) -> int:
+    """Return the number of the last collection that has begun; 0 before the first."""
+    return int(kept.get("begun") or 0)
+
+
+def complete(kept: RunStore, number: int) -> bool:
+    """Whether a collection is."""
+    return kept.part(number).get("collected") is not None
+
+
+def all_complete(kept: RunStore) -> list[Collected]:
+    """Return all collections that are complete.
+
+    Raises
+    ------
+    ValueError
+        If none is.
+    """
+    found = (kept.part(number).get("collected") for number in range(1, 1 + begun(kept)))
+    collected = [made(Collected, each) for each in found if each is not None]
+    if not collected:
+        raise ValueError("Expected a complete collection, got none: call start.")
+    return collected
+
+
+def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
+    """Return the number of the collection to ask, or that is complete.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or a later one has begun.
+    """
+    last = begun(kept)
+    if collection is None:
+        collection = last + 1 if not last or complete(kept, last) else last
+        if collection > collections:
+            raise ValueError(
+                f"Expected at most {collections} collections: all are over. "
+                "result() returns the levels."
+            )
+        return collection
+    check_integer("collection", collection, 1, collections)
+    if collection < last and not complete(kept, collection):
+        raise ValueError(
+            f"Expected a collection from {last} on, got {collection}: a later one has begun."
+        )
+    return collection
 
 
 @dataclass(frozen=True)
@@ -73,12 +144,18 @@ class Levels:
 
 
 def levels_of(collected: Sequence[Collected]) -> Levels:
-    """Return the levels from the first to the last collection; those left out are missing."""
+    """Return the levels from the first to the last collection; those left out are missing.
+
+    Permanent answers have the same noise at all of them, so that their own estimates are the
+    levels.
+    """
     shape = collected[-1].number, len(collected[0].names)
     raw, errors = np.full(shape, np.nan), np.full(shape, np.inf)
     for each in collected:
         raw[each.number - 1], errors[each.number - 1] = each.values, each.std_errors
     errors[~np.isfinite(raw)] = np.inf
+    if collected[-1].change is not None:
+        return Levels(raw, errors, raw, errors, raw, errors)
     reports = np.zeros((shape[0], 1))
     reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
     noise = _steadied(errors, reports)

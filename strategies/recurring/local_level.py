@@ -6,7 +6,7 @@ known: every hypothesis has a Kalman filter of its own, all at once, and weighs 
 (Bayesian model averaging).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,9 @@ _STEP_RATE = 0.02  # prior probability of a step before a collection: once in a 
 # an epidemic's waves had errors 1.3 times as large.
 _MOMENTA = 10.0 ** np.arange(-2.0, 0.6, 0.5)
 _LASTING = 0.8  # of a momentum, at the next collection: a rise lasts for some five
+# Last estimates by which today's error is checked. Tuned on 8 seeds (500 to 507) of the study's six
+# populations: today's bands of an epidemic's share miss 5 to 6 %, and 8 to 11 % without the check.
+_CHECKED = 4
 _MAX_PLACES = 100  # places of a step that are tried; with more collections every second, third ...
 _FLOOR = 1e-6  # least variance of an estimate, over the usual one: errors of 0 are of rounding
 
@@ -35,12 +38,16 @@ class LocalLevel:
         The level of each collection from the estimates up to it, as it was known then.
     level, std_error : ndarray of float64
         The level of each collection from all estimates.
+    innovation : ndarray of float64
+        How far each estimate was from what those before it had led to expect, in standard
+        deviations of that; NaN for the first one and for those that are missing.
     """
 
     filtered: Floats
     filtered_std_error: Floats
     level: Floats
     std_error: Floats
+    innovation: Floats
 
 
 def local_level(estimates: Floats, std_errors: Floats) -> LocalLevel:
@@ -56,6 +63,10 @@ def local_level(estimates: Floats, std_errors: Floats) -> LocalLevel:
     -----
     Source: Durbin & Koopman (2012), sections 2.2, 2.4 and 4.4. A level's variance is that of the
     mixture of all hypotheses: what each one leaves open, and how far they are apart.
+
+    Where no hypothesis is right, as when an epidemic's wave begins, the last estimates are further
+    from what was expected than they should be, or all on one side of it. Today's standard error is
+    then as many times larger.
     """
     known = np.isfinite(estimates) & np.isfinite(std_errors)
     variances = np.where(known, std_errors, 1.0) ** 2
@@ -64,7 +75,23 @@ def local_level(estimates: Floats, std_errors: Floats) -> LocalLevel:
     variances = np.where(known, np.maximum(variances, _FLOOR * usual), np.inf)
     drift, change, prior = _hypotheses(len(estimates))
     values = np.where(known, estimates, 0.0)
-    return _averaged(values, variances, usual * drift, usual * change, prior)
+    found = _averaged(values, variances, usual * drift, usual * change, prior)
+    wider = found.filtered_std_error * _excess(found.innovation)
+    return replace(found, filtered_std_error=wider)
+
+
+def _excess(innovation: Floats) -> Floats:
+    """Return how many times larger than expected the last innovations are, at least once.
+
+    Their root mean square, or their mean in its own standard errors if they are on one side.
+    """
+    found = np.ones(len(innovation))
+    for t in range(len(innovation)):
+        seen = innovation[: t + 1]
+        if len(last := seen[np.isfinite(seen)][-_CHECKED:]):
+            aside = abs(float(last.sum())) / len(last) ** 0.5
+            found[t] = max(1.0, float(np.sqrt(np.mean(last**2))), aside)
+    return found
 
 
 def _hypotheses(collections: int) -> tuple[Floats, Floats, Floats]:
@@ -98,6 +125,7 @@ def _averaged(
     """
     level, likelihood = np.empty(drift.shape), np.empty(drift.shape)
     kept = np.empty((len(estimates), 6, drift.shape[1]))
+    innovation = np.full(len(estimates), np.nan)
     at, pace, log_weight = np.zeros(len(prior)), np.zeros(len(prior)), prior
     a, b, c = np.full(len(prior), np.inf), np.zeros(len(prior)), change / (1 - _LASTING**2)
     for t, estimate in enumerate(estimates):
@@ -108,6 +136,10 @@ def _averaged(
         precision = 1 / (a + noise[t])  # 0 at the first estimate, and of one that is missing
         off = estimate - at
         if known := bool(np.isfinite(noise[t])):
+            if np.isfinite(a).all():
+                weight = np.exp(log_weight - log_weight.max())
+                expected, error = _mixture(at, a + noise[t], weight / weight.sum())
+                innovation[t] = (estimate - expected) / error
             log_weight = log_weight - off**2 * precision / 2
             log_weight = log_weight + np.log(np.where(precision > 0, precision, 1.0)) / 2
         gain = 1 - noise[t] * precision if known else np.zeros(len(prior))
@@ -121,7 +153,8 @@ def _averaged(
     weights /= weights.sum(axis=1, keepdims=True)
     filtered = _mixture(level, kept[:, 0], weights)
     smoothed = _smoothed(level, kept)
-    return LocalLevel(*filtered, *_mixture(*smoothed, np.broadcast_to(weights[-1], level.shape)))
+    past = _mixture(*smoothed, np.broadcast_to(weights[-1], level.shape))
+    return LocalLevel(*filtered, *past, innovation)
 
 
 def _smoothed(level: Floats, kept: Floats) -> tuple[Floats, Floats]:
@@ -146,9 +179,9 @@ def _smoothed(level: Floats, kept: Floats) -> tuple[Floats, Floats]:
 
 
 def _mixture(mean: Floats, variance: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return means and standard deviations of mixtures, one a row; NaN where nothing is known."""
-    centre = (weights * mean).sum(axis=1)
+    """Return means and standard deviations of mixtures, along the last axis; NaN if not known."""
+    centre = (weights * mean).sum(axis=-1)
     with np.errstate(invalid="ignore"):
-        total = (weights * (variance + (mean - centre[:, None]) ** 2)).sum(axis=1)
+        total = (weights * (variance + (mean - centre[..., None]) ** 2)).sum(axis=-1)
     known = np.isfinite(total)
     return np.where(known, centre, np.nan), np.where(known, np.sqrt(total), np.nan)

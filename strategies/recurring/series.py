@@ -1,15 +1,13 @@
-"""Series: the same question at every collection, each user in one of them, by rotating panels."""
+"""Series: the same question at every collection, by rotating panels or permanent answers."""
 
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from flwr.serverapp import Grid
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.users import Users
@@ -18,17 +16,17 @@ from ldp_flower.validation import check_integer, is_integer
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
 from ..runtime.facts import Card
 from ..runtime.identity import prints_of, recognise
-from ..runtime.plain import made, to_plain
-from ..runtime.population import Panel, Population, fewest_users
+from ..runtime.plain import to_plain
+from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
 from ..runtime.result import Result
 from ..runtime.run_store import RunStore
+from ..subprotocols.permanent import AsksPermanently, PermanentForm, ask_for_bits
 from ..tables.private_evaluation import PrivateEvaluation
-from .collected import Collected, levels_of
+from .collected import Collected, all_complete, chosen, complete, has_estimates
+from .memoised import BitsResult, found_in, keep_bits, kept_bits
 from .series_result import SeriesResult
 
 _MAX_COLLECTIONS = 1000  # levels of so many take a second for each estimate
-_FEW_GONE = 0.1  # of the users, who may leave without a note: as many reports are lost otherwise
-_RARE = 4.0  # standard deviations by which a panel may be smaller than the others
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -37,7 +35,8 @@ class Series(LdpStrategy[SeriesResult]):
 
     Every user is in one panel and answers in its collection only, at the whole epsilon. The
     collections' estimates are joined by a local-level model: the level of today, and those of the
-    past in hindsight, with 95 % bands.
+    past in hindsight, with 95 % bands. With ``memoised`` everybody answers at every collection
+    instead, always by the same noise.
 
     Parameters
     ----------
@@ -47,6 +46,9 @@ class Series(LdpStrategy[SeriesResult]):
         Its ``epsilon`` is for the whole series.
     collections : int
         How many there will be, 2 to 1,000: as many panels the users are divided into.
+    memoised : bool (default: False)
+        Whether users answer permanently: for :class:`Counts`, and :class:`Means` without groups.
+        A node refuses unless its operator has set ``allow-public-changes=true``.
     store : str or Path, optional
         File that keeps the series; without it, it ends with this object.
 
@@ -59,25 +61,32 @@ class Series(LdpStrategy[SeriesResult]):
     -----
     A panel is cut by public hashes, whoever is in the census: so a panel is a random part of the
     users of its week, and estimates are about all of them. Users who join later are in the panels
-    of the collections that are left, each with the probability of everybody else; whose panel is
-    over, or who is away in its week, is not asked. Weights would let more of them answer, at
-    estimates that are about nobody in particular. Users have to keep their places on a node:
-    add new ones at the end.
+    of the collections that are left, each with the probability of everybody else. Users have to
+    keep their places on a node: add new ones at the end.
 
     Smoothing: see :func:`~ldp_flower.strategies.recurring.local_level.local_level`. Smith (1978)
     and Binder & Hidiroglou (1988) are about rotating panels.
 
+    Memoised, a user sends one bit of its value, and one secret coin flips all its bits or none.
+    With an answer drawn for each value alone, as in RAPPOR (Erlingsson, Pihur & Korolova 2014), a
+    user that has had k values loses k epsilon. Public coins decide which bit it is; a number is
+    rounded by a threshold that the user keeps. All levels have the same noise, changes have little.
+
     Guarantee
     ---------
-    1. Protected: the whole history of a user, everything that it holds at any time, against any
-       other history (user-level local differential privacy), at the pure ``epsilon`` of
-       ``strategy``.
-    2. Every user is asked in one collection at most, which a public hash decides; there the
-       guarantee is that of ``strategy``. Nothing else about a user depends on its data, whether
-       it answers included.
-    3. No matter what the series sends, the clients' randomizers and ledgers enforce ``max-epsilon``
+    1. Protected without ``memoised``: the whole history of a user, everything that it holds at any
+       time, against any other history (user-level local differential privacy), at the pure
+       ``epsilon`` of ``strategy``. Every user is asked in one collection at most, which a public
+       hash decides; there the guarantee is that of ``strategy``.
+    2. Protected with ``memoised``: the same, given the collections C in which the user's answer
+       differs from the one before. For any two histories under which C is possible, the
+       probabilities of all that the user sends, given C, differ by a factor of exp(``epsilon``) at
+       most. C depends on the user's data, and nothing is promised about it: the times at which a
+       user's answer changes are public.
+    3. Nothing else about a user depends on its data, whether it answers included.
+    4. No matter what the series sends, the clients' randomizers and ledgers enforce ``max-epsilon``
        on their side: a user who is asked outside its panel, twice, or by another series spends
-       budget anew, or does not answer.
+       budget anew, or does not answer. A memoised series is paid once, when it begins.
     """
 
     card: ClassVar[Card] = Card(
@@ -96,6 +105,7 @@ class Series(LdpStrategy[SeriesResult]):
 
     strategy: LdpStrategy[Any] = field(kw_only=False)
     collections: int
+    memoised: bool = False
     store: str | Path | None = None
     epsilon: float = field(init=False)
     min_reports: int = field(init=False)
@@ -103,17 +113,25 @@ class Series(LdpStrategy[SeriesResult]):
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, LdpStrategy):
             raise ValueError(f"Expected strategy to be one, got {type(self.strategy).__name__}.")
-        if not _has_estimates(type(self.strategy)):
+        if not has_estimates(type(self.strategy)):
             raise ValueError(
-                "Expected a strategy with estimates and standard errors to follow (Means, Counts, "
-                "Quantiles, Distribution, TwoWay, PrivateEvaluation), got "
-                f"{type(self.strategy).__name__}."
+                "Expected a strategy with estimates to follow (Means, Counts, Quantiles, "
+                f"Distribution, TwoWay, PrivateEvaluation), got {type(self.strategy).__name__}."
             )
         self.epsilon, self.min_reports = self.strategy.epsilon, self.strategy.min_reports
         super().__post_init__()
         check_integer("collections", self.collections, 2, _MAX_COLLECTIONS)
         if not isinstance(self.store, str | Path | None):
             raise ValueError(f"Expected store to be a path, got {self.store!r}.")
+        if not isinstance(self.memoised, bool):
+            raise ValueError(f"Expected memoised true or false, got {self.memoised!r}.")
+        self._form: PermanentForm | None = None
+        if self.memoised and isinstance(self.strategy, AsksPermanently):
+            self._form = self.strategy.permanent()
+        if self.memoised and self._form is None:
+            raise ValueError(
+                f"Expected memoised Counts, or Means without by, got {self.strategy!r}."
+            )
         self.schema = getattr(self.strategy, "schema", None)
         self._memory = RunStore() if self.store is None else None
         self._kept: RunStore  # of the series, while a collection is under way
@@ -150,9 +168,9 @@ class Series(LdpStrategy[SeriesResult]):
         if named.get("store") is not None:
             raise ValueError("Expected the store of a series as an argument of Series.")
         with self._opened_series() as self._kept:
-            self._number = self._chosen(collection)
+            self._number = chosen(self._kept, collection, self.collections)
             part = self._kept.part(self._number)
-            if part.get("collected") is not None:
+            if complete(self._kept, self._number):
                 return self.result()
             if (salt := self._kept.get("salt")) is not None:
                 seed: Any = named.get("seed")
@@ -171,16 +189,15 @@ class Series(LdpStrategy[SeriesResult]):
             If no collection is complete.
         """
         with self._opened_series() as kept:
-            found = [
-                kept.part(number).get("collected") for number in range(1, 1 + self._begun(kept))
-            ]
-        collected = [made(Collected, each) for each in found if each is not None]
-        if not collected:
-            raise ValueError("Expected a complete collection, got none: call start.")
+            collected = all_complete(kept)
         return self._result(collected)
 
     def refusal(self, num_users: int) -> str:
         """Return why a series of so many users does not start, and how many would do."""
+        if (form := self._form) is not None:
+            return self._with_enough(
+                lambda users: form.refusal(SizeOnlyPopulation(users), self.min_reports), num_users
+            )
         if not (why := self.strategy._tried(self._least(num_users))):
             return ""
         refused = fewest_users(lambda users: self.strategy._tried(self._least(users)), num_users)
@@ -190,12 +207,21 @@ class Series(LdpStrategy[SeriesResult]):
 
     def check_census(self) -> None:
         """Refuse panels that the strategy would refuse, those to come included at the start."""
-        if why := self.strategy._tried(self._smallest):
+        if self._form is not None:
+            why = self._form.refusal(self._population, self.min_reports)
+        elif why := self.strategy._tried(self._smallest):
+            why = f"A panel of {self._smallest} users is too small. {why}"
+        if why:
             self._kept.part(self._number).clear()  # nobody was asked: the next census is another
-            raise TooFewReports(f"A panel of {self._smallest} users is too small. {why}")
+            raise TooFewReports(why)
 
     def protocol(self) -> Protocol:
-        """Ask this collection's panel what the strategy asks."""
+        """Ask this collection's panel what the strategy asks, or everybody for permanent bits."""
+        if self._form is not None:
+            last = max((n for n in range(1, self._number) if complete(self._kept, n)), default=None)
+            before = None if last is None else kept_bits(self._kept.part(last))
+            bits = yield from ask_for_bits(self._form, self._population, self.collections)
+            return found_in(self._form, bits, before)
         asked = copy.copy(self.strategy)
         asked._population = self._population
         return (yield from asked.protocol())
@@ -214,7 +240,7 @@ class Series(LdpStrategy[SeriesResult]):
             of_strategy = {
                 f"strategy.{name}": own for name, own in prints_of(self.strategy).items()
             }
-            own = {"collections": prints_of(self)["collections"]}
+            own = {name: prints_of(self)[name] for name in ("collections", "memoised")}
             recognise(kept, type(self.strategy), {**of_strategy, **own})
             yield kept
 
@@ -223,47 +249,20 @@ class Series(LdpStrategy[SeriesResult]):
         self._kept_in = self.store
         yield self._kept.part(self._number)
 
-    @staticmethod
-    def _begun(kept: RunStore) -> int:
-        """Return the number of the last collection that has begun; 0 before the first."""
-        return int(kept.get("begun") or 0)
-
-    def _chosen(self, collection: int | None) -> int:
-        """Return the number of the collection to ask, or that is complete."""
-        last = self._begun(self._kept)
-        complete = last and self._kept.part(last).get("collected") is not None
-        if collection is None:
-            collection = last + 1 if complete or not last else last
-            if collection > self.collections:
-                raise ValueError(
-                    f"Expected at most {self.collections} collections: all are over. "
-                    "result() returns the levels."
-                )
-            return collection
-        check_integer("collection", collection, 1, self.collections)
-        if collection < last and self._kept.part(collection).get("collected") is None:
-            raise ValueError(
-                f"Expected a collection from {last} on, got {collection}: a later one has begun."
-            )
-        return collection
-
     def _of_census(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
-        """Return this collection's panel."""
+        """Return this collection's panel, or everybody for permanent bits."""
         if self._kept.get("salt") is None:
             self._kept.put("salt", salt)
-        cuts = [HASH_END * each // self.collections for each in range(self.collections + 1)]
-        panel = Panel(nodes, salt, cuts[self._number - 1], cuts[self._number])
-        self._smallest = len(panel)
-        if self._number == 1:
-            hashes = np.concatenate([keys.hashes(salt) for keys in nodes.values()])
-            places = np.searchsorted(np.array(cuts[1:-1], np.uint64), hashes, side="right")
-            self._smallest = int(np.bincount(places, minlength=self.collections).min())
+        if self._form is not None:
+            return Population(nodes, salt)
+        panel = Panel.of(nodes, salt, self._number, self.collections)
+        sizes = panel_sizes(nodes, salt, self.collections)
+        self._smallest = int(sizes.min()) if self._number == 1 else len(panel)
         return panel
 
     def _least(self, num_users: int) -> int:
         """Return how many users the smallest panel has, at least, as good as surely."""
-        usual = num_users / self.collections
-        return max(0, int(usual - _RARE * usual**0.5))
+        return SizeOnlyPopulation(num_users).between(0, HASH_END // self.collections).size
 
     def _finished(self, result: Result, seeded: bool) -> SeriesResult:
         """Keep the estimates of this collection; return the levels so far."""
@@ -283,55 +282,18 @@ class Series(LdpStrategy[SeriesResult]):
             notes=found.notes,
             privacy=found.privacy,
         )
+        if isinstance(found, BitsResult):
+            keep_bits(self._kept.part(self._number), found.bits)
+            own = replace(own, change=found.change, change_std_error=found.change_std_error)
         self._kept.part(self._number).put("collected", to_plain(own))
         return self.result()
 
     def _result(self, collected: list[Collected]) -> SeriesResult:
         """Return the levels of some collections."""
-        last, levels = collected[-1], levels_of(collected)
-        counts = np.zeros((3, last.number), np.int64)
-        for each in collected:
-            counts[:, each.number - 1] = each.num_users, each.asked, each.reports
-        users, asked, reports = counts
-        return SeriesResult(
+        return SeriesResult.of(
+            collected,
             strategy=f"{type(self).__name__} of {type(self.strategy).__name__}",
             question=self.strategy.card.question,
             schema=self.schema,
-            privacy=last.privacy,
-            num_users=last.num_users,
-            num_reports=int(reports.sum()),
-            no_budget=sum(each.no_budget for each in collected),
-            steps=last.steps,
-            notes=[*last.notes, *_gone(users)],
             collections=self.collections,
-            names=last.names,
-            **vars(levels),
-            users=users,
-            asked=asked,
-            reports=reports,
         )
-
-
-def _gone(users: NDArray[np.int64]) -> list[str]:
-    """Return a note where many of the users of some collection are in the last census no more."""
-    most = int(np.argmax(users))
-    lost = 1 - users[-1] / users[most]
-    if lost < _FEW_GONE:
-        return []
-    return [
-        f"The census fell by {lost:.0%} since collection {most + 1}. Levels are about the users "
-        f"who are there: those of all would be off by {lost:.0%} of the difference between those "
-        "who left and those who stayed."
-    ]
-
-
-def _has_estimates(kind: type[LdpStrategy[Any]]) -> bool:
-    """Whether the result of a strategy says what a series follows."""
-    bases = [base for each in kind.__mro__ for base in getattr(each, "__orig_bases__", ())]
-    results = [argument for base in bases for argument in getattr(base, "__args__", ())]
-    return any(
-        isinstance(each, type)
-        and issubclass(each, Result)
-        and each.estimates is not Result.estimates
-        for each in results
-    )

@@ -1,7 +1,8 @@
 """What a series of collections has found: levels with bands, and who answered."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -11,11 +12,17 @@ from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
 
 from ..runtime.result import Result
+from .collected import Collected, levels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+_FEW_GONE = 0.1  # of the users, who may leave without a note: as many reports are lost otherwise
+_PUBLIC_CHANGES = (
+    "The times at which a user's answer changes are public. Given these, everything else about a "
+    "user's whole history is protected."
+)
 _NORMAL = 1.96  # standard errors that 95 % are within
 _DRAWN = 6  # values that a chart has, those that moved most
 _SHOWN = 12  # values in a result's text
@@ -45,6 +52,9 @@ class SeriesResult(Result):
         side; drift and sudden steps are in them.
     users, asked, reports : ndarray of int64, shape (collections so far,)
         Users in the census, in the panel, and those of the panel who reported.
+    change, change_std_error : ndarray of float64, shape (collections so far, names), optional
+        Of permanent answers: by how much each value changed since the collection before, among the
+        users who answered in both. The noise of those whose answer stayed is not in it.
     """
 
     collections: int
@@ -58,9 +68,41 @@ class SeriesResult(Result):
     users: NDArray[np.int64]
     asked: NDArray[np.int64]
     reports: NDArray[np.int64]
+    change: Floats | None = None
+    change_std_error: Floats | None = None
 
     def __post_init__(self) -> None:
         self.arrays = ArrayRecord([self.level, self.std_error])
+
+    @classmethod
+    def of(cls, collected: Sequence[Collected], **about: Any) -> Self:
+        """Return the levels of collections; ``about`` are what the series knows of itself."""
+        last, so_far = collected[-1], collected[-1].number
+        counts = np.zeros((3, so_far), np.int64)
+        changes = np.full((2, so_far, len(last.names)), np.nan)
+        changes[1] = np.inf
+        for each in collected:
+            counts[:, each.number - 1] = each.num_users, each.asked, each.reports
+            if each.change is not None and each.change_std_error is not None:
+                changes[:, each.number - 1] = each.change, each.change_std_error
+        users, asked, reports = counts
+        permanent = last.change is not None
+        return cls(
+            privacy=last.privacy,
+            num_users=last.num_users,
+            num_reports=int(reports.sum()),
+            no_budget=sum(each.no_budget for each in collected),
+            steps=last.steps,
+            notes=[*last.notes, *_of_leavers(users), *([_PUBLIC_CHANGES] * permanent)],
+            names=last.names,
+            **vars(levels_of(collected)),
+            users=users,
+            asked=asked,
+            reports=reports,
+            change=changes[0] if permanent else None,
+            change_std_error=changes[1] if permanent else None,
+            **about,
+        )
 
     def table(self) -> "DataFrame":
         """Return the levels, collection by collection.
@@ -71,13 +113,14 @@ class SeriesResult(Result):
             ``name``, ``collection``, the ``raw`` estimate with its error, the level as it was
             ``known then`` with its error, the ``level`` from all collections with its
             ``standard error`` and an interval of 95 %; ``users`` in the census whom all this is
-            about, and ``reports`` of the panel.
+            about, and ``reports`` of the panel. With permanent answers also the ``change`` since
+            the collection before, and its ``change error``.
         """
         from pandas import DataFrame
 
         so_far, width = self.level.shape
         level, error = self.level.ravel(), self.std_error.ravel()
-        return DataFrame(
+        table = DataFrame(
             {
                 "name": self.names * so_far,
                 "collection": np.repeat(np.arange(1, so_far + 1), width),
@@ -93,6 +136,10 @@ class SeriesResult(Result):
                 "reports": np.repeat(self.reports, width),
             }
         )
+        if self.change is not None and self.change_std_error is not None:
+            table["change"] = self.change.ravel()
+            table["change error"] = self.change_std_error.ravel()
+        return table
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the last collection first."""
@@ -141,3 +188,16 @@ class SeriesResult(Result):
             ),
             *([f"  and {more} more"] if more > 0 else []),
         ]
+
+
+def _of_leavers(users: NDArray[np.int64]) -> list[str]:
+    """Return a note where many of the users of some collection are in the last census no more."""
+    most = int(np.argmax(users))
+    lost = 1 - users[-1] / users[most]
+    if lost < _FEW_GONE:
+        return []
+    return [
+        f"The census fell by {lost:.0%} since collection {most + 1}. Levels are about the users "
+        f"who are there: those of all would be off by {lost:.0%} of the difference between those "
+        "who left and those who stayed."
+    ]

@@ -51,6 +51,9 @@ class Ask:
     min_reports : int, optional
         Fewest reports with which the run goes on; by default a quarter of the strategy's. Fewer
         will do for a question whose answer helps but is not needed.
+    collections : int, optional
+        Of a series with permanent answers, as of :class:`Query`: then the answer is
+        :class:`Answers`.
     """
 
     cohort: Cohort
@@ -59,11 +62,26 @@ class Ask:
     content: RecordDict | None = None
     public: tuple[int, ...] | None = None
     min_reports: int | None = None
+    collections: int | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether single reports are asked for, not their sums."""
+        several = self.public is not None or self.collections is not None
+        return several or not self.randomizer.summable
+
+    def query(self, salt: int, number: int) -> Query:
+        """Return the question as the wire numbers it, in the run of this salt."""
+        cohort = self.cohort
+        return Query(
+            *(self.question, self.randomizer, salt, cohort.low, cohort.high, number),
+            self.collections,
+        )
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Single reports: of a randomizer whose reports do not add up, or with public data.
+    """Single reports: of a randomizer whose reports do not add up, with public data, or permanent.
 
     Attributes
     ----------
@@ -265,10 +283,8 @@ class Exchange:
 
     def messages(self, step: int, ask: Ask, population: Population) -> list[Message]:
         """Return the messages to the nodes that have not answered this step yet."""
-        cohort, number = ask.cohort, self._store.first + step
-        query = Query(
-            ask.question, ask.randomizer, population.salt, cohort.low, cohort.high, number
-        )
+        cohort = ask.cohort
+        query = ask.query(population.salt, self._store.first + step)
         own = ask.content
         content = query.to_record_dict() if own is None else with_query(own, query)
         kind = self._rides_on or f"query.{QUERY}"
@@ -294,6 +310,7 @@ class Exchange:
         errors = rejected = silent = no_budget = 0
         reasons = Counter[str]()
         replies = self._store.replies(number)
+        coin_step = ask.query(population.salt, self._store.first + number).coin_step
         for node, slots in population.addressed(ask.cohort).items():
             content, error = replies.get(node, (None, None))
             if error is not None:
@@ -304,8 +321,7 @@ class Exchange:
                 silent += 1
             else:
                 keys = population.nodes[node]
-                on_wire = self._store.first + number
-                part = _checked(content, on_wire, ask, keys, population.salt, slots)
+                part = _checked(content, ask, coin_step, keys, population.salt, slots)
                 if part is None:
                     rejected += 1
                 else:
@@ -328,7 +344,7 @@ class Exchange:
 
 
 def _checked(
-    content: bytes, number: int, ask: Ask, keys: NodeKeys, salt: int, slots: Slots
+    content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
 ) -> Summary | Answers | None:
     """Return a node's part, or None if it cannot come from the users who were asked."""
     try:
@@ -337,13 +353,13 @@ def _checked(
         return None
     randomizer = ask.randomizer
     if "reports" not in arrays:
-        if ask.public is not None or not randomizer.summable:
+        if ask.single:
             return None
         count = arrays["count"]
         if count.shape != (1,) or not 1 <= count[0] <= len(slots):
             return None
         summary = Summary(int(count[0]), arrays["sum"], arrays["sum_of_squares"])
-        return summary if randomizer.accepts(summary, keys.coins(salt, number, slots)) else None
+        return summary if randomizer.accepts(summary, keys.coins(salt, coin_step, slots)) else None
     answered, reports = arrays["slots"], arrays["reports"]
     if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():
         return None
@@ -357,7 +373,7 @@ def _checked(
         public = _no_data(len(answered), None)
     if public.dtype != np.float32 or public.shape != _no_data(len(answered), ask.public).shape:
         return None
-    return Answers(reports, keys.coins(salt, number, answered), public)
+    return Answers(reports, keys.coins(salt, coin_step, answered), public)
 
 
 def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
@@ -374,7 +390,7 @@ def _together(ask: Ask, parts: list[Summary | Answers]) -> Estimate | Answers:
         np.concatenate([np.empty(0, np.uint64), *(part.coins for part in single)]),
         np.concatenate([_no_data(0, ask.public), *(part.public for part in single)]),
     )
-    if ask.public is not None or not randomizer.summable:
+    if ask.single:
         return answers
     summaries = [part for part in parts if isinstance(part, Summary)]
     return randomizer.estimate(sum(summaries, randomizer.summarize(answers.reports, answers.coins)))

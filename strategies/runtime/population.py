@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys, Slots
 
 _MAX_USERS = 1 << 40  # of which a refusal says that they would do
+#: Standard deviations by which fewer users than usual may lie between two cuts: once in 30,000.
+RARE = 4.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ class Population:
             self._assigned = end
         return cohorts
 
+    def between(self, low: int, high: int) -> Cohort:
+        """Return all users whose hash lies in ``[low, high)``."""
+        start, end = np.searchsorted(self._hashes, np.array([low, high], np.uint64))
+        return Cohort(low, high, int(end - start))
+
     def _cut_before(self, rank: int) -> int:
         return HASH_END if rank == len(self) else int(self._hashes[rank])
 
@@ -113,10 +122,24 @@ class Panel(Population):
         self._hashes, self._node = self._hashes[start:end], self._node[start:end]
         self._slot, self._low, self._high = self._slot[start:end], low, high
 
+    @classmethod
+    def of(cls, nodes: Mapping[int, NodeKeys], salt: int, number: int, panels: int) -> Self:
+        """Return one of so many equal panels, by its number from 1."""
+        low, high = (HASH_END * each // panels for each in (number - 1, number))
+        return cls(nodes, salt, low, high)
+
     def _cut_before(self, rank: int) -> int:
         if rank == len(self):
             return self._high
         return int(self._hashes[rank]) if rank else self._low
+
+
+def panel_sizes(nodes: Mapping[int, NodeKeys], salt: int, panels: int) -> NDArray[np.int64]:
+    """Return how many users each of so many equal panels has."""
+    cuts = np.array([HASH_END * each // panels for each in range(1, panels)], np.uint64)
+    hashes = np.concatenate([keys.hashes(salt) for keys in nodes.values()])
+    places = np.searchsorted(cuts, hashes, side="right")
+    return np.asarray(np.bincount(places, minlength=panels))
 
 
 class SizeOnlyPopulation(Population):
@@ -128,6 +151,11 @@ class SizeOnlyPopulation(Population):
 
     def __len__(self) -> int:
         return self._size
+
+    def between(self, low: int, high: int) -> Cohort:
+        """Return as many users as there are at least, as good as surely."""
+        usual = self._size * (high - low) / HASH_END
+        return Cohort(low, high, max(0, int(usual - RARE * usual**0.5)))
 
     def _cut_before(self, rank: int) -> int:
         return rank

@@ -89,6 +89,7 @@ OTHER = {
     "min_train_nodes": 100_000,
     "optimizer": FedAvgM(server_learning_rate=0.5),
     "collections": 4,
+    "memoised": True,
 }
 # The size of the data, what lets a run start that is refused else or wait, where a run is kept, and
 # what is about models of several arrays or public metrics (tested on their own).

@@ -43,6 +43,11 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
         return TwoLevel(self.epsilon, 1, self.domain_size - 1)
 
     @property
+    def permanent(self) -> bool:
+        """Of two items one is kept, or the other one takes its place, whichever it is."""
+        return self.domain_size == 2
+
+    @property
     def own(self) -> Fraction:
         """Probability of reporting the user's own item."""
         return Fraction(self._choice.threshold, 1 << 64)

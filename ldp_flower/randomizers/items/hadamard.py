@@ -1,4 +1,4 @@
-"""Hadamard response: an item, as a column of a Hadamard matrix."""
+"""Hadamard response: an item, as a column of a Hadamard matrix, or as one entry of its row."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...randomness import RandomSource, Words
+from ...randomness import RandomSource, Words, derive
 from ...validation import Floats
 from ..base import Reports
 from ..enumerable import OneChoice
@@ -93,10 +93,92 @@ class HadamardResponse(OneChoice, FrequencyOracle):
         return np.asarray(common % 2 == 0)
 
     def _support(self, reports: Reports, coins: Words) -> Integers:
-        sums = np.bincount(reports.astype(np.int64), minlength=self.order)
-        half = 1
-        while half < self.order:
-            pairs = sums.reshape(-1, 2, half)
-            sums = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1)
-            half *= 2
-        return (sums.ravel()[1 : self.domain_size + 1] + len(reports)) // 2
+        sums = _transformed(np.bincount(reports.astype(np.int64), minlength=self.order))
+        return (sums[1 : self.domain_size + 1] + len(reports)) // 2
+
+
+@dataclass(frozen=True)
+class HadamardBit(OneChoice, FrequencyOracle):
+    """Randomiser for one item: the sign of its Hadamard row in a public column, as one bit.
+
+    Who has kept the private words of the first report answers with them for ever: then the
+    same coin flips all bits of a user, see :attr:`permanent`.
+
+    Notes
+    -----
+    Source: Bassily & Smith (2015), in the form of Acharya & Sun (2019). Item x has row x of the
+    Sylvester matrix of order K, the smallest power of two that is not below ``domain_size``; the
+    user's public coin names the column. A report supports the items whose sign in this column it
+    is. Variance at frequency 0: ``((e^eps + 1) / (e^eps - 1))**2``.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
+    2. The sign is kept with the probability of :class:`TwoLevel` (one likely output, one
+       unlikely), so the probabilities of either bit differ by at most exp(epsilon) for any two
+       items, rounding included.
+    3. A value that is no item becomes a random one by separate random words, and
+       mixing keeps the bound. The guarantee therefore holds for every input.
+    """
+
+    @property
+    def permanent(self) -> bool:
+        """The sign is flipped or kept whatever the item is."""
+        return True
+
+    @property
+    def order(self) -> int:
+        """Order ``K`` of the matrix."""
+        return 1 << (self.domain_size - 1).bit_length()
+
+    @cached_property
+    def _choice(self) -> TwoLevel:
+        return TwoLevel(self.epsilon, 1, 1)
+
+    @property
+    def own(self) -> Fraction:
+        """Probability of the sign of the user's item."""
+        return Fraction(self._choice.threshold, 1 << 64)
+
+    @property
+    def other(self) -> Fraction:
+        """Exactly 1/2, over columns: two rows agree in half of them."""
+        return Fraction(1, 2)
+
+    def columns(self, coins: Words) -> Words:
+        """Return the column that each coin names."""
+        return derive(coins) & np.uint64(self.order - 1)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        items = self._items(values, rng).astype(np.uint64)
+        kept, _ = self._choice.draw(rng, len(items))
+        negative = (np.bitwise_count(items & self.columns(coins)) & 1).astype(self.report_dtype)
+        return np.asarray(np.where(kept, negative, 1 - negative))
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with both reports by rank."""
+        column = int(self.columns(coin)[0])
+        for chance, item in self._roundings(value):
+            own = (item & column).bit_count() & 1
+            yield chance, np.array([own, 1 - own], self.report_dtype)
+
+    def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
+        rows = np.arange(self.domain_size, dtype=np.uint64)
+        negative = np.bitwise_count(self.columns(coins)[:, None] & rows) & 1
+        return np.asarray(negative == reports[:, None])
+
+    def _support(self, reports: Reports, coins: Words) -> Integers:
+        signs = 1.0 - 2.0 * reports.astype(np.float64)
+        sums = np.bincount(self.columns(coins).astype(np.int64), signs, self.order)
+        found = _transformed(np.rint(sums).astype(np.int64))
+        return (found[: self.domain_size] + len(reports)) // 2
+
+
+def _transformed(sums: Integers) -> Integers:
+    """Return the products of a vector with all rows of a Sylvester matrix."""
+    half = 1
+    while half < sums.size:
+        pairs = sums.reshape(-1, 2, half)
+        sums = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1)
+        half *= 2
+    return sums.ravel()

@@ -19,7 +19,8 @@ _NORMAL = 1.95996
 _KINDS = {"raw": ("raw", "raw_std_error"), "today": ("filtered", "filtered_std_error")} | {
     "past": ("level", "std_error")
 }
-_MEASURED = [f"{kind}_{what}" for kind in _KINDS for what in ("error", "missed")]
+_CHANGE = "change", "change_std_error"  # of permanent answers
+_MEASURED = [f"{kind}_{what}" for kind in [*_KINDS, "change"] for what in ("error", "missed")]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Cell:
     users: int
     weeks: int
     epsilon: float
+    memoised: bool = False
 
 
 def _measured(task: Task) -> dict[str, object]:
@@ -37,14 +39,20 @@ def _measured(task: Task) -> dict[str, object]:
     cell = task.setting
     rng = np.random.default_rng([task.seed, list(SHAPES).index(task.method)])
     people = SHAPES[task.method](rng, cell.weeks, cell.users)
-    series = Series(people.strategy(cell.epsilon), collections=cell.weeks)
+    asked = people.strategy(cell.epsilon)
+    series = Series(asked, collections=cell.weeks, memoised=cell.memoised)
     for week in range(cell.weeks):
         result = simulate(series, people.schema.users(people.table(week)), seed=task.seed)
-    found: dict[str, object] = {}
-    for kind, (value, error) in _KINDS.items():
-        off = getattr(result, value) - people.truth
+    found: dict[str, object] = dict.fromkeys(_MEASURED, float("nan"))
+    true = dict.fromkeys(_KINDS, people.truth)
+    if cell.memoised:
+        true["change"] = np.diff(people.truth, axis=0, prepend=np.nan)
+    for kind, expected in true.items():
+        value, error = _KINDS.get(kind, _CHANGE)
+        off = (getattr(result, value) - expected)[kind == "change" :]
+        stated = getattr(result, error)[kind == "change" :]
         found[f"{kind}_error"] = float(np.sqrt(np.mean(off**2)))
-        found[f"{kind}_missed"] = float(np.mean(np.abs(off) > _NORMAL * getattr(result, error)))
+        found[f"{kind}_missed"] = float(np.mean(np.abs(off) > _NORMAL * stated))
     return found
 
 
@@ -54,17 +62,22 @@ sweep = sweep_of(Cell, _MEASURED, _measured)
 def table(runs: pd.DataFrame) -> Table:
     """Return errors and misses by population and epsilon."""
     lines = []
-    for (shape, epsilon), own in runs.groupby(["method", "epsilon"], sort=False):
-        errors = [f"{np.sqrt((own[f'{kind}_error'] ** 2).mean()):.4f}" for kind in _KINDS]
-        misses = [f"{100 * own[f'{kind}_missed'].mean():.1f}" for kind in ("today", "past")]
-        lines.append([str(shape), f"{epsilon:g}", *errors, *misses])
+    kinds = [*_KINDS, "change"]
+    for (shape, epsilon, memoised), own in runs.groupby(
+        ["method", "epsilon", "memoised"], sort=False
+    ):
+        errors = [f"{np.sqrt((own[f'{kind}_error'] ** 2).mean()):.4f}" for kind in kinds]
+        misses = [f"{100 * own[f'{kind}_missed'].mean():.1f}" for kind in kinds[1:]]
+        how = "memoised" if memoised else "panels"
+        lines.append([str(shape), f"{epsilon:g}", how, *errors, *misses])
     return Table(
         "Levels",
-        ["population", "epsilon", "raw", "today", "past", "today missed, %", "past missed, %"],
+        ["population", "epsilon", "how", *kinds, *(f"{kind} missed, %" for kind in kinds[1:])],
         lines,
-        {"population"},
+        {"population", "how"},
         "Root mean square error over weeks of a week's own estimate, of the level as it was known "
-        "in that week, and of the level in hindsight; and how many of their 95 % bands miss.",
+        "in that week, of the level in hindsight and, memoised, of the change since the week "
+        "before; and how many of their 95 % bands miss.",
     )
 
 
@@ -75,8 +88,12 @@ def main(arguments: list[str] | None = None) -> None:
     command.add_argument("--users", type=int, default=10_000)
     command.add_argument("--weeks", type=int, default=52)
     command.add_argument("--epsilons", type=float, nargs="+", default=[2.0, 4.0, 8.0])
+    command.add_argument("--memoised", action="store_true", help="permanent answers, not panels")
     options = command.options(arguments)
-    cells = [Cell(options.users, options.weeks, epsilon) for epsilon in options.epsilons]
+    cells = [
+        Cell(options.users, options.weeks, epsilon, options.memoised)
+        for epsilon in options.epsilons
+    ]
     tasks = [
         Task(cell, shape, seed)
         for shape, cell, seed in product(options.populations, cells, options.seeds)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from ldp_flower.cli.app import app
 from ldp_flower.planning import NoPlan, Setting
 from ldp_flower.planning.series import level_errors, plan_series
-from ldp_flower.strategies import Means, PrivateEvaluation, PrivateRegression
+from ldp_flower.strategies import Means, PrivateEvaluation, PrivateRegression, Quantiles
 
 
 def test_levels_that_do_not_drift_are_means_and_those_that_do_reach_their_limits():
@@ -29,6 +29,11 @@ def test_panels_beat_a_split_budget():
     plan = plan_series(Means, Setting(num_users=10_000), 8.0, 52, 0.005)
     assert plan.past < plan.today < plan.panel < plan.split
     refused = plan_series(Means, Setting(num_users=10_000), 2.0, 52, 0.005)
+    assert refused.memoised < refused.past
+    # An error of (e^eps + 1) / (e^eps - 1) / 2 for one user in the middle of the bounds.
+    assert refused.memoised == pytest.approx(1 / math.tanh(1.0) / 2 / 100)
+    assert math.isinf(plan_series(Quantiles, Setting(num_users=10_000), 8.0, 52, 0.005).memoised)
+    assert math.isnan(plan_series(Means, Setting(num_users=20), 0.1, 52, 0.005).memoised)
     assert math.isnan(refused.split) and refused.today < refused.panel
 
 
@@ -46,7 +51,7 @@ def test_the_command_shows_them_side_by_side():
     assert result.exit_code == 0, result.output
     shown = [float(each) for each in re.findall(r"│ +(0?\.\d+) +│", result.output)]
     plan = plan_series(Means, Setting(num_users=10_000), 8.0, 52, 0.005)
-    expected = [plan.split, plan.panel, plan.today, plan.past]
+    expected = [plan.split, plan.panel, plan.today, plan.past, plan.memoised]
     assert shown == pytest.approx(expected, rel=0.06)
     small = CliRunner().invoke(app, [*asked[:3], "100", *asked[4:]])
     assert small.exit_code == 0 and small.output.count("refused") >= 3

@@ -17,6 +17,7 @@ from ldp_flower.randomizers import (
     DuchiBall,
     GaussianMechanism,
     GaussianRecord,
+    HadamardBit,
     HadamardCodebook,
     HadamardResponse,
     HybridMechanism,
@@ -69,6 +70,7 @@ NUMBERS = {
     "RandomizedResponse": RandomizedResponse(1.0, 3.0),
 }
 ITEMS = {
+    "HadamardBit": HadamardBit(1.0, 9),
     "HadamardResponse": HadamardResponse(1.0, 9),
     "DiscreteSquareWave": DiscreteSquareWave(1.0, 9),
     "KRandomizedResponse": KRandomizedResponse(1.0, 9),

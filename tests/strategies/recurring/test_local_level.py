@@ -145,3 +145,37 @@ def test_the_noise_of_some_collections_is_averaged_for_each_report():
         of_one = np.mean(own[known] ** 2 * reports[those, 0][known])
         expected = np.sqrt(of_one / reports[at, 0]) if known[-1] else np.inf
         assert found[at, place] == pytest.approx(expected)
+
+
+def test_todays_error_is_wider_where_the_last_estimates_are_off_or_on_one_side():
+    assert module._excess(np.array([np.nan, 0.5, -0.5])).tolist() == [1.0, 1.0, 1.0]
+    found = module._excess(np.array([np.nan, 3.0, np.nan, -1.0, 1.0, 1.0, 1.0, 1.0]))
+    expected = [1, 3, 3, 5**0.5, (11 / 3) ** 0.5, 2, 1, 2]
+    assert found == pytest.approx(expected)
+
+
+def test_an_innovation_is_in_units_of_what_was_expected():
+    """Of a level that never moves the estimates are foreseen by the mean of those before them."""
+    estimates = RNG.standard_normal(9)
+    found = module._averaged(estimates, np.ones(9), np.zeros((9, 1)), np.zeros(1), np.zeros(1))
+    before = np.cumsum(estimates)[:-1] / np.arange(1, 9)
+    assert np.isnan(found.innovation[0])
+    expected = (estimates[1:] - before) / np.sqrt(1 + 1 / np.arange(1, 9))
+    np.testing.assert_allclose(found.innovation[1:], expected, rtol=1e-10)
+    whole = local_level(estimates, np.ones(9))
+    assert np.isfinite(whole.innovation[1:]).all()
+
+
+def test_the_band_of_today_holds_when_a_wave_begins():
+    """100 waves after a quiet time: without the check the bands of the first rise miss by .2."""
+    at = np.arange(14)
+    wave = 8.0 * np.exp(-0.5 * ((at - 13) / 3) ** 2)
+    missed = []
+    for seed in range(100):
+        rng = np.random.default_rng([12, seed])
+        found = local_level(wave + rng.standard_normal(14), np.ones(14))
+        plain = found.filtered_std_error / module._excess(found.innovation)
+        off = np.abs(found.filtered - wave)
+        missed.append([(off > 1.96 * e)[8:].mean() for e in (found.filtered_std_error, plain)])
+    now, before = np.mean(missed, axis=0)
+    assert now < 0.6 * before and now < 0.1 < before

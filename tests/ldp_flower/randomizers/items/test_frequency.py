@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from word_sources import Fixed, Recorder
 
 from ldp_flower.randomizers import (
+    HadamardBit,
     HadamardResponse,
     KRandomizedResponse,
     OptimizedLocalHashing,
@@ -25,6 +26,7 @@ from ldp_flower.randomness import KeyedRandom, derive
 
 WORDS = 2**64
 SINGLE = (
+    HadamardBit,
     HadamardResponse,
     KRandomizedResponse,
     OptimizedLocalHashing,
@@ -153,6 +155,26 @@ def test_the_largest_log_ratio_over_all_reports_is_epsilon(oracle, slack):
 def test_hashing_is_private_for_every_coin(coin):
     laws = all_laws(OptimizedLocalHashing(1.0, 4), coin)
     assert largest_log_ratio(laws) <= Decimal(1)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize("coin", range(8))
+def test_a_sign_is_private_in_every_column(epsilon, coin):
+    oracle = HadamardBit(epsilon, 5)
+    loss = largest_log_ratio(all_laws(oracle, coin))
+    says_nothing = not oracle.columns(np.array([coin], np.uint64))[0]  # all signs are the same
+    assert loss <= Decimal(epsilon)
+    assert loss == 0 if says_nothing else loss > Decimal(epsilon) - Decimal("1e-9")
+
+
+def test_signs_agree_in_half_of_the_columns():
+    oracle = HadamardBit(2.0, 5)
+    coins = public_coins(4000)
+    column = oracle.columns(coins)
+    assert len(np.unique(column)) == oracle.order
+    one_each = np.array([coins[np.flatnonzero(column == each)[0]] for each in range(oracle.order)])
+    supports = oracle._supports(np.zeros(len(one_each), oracle.report_dtype), one_each) * 2 - 1
+    assert (supports.T @ supports == oracle.order * np.eye(5)).all()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""Permanent answers: what a strategy asks for them, and what it makes of them.
+
+Every user answers with one bit, which a secret of its own flips or leaves as it is, the same at
+every collection.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ldp_flower.guarantee.keys import HASH_END
+from ldp_flower.guarantee.questions import Question
+from ldp_flower.randomizers import FrequencyOracle
+from ldp_flower.randomness import Words
+from ldp_flower.validation import Floats
+
+from ..runtime.exchange import Answers, Ask
+from ..runtime.population import Cohort, Population
+
+#: From the shares of items that each part has estimated to the values, and to the derivatives of
+#: the values with respect to each part's shares.
+Read = Callable[[Sequence[Floats]], tuple[Floats, list[Floats]]]
+
+
+@dataclass(frozen=True)
+class PermanentForm:
+    """How a strategy asks for permanent answers.
+
+    Attributes
+    ----------
+    names : list of str
+        What is estimated.
+    parts : list of (Question, FrequencyOracle)
+        What each of so many equal parts of the users is asked, at every collection.
+    read : callable
+        What the values are, given the parts' shares of items.
+    one_user : float
+        Standard error of a value with a single user; with n it is this over the root of n.
+    useful : float
+        Standard error of a value beyond which nobody is asked.
+    """
+
+    names: list[str]
+    parts: list[tuple[Question, FrequencyOracle]]
+    read: Read
+    one_user: float
+    useful: float
+
+    def cohorts(self, population: Population) -> list[Cohort]:
+        """Return the parts of the users, by cuts that are the same at every collection."""
+        cuts = [HASH_END * each // len(self.parts) for each in range(len(self.parts) + 1)]
+        return [population.between(low, high) for low, high in pairwise(cuts)]
+
+    def refusal(self, population: Population, min_reports: int) -> str:
+        """Say why nobody is asked; nothing if the values can be of use."""
+        sizes = [cohort.size for cohort in self.cohorts(population)]
+        users = len(population)
+        if min(sizes) < min_reports:
+            return f"{users:,} users give parts of {min(sizes)}, and {min_reports} are needed."
+        if (error := self.one_user / users**0.5) <= self.useful:
+            return ""
+        return (
+            f"With {users:,} users the standard error would be {error:.2g}. Nobody has been asked."
+        )
+
+
+@runtime_checkable
+class AsksPermanently(Protocol):
+    """A strategy that can ask for permanent answers."""
+
+    def permanent(self) -> PermanentForm | None:
+        """Return how; None if it cannot with these arguments."""
+
+
+@dataclass(frozen=True)
+class Bits:
+    """The permanent answers of one part of the users at one collection.
+
+    Attributes
+    ----------
+    coins : ndarray of uint64, shape (users,)
+        The users' public coins, which tell them apart.
+    reports : ndarray of uint8, shape (users,)
+        Their bits.
+    """
+
+    coins: Words
+    reports: NDArray[np.uint8]
+
+
+def ask_for_bits(
+    form: PermanentForm, population: Population, collections: int
+) -> Generator[Ask, Answers, list[Bits]]:
+    """Ask every part of the users for its bits, once of so many collections."""
+    bits = []
+    for (question, oracle), cohort in zip(form.parts, form.cohorts(population), strict=True):
+        answers = yield Ask(cohort, question, oracle, collections=collections)
+        bits.append(Bits(answers.coins, answers.reports.astype(np.uint8)))
+    return bits
+
+
+def level_of(form: PermanentForm, answers: Sequence[Bits]) -> tuple[Floats, Floats]:
+    """Return the values of one collection, with their standard errors for the population."""
+    found, covariances = [], []
+    for (_, oracle), bits in zip(form.parts, answers, strict=True):
+        mean = oracle.mean(bits.reports, bits.coins)
+        likely = np.maximum(mean, 0.0)
+        found.append(mean)
+        covariances.append(oracle.covariance(likely / likely.sum()) / len(bits.coins))
+    values, slopes = form.read(found)
+    return values, _errors(slopes, covariances)
+
+
+def change_of(
+    form: PermanentForm, answers: Sequence[Bits], before: Sequence[Bits]
+) -> tuple[Floats, Floats]:
+    """Return by how much the values changed, with standard errors, from users who answered twice.
+
+    Noise that is permanent is in both collections, so that only answers that changed have any.
+    """
+    shares = [
+        oracle.mean(bits.reports, bits.coins)
+        for (_, oracle), bits in zip(form.parts, answers, strict=True)
+    ]
+    moved, covariances = [], []
+    for (_, oracle), now, then in zip(form.parts, answers, before, strict=True):
+        coins, here, there = np.intersect1d(now.coins, then.coins, return_indices=True)
+        number = max(len(coins), 1)
+        other = np.flatnonzero(now.reports[here] != then.reports[there])
+        new = oracle.debias(now.reports[here][other], coins[other])
+        steps = new - oracle.debias(then.reports[there][other], coins[other])
+        mean = steps.sum(axis=0) / number
+        moved.append(mean)
+        spread = (steps.T @ steps / number - np.outer(mean, mean)) / number
+        covariances.append(spread if len(coins) else np.full_like(spread, np.inf))
+    _, slopes = form.read(shares)
+    change = sum(slope @ each for slope, each in zip(slopes, moved, strict=True))
+    return np.asarray(change, np.float64), _errors(slopes, covariances)
+
+
+def _errors(slopes: Sequence[Floats], covariances: Sequence[Floats]) -> Floats:
+    with np.errstate(invalid="ignore"):
+        parts = (
+            np.einsum("ij,jk,ik->i", slope, covariance, slope)
+            for slope, covariance in zip(slopes, covariances, strict=True)
+        )
+        return np.asarray(np.nan_to_num(np.sqrt(np.maximum(sum(parts), 0.0)), nan=np.inf))
