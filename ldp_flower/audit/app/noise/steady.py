@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...replacing import replaced
+from ...entering import replaced
 from ..data.variants import BASE, Variant
 from ..node import Node
 from ..replies import Floats, Seen
