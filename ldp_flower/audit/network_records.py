@@ -172,7 +172,7 @@ class _Silo:
         (reply,) = grid.send_and_receive([message])
         if reply.has_error():
             raise RuntimeError(f"The node refuses to answer: {reply.error.reason}")
-        found = reply.content[ARRAYS]["w"].numpy().astype(np.float64)
+        found = reply.content.array_records[ARRAYS]["w"].numpy().astype(np.float64)
         return np.asarray(-found[:, 0] * len(records[0]) / _RATE)
 
     def sums(self, records: Records, number: int, seed: int | None) -> Floats:

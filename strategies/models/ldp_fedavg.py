@@ -140,7 +140,6 @@ class LdpFedAvg(StepArguments):
                     f"Expected {name} to be a name that no other record has, got "
                     f"{getattr(self, name)!r}."
                 )
-        self._num_rounds = 0
         self._train_config = ConfigRecord()
         self._model = ArrayRecord()
         self._trained: Trained

@@ -119,7 +119,7 @@ class RecordDpSgdResult(Result):
         for number, metrics in self.train_metrics_clientapp.items():
             row = {"round": f"round {number}", "silos": metrics["nodes"]}
             row |= {"records": metrics["records"], "epsilon spent": metrics[SPENT]}
-            measured = self.evaluate_metrics_serverapp.get(number, {})
+            measured = dict(self.evaluate_metrics_serverapp.get(number) or {})
             rows.append(row | {k: v for k, v in measured.items() if not isinstance(v, list)})
         return DataFrame(rows)
 

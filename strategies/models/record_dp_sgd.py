@@ -99,7 +99,7 @@ class RecordDpSgd(Strategy, Plannable):
         report="4 a parameter",
         use_when="some silos hold many records each, and no code of a run may see them",
         fails_when="where the noise of the mean gradient is above 0.1 of its largest length, which "
-        "`ldp-flower plan` tells; above 1 nothing is learnt",
+        "`ldp-flower plan` tells; above 1 it refuses",
         page="models-as-data",
     )
 
@@ -191,8 +191,8 @@ class RecordDpSgd(Strategy, Plannable):
             )
         spent = self.plan.epsilon_after(server_round)
         logger.info("\t└──> %d nodes, epsilon spent so far %.3g", found.answered, spent)
-        metrics = {"nodes": found.answered, "records": found.records, SPENT: spent}
-        return found.mean(), MetricRecord(metrics)
+        metrics = MetricRecord({"nodes": found.answered, "records": found.records, SPENT: spent})
+        return found.mean(), metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

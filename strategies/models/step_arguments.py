@@ -97,6 +97,7 @@ class StepArguments(FedAvgArguments):
             names = ("path_length", "learning_rate", "decay", "momentum")
             check_unused(self, "with an optimizer", *names)
             self.optimizer = ServerOptimizer.of(self.optimizer)
+        self._num_rounds = 0
         self._reporting(1)  # refuses a bad epsilon now
 
     def _reporting(self, dim: int) -> Reporting:
