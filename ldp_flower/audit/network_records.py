@@ -18,6 +18,7 @@ from ..guarantee.network_round import ARRAYS, NETWORK, NetworkRound
 from ..models import Graph, Network
 from ..models.graph import Operation, Reference, Tensor
 from ..randomizers.real_valued.dp_sgd import DpSgdPlan
+from ..randomness import KeyedRandom, derive
 from ..simulation import InProcessGrid
 from ..validation import check_fraction, check_integer
 from .distinguish import log_ratio
@@ -210,9 +211,8 @@ def _opposite(dim: int) -> tuple[Records, Records]:
 def _neighbouring(dim: int) -> Iterator[list[Records]]:
     """Yield sets of silos each two of which differ in one record."""
     for count in _COUNTS:
-        generator = np.random.default_rng(count)
-        rows = generator.normal(size=(count, dim)).astype(np.float32)
-        targets = generator.normal(size=count).astype(np.float32)
+        drawn = KeyedRandom(derive(np.arange(count))).normals((count, dim + 1)).astype(np.float32)
+        rows, targets = drawn[:, :dim], drawn[:, dim]
         for place in sorted({0, count - 1}):
             silos = []
             for magnitude in _MAGNITUDES:
