@@ -19,7 +19,8 @@ from .iht.label_ldp_iht import LabelLdpIht
 from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
 from .models.ldp_fedavg import LdpFedAvg
-from .models.model_result import FedAvgResult, RecordDpSgdResult
+from .models.model_result import FedAvgResult
+from .models.network_result import RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
 from .recurring.series import Series

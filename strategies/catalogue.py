@@ -4,8 +4,6 @@ from typing import Any
 
 from ldp_flower import strategies
 
-from .runtime.base import LdpStrategy
-
 # A family that is not named comes last.
 _FAMILIES = (
     *("table_models", "sparse", "iht", "user_level", "analytics", "models"),
@@ -18,10 +16,10 @@ def _place(strategy: type) -> tuple[int, str]:
     return _FAMILIES.index(family) if family in _FAMILIES else len(_FAMILIES), strategy.__name__
 
 
-def _public() -> list[type[LdpStrategy[Any]]]:
+def _public() -> list[type[Any]]:
     named = (getattr(strategies, name) for name in strategies.__all__)
-    kinds = [each for each in named if isinstance(each, type) and issubclass(each, LdpStrategy)]
-    return [each for each in kinds if each is not LdpStrategy]
+    return [each for each in named if isinstance(each, type) and hasattr(each, "card")]
 
 
+#: Subclasses of LdpStrategy, and RecordDpSgd, which sends networks instead of questions.
 PROTOCOLS = {each.__name__: each for each in sorted(_public(), key=_place)}

@@ -195,6 +195,15 @@ def test_the_models_as_data_example():
     assert np.mean(outputs.argmax(1) == (rows[4, :, 0] > 0)) > 0.8
 
 
+def test_the_public_encoder_example():
+    page = (DOCS / "public-encoder.md").read_text("utf-8")
+    assert len(page.split()) < 900
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(example, names)
+    assert names["accuracy"] > 0.5  # guessing: .2; the encoder has seen none of these classes
+
+
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_links_and_pictures_exist(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):

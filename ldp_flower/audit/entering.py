@@ -3,8 +3,9 @@
 Of a mechanism for silos the sums over their records enter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,25 @@ from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, RecordMechanism
 from ..validation import Floats
-from .replacing import replaced
 
 #: A block of values, what it comes with, and the reports that it becomes.
 Block = tuple[Floats, object, NDArray[Any]]
+
+
+@contextmanager
+def replaced(owner: type | ModuleType, **methods: Callable[..., Any]) -> Iterator[None]:
+    """Give a class or a module these functions for as long as the block runs."""
+    own = {name: vars(owner)[name] for name in methods if name in vars(owner)}
+    for name, method in methods.items():
+        setattr(owner, name, method)
+    try:
+        yield
+    finally:
+        for name in methods:
+            if name in own:
+                setattr(owner, name, own[name])
+            else:
+                delattr(owner, name)
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, SystemRandom, Words, derive
 from .distinguish import log_ratio
+from .entering import replaced
 from .extreme_users import copied, crowd, nobody, together
 from .probe import Client
 from .recorded_randomness import RecordedRandomness, replaying
-from .replacing import replaced
 
 #: Probability with which the test of the law finds something in a client that is right.
 FALSE_ALARM = 1e-6

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
+from .entering import replaced
 from .extreme_users import crowd, nobody, together
 from .independence import one_coin
 from .probe import Client
 from .recorded_randomness import RecordedRandomness, replaying
-from .replacing import replaced
 
 _AT_ONCE = 1024  # users that a client takes at a time
 _USERS = 2 * _AT_ONCE + 300

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
-from .replacing import replaced
+from .entering import replaced
 
 _OTHER = 1  # what tells a row's second take from its first
 

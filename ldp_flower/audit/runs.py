@@ -11,7 +11,8 @@ from ..strategies.catalogue import PROTOCOLS
 AUDITED: Mapping[str, Callable[[int, float], Iterator[tuple[LdpStrategy[Any], Users]]]] = {
     name: protocol.audit_runs
     for name, protocol in PROTOCOLS.items()
-    if any(
+    if issubclass(protocol, LdpStrategy)
+    and any(
         "audit_runs" in vars(kind) for kind in protocol.mro()[: protocol.mro().index(LdpStrategy)]
     )
 }

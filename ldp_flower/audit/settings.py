@@ -16,11 +16,11 @@ from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
 from ..guarantee.users import Users
 from .deployed import MEMORY, DeployedNode, Seen, contents, terms_for
+from .entering import replaced
 from .extreme_users import crowd, together, unlike
 from .neighbours import Plan
 from .probe import MakeApp
 from .recorded_randomness import RecordedRandomness, replaying
-from .replacing import replaced
 
 _ROWS = 2  # that a policy lets a user use
 _REPLY_AFTER = 2.0  # seconds, through which nobody really sleeps

@@ -24,6 +24,7 @@ _OF_APP = (
     *("sample", "loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds"),
     "html",
 )
+_OF_NETWORKS = "RecordDpSgd"  # whose nodes train networks
 _OF_PROTOCOL = ("epsilon", "dim", "reports", "seed")
 # What errors call what options give.
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_APP, *_OF_PROTOCOL)}
@@ -37,7 +38,7 @@ class NamesProtocols(TyperCommand):
         """Write the help."""
         from ..audit.runs import AUDITED
 
-        self.epilog = f"PROTOCOL is one of: {', '.join(AUDITED)}."
+        self.epilog = f"PROTOCOL is one of: {', '.join([*AUDITED, _OF_NETWORKS])}."
         super().format_help(ctx, formatter)
 
 
@@ -235,8 +236,11 @@ def _audit_protocol(
 ) -> None:
     from ..audit.runs import AUDITED
 
+    if protocol == _OF_NETWORKS:
+        _audit_network(epsilon, dim, reports, seed)
+        return
     if protocol not in AUDITED:
-        fail(unknown(protocol, (), AUDITED), USAGE)
+        fail(unknown(protocol, (), [*AUDITED, _OF_NETWORKS]), USAGE)
     audits: list[Audit] = []
     try:
         runs = list(AUDITED[protocol](dim, epsilon))
@@ -269,6 +273,27 @@ def _audit_protocol(
     if failed:
         fail(f"{failed} of {len(audits)} queries break their promise.", FAILED)
     console.print(f"{len(audits)} queries, nothing found.", style="green")
+
+
+def _audit_network(epsilon: float, dim: int, reports: int, seed: int | None) -> None:
+    from ..audit import audit_network
+
+    try:
+        with console.status("Asking silos for a step"):
+            found = audit_network(epsilon, dim, num_reports=reports, seed=seed)
+    except ValueError as error:
+        fail(in_options(str(error), _OPTIONS), USAGE)
+    except RuntimeError as error:
+        fail(str(error), FAILED)
+    console.print(
+        f"One step of a linear network: claimed epsilon {found.claimed:g} at delta "
+        f"{found.delta:g}, measured {found.measured:.3f} at least. One record moved a sum by "
+        f"{found.moved:.6f} lengths of a gradient, 2 at most."
+    )
+    if not found.passed:
+        failed = [name for name, passed in found.checks.items() if not passed]
+        fail(f"The silo breaks its promise: {', '.join(failed)}.", FAILED)
+    console.print("1 step, nothing found.", style="green")
 
 
 def _tried(found: Audit) -> Iterator[str]:

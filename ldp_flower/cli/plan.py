@@ -155,7 +155,7 @@ def _show(plan: Plan) -> None:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column()
-        grid.add_row("each user", spent)
+        grid.add_row(f"each {plan.protects}", spent)
         grid.add_row(
             "a report", f"{counted(expected.report_bytes, 'byte')}, {1000 * plan.seconds:.2g} ms"
         )
@@ -168,7 +168,7 @@ def _show(plan: Plan) -> None:
     table = Table(title="Expected error", title_justify="left")
     table.add_column("epsilon", justify="right")
     for users in crowds:
-        table.add_column(counted(int(users), "user"), justify="right")
+        table.add_column(counted(int(users), plan.holder), justify="right")
     errors = {(point["epsilon"], point["users"]): point["error"] for point in plan.curve}
     for epsilon in sorted({epsilon for epsilon, _ in errors}):
         # Other numbers of users are computed at few epsilons.

@@ -66,6 +66,11 @@ class Plan:
     curve: tuple[dict[str, float], ...]
     seconds: float
 
+    @property
+    def holder(self) -> str:
+        """What answers: a user, or a silo, each of whose records is protected."""
+        return "silo" if self.protects == "record" else "user"
+
     def table(self) -> "DataFrame":
         """Return the curve: users, epsilon, expected error, and where 8 runs of 10 lie."""
         from pandas import DataFrame
@@ -109,16 +114,18 @@ class Plan:
         return f"Expected: {self.expected.error} {value}; in 8 runs of 10 {low} to {high}."
 
     def _ways(self) -> list[str]:
+        features = "feature" if self.holder == "user" else "parameter"
+        nouns = {"users": self.holder, "features": features}
         ways = [
-            f"epsilon {value:g}" if name == "epsilon" else words.counted(int(value), name[:-1])
+            f"epsilon {value:g}" if name == "epsilon" else words.counted(int(value), nouns[name])
             for name, value in self.changes.items()
             if value is not None
         ]
         which = "" if math.isnan(self.target) else f" of {words.number(self.target)}"
         if not ways:
             return [
-                f"Nothing that was tried reaches an error{which}: not {MOST_USERS:,} users, nor "
-                f"epsilon {MOST_EPSILON:g}."
+                f"Nothing that was tried reaches an error{which}: not {MOST_USERS:,} "
+                f"{self.holder}s, nor epsilon {MOST_EPSILON:g}."
             ]
         either = f"{', or '.join(ways)}, with the other numbers as they are"
         if math.isnan(self.target):

@@ -40,7 +40,7 @@ def draw(plan: "Plan", axes: "Axes") -> None:
         if not points:
             continue
         at, error = ([point[name] for point in points] for name in ("epsilon", "error"))
-        axes.plot(at, error, "o-", ms=4, color=colour, label=f"{users:,} users")
+        axes.plot(at, error, "o-", ms=4, color=colour, label=f"{users:,} {plan.holder}s")
         if users == own:
             low, high = ([point[name] for point in points] for name in ("low", "high"))
             axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
@@ -54,7 +54,7 @@ def draw(plan: "Plan", axes: "Axes") -> None:
     ticks = sorted({point["epsilon"] for point in plan.curve})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     _scale(axes, [p["error"] for p in plan.curve if not math.isnan(p["error"])])
-    axes.set_xlabel("epsilon of each user")
+    axes.set_xlabel(f"epsilon of each {plan.protects}")
     axes.set_ylabel(textwrap.fill(plan.expected.error if plan.expected else "error", _LABEL))
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
@@ -74,13 +74,17 @@ def sections_of(plan: "Plan") -> list[Section]:
     return [
         Section("", [_asked(plan), _NO_DATA]),
         Section("What to expect", [*plan.sentences(), _figure(plan)]),
-        Section("What it costs each person", [_costs(plan)] if told else []),
+        Section(f"What it costs each {_whom(plan)}", [_costs(plan)] if told else []),
         Section("What is protected", [guarantee(plan.epsilon, plan.delta, plan.protects)]),
         Section("What this rests on", [listed(told.assumes)] if told else []),
         Section("What to know", [listed(told.notes)] if told else []),
         Section("What it does not know", [listed(_UNKNOWN)]),
         Section("Other numbers", [table_of(_numbers(plan))]),
     ]
+
+
+def _whom(plan: "Plan") -> str:
+    return "person" if plan.holder == "user" else plan.protects
 
 
 def _numbers(plan: "Plan") -> "DataFrame":
@@ -97,6 +101,12 @@ def _asked(plan: "Plan") -> str:
     setting = plan.setting
     features = f", {counted(setting.num_features, 'feature')}" if setting.num_features else ""
     rows = f", {setting.rows_per_user:g} rows each" if setting.rows_per_user != 1 else ""
+    if plan.holder == "silo":
+        return (
+            f"{plan.protocol} of ldp-flower would ask {counted(setting.num_users, 'silo')} of "
+            f"{setting.rows_per_user:g} records each, with epsilon {plan.epsilon:g} for each of "
+            "these."
+        )
     people = "1 person" if setting.num_users == 1 else f"{number(setting.num_users)} people"
     return (
         f"{plan.protocol} of ldp-flower would ask {people}"
@@ -115,6 +125,13 @@ def _costs(plan: "Plan") -> Markup:
     if (told := plan.expected) is None:
         return Markup()
     spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
+    if plan.holder == "silo":
+        text = (
+            f"At most {spent} of the budget of every record, for {counted(told.rounds, 'answer')} "
+            f"of its silo, of {counted(told.report_bytes, 'byte')} at most. The silo's ledger is "
+            "charged with all of it before the first answer leaves."
+        )
+        return element("p", text)
     text = (
         f"At most {spent} of the person's budget, for "
         f"{'one report' if _once(plan) else 'reports'} of {counted(told.report_bytes, 'byte')} at "

@@ -1,13 +1,11 @@
 """The result of LdpFedAvg: a trained model, and the noise in it."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flwr.app import ArrayRecord
-from flwr.serverapp.strategy import Result as FlowersResult
 
-from ldp_flower.models import Network
 from ldp_flower.presentation import charts
 
 from ..runtime.result import Result
@@ -57,23 +55,3 @@ class FedAvgResult(Result):
         if math.isfinite(self.noise):
             told += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
         return [told]
-
-
-@dataclass
-class RecordDpSgdResult(FlowersResult):
-    """Flower's result, with the network.
-
-    Attributes
-    ----------
-    network : Network
-        The trained network; ``network.to_torch(module)`` loads it into its author's module.
-    epsilon, delta : float
-        What all rounds that were answered cost a record.
-    notes : list of str
-        What did not go as planned.
-    """
-
-    network: Network | None = None
-    epsilon: float = 0.0
-    delta: float = 0.0
-    notes: list[str] = field(default_factory=list)

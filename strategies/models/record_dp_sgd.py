@@ -1,35 +1,39 @@
 """RecordDpSgd: silos train a network that comes as data; each of their records is protected."""
 
-import hashlib
-import json
 import logging
-import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Self
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import Strategy
 
-from ldp_flower.guarantee.network_round import ARRAYS, METRICS, NETWORK, NetworkRound
+from ldp_flower.expectation import Expectation, Plannable, Setting, WouldRefuse
+from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.models import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
 from ..runtime.base import TooFewReports
 from ..runtime.census import wait_for_nodes
-from .model_result import RecordDpSgdResult
+from ..runtime.facts import Card, PrivacySpent, Step
+from .network_replies import Replies
+from .network_result import SPENT, RecordDpSgdResult
+from .network_store import NetworkStore
+from .record_noise import RecordNoise, linear_network
 
 logger = logging.getLogger("flwr")
 
-_WEIGHT = "num-examples"
-_SPENT = "epsilon-spent"
+_USUAL_DELTA, _USUAL_ROUNDS = 1e-5, 20  # of a plan that is asked for by the class
+_CHARGED = "Ledgers of silos that answered hold the whole plan, epsilon {:g}."
+
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
-class RecordDpSgd(FedAvg):
+@dataclass(eq=False)
+class RecordDpSgd(Strategy, Plannable):
     """Train a network on the records of silos by DP-SGD, without running anybody's code there.
 
     Every silo answers every round: it takes ``steps`` noisy steps from the model that it gets, and
@@ -50,7 +54,7 @@ class RecordDpSgd(FedAvg):
     steps : int (default: 10)
         Number of steps of the optimiser in a round.
     sampling_rate : float (default: 0.05)
-        Probability of a record to be drawn for a step.
+        Probability of a record to be drawn for a step. With few records take 1.
     max_grad_norm : float (default: 1.0)
         Length that the gradient of a record's loss is shortened to.
     optimizer : {"sgd", "adam"} (default: "sgd")
@@ -69,6 +73,11 @@ class RecordDpSgd(FedAvg):
     -----
     Source: Abadi et al. (2016) on the nodes, McMahan et al. (2017) between them.
 
+    Rule of thumb: q = s sqrt(d K / T) / (r N) is the noise of the mean gradient over its largest
+    length, for noise multiplier s, d parameters, K silos with N records in all, T steps and
+    sampling rate r. Declared numbers of records are known to the server after the first round
+    only, which pays for all: :func:`ldp_flower.plan` tells q before, and refuses above 1.
+
     Guarantee
     ---------
     1. Protected: every record of every silo, against any other record in its place, at
@@ -79,33 +88,72 @@ class RecordDpSgd(FedAvg):
        :class:`ldp_flower.clients.NetworkClientApp`.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        *,
-        epsilon: float,
-        delta: float,
-        num_rounds: int,
-        steps: int = 10,
-        sampling_rate: float = 0.05,
-        max_grad_norm: float = 1.0,
-        optimizer: str = "sgd",
-        learning_rate: float = 0.1,
-        min_nodes: int = 1,
-    ) -> None:
-        if not isinstance(network, Network):
-            raise ValueError(f"Expected a Network, got {type(network).__name__}.")
-        check_integer("min_nodes", min_nodes, 1)
-        super().__init__(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
-        plan = DpSgdPlan(epsilon, delta, num_rounds, steps, sampling_rate, max_grad_norm)
-        text = network.graph.to_text()
-        self.network = network
-        self.plan = plan
-        self.min_nodes = min_nodes
-        self._first = NetworkRound(text, plan, optimizer, float(learning_rate), 0, 1)
+    protects: ClassVar[str] = "record"
+    plans_with = frozenset({"num_features", "rows_per_user"})
+    sized = False
+    card: ClassVar[Card] = Card(
+        question="any network, exported as data, over silos",
+        guarantee="(epsilon, delta)",
+        rounds="5-50; every silo answers all",
+        report="4 a parameter",
+        use_when="some silos hold many records each, and no code of a run may see them",
+        fails_when="where the noise of the mean gradient is above 0.1 of its largest length, which "
+        "`ldp-flower plan` tells; above 1 it refuses",
+        page="models-as-data",
+    )
+
+    network: Network
+    _: KW_ONLY
+    epsilon: float
+    delta: float
+    num_rounds: int
+    steps: int = 10
+    sampling_rate: float = 0.05
+    max_grad_norm: float = 1.0
+    optimizer: str = "sgd"
+    learning_rate: float = 0.1
+    min_nodes: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.network, Network):
+            raise ValueError(f"Expected a Network, got {type(self.network).__name__}.")
+        check_integer("min_nodes", self.min_nodes, 1)
+        self.plan = DpSgdPlan(
+            *(self.epsilon, self.delta, self.num_rounds, self.steps, self.sampling_rate),
+            self.max_grad_norm,
+        )
+        self._text = self.network.graph.to_text()
         self._salt = 0
+        self._asked(1)  # refuses bad arguments now
         self._nodes: list[int] = []
-        self._notes: list[str] = []
+        self._replies = Replies(self.network.graph)
+        self._steps: list[Step] = []
+
+    def _asked(self, number: int) -> NetworkRound:
+        rate = float(self.learning_rate)
+        return NetworkRound(self._text, self.plan, self.optimizer, rate, self._salt, number)
+
+    @classmethod
+    def planned_for(cls, setting: Setting, epsilon: float) -> Self:
+        """Return the strategy for ``num_features`` parameters, with its defaults."""
+        if setting.num_features is None:
+            raise ValueError("Expected num_features, the network's parameters, got None.")
+        network = linear_network(setting.num_features)
+        return cls(network, epsilon=epsilon, delta=_USUAL_DELTA, num_rounds=_USUAL_ROUNDS)
+
+    def expect(self, setting: Setting) -> Expectation:
+        """Return q, for ``num_users`` silos of ``rows_per_user`` records each."""
+        noise = self._noise(setting.num_users, setting.num_users * setting.rows_per_user)
+        if setting.num_users < self.min_nodes:
+            raise WouldRefuse(
+                f"At least {self.min_nodes} silos are needed, got {setting.num_users}."
+            )
+        if refusal := noise.refusal():
+            raise WouldRefuse(refusal)
+        return noise.expectation()
+
+    def _noise(self, silos: int, records: float) -> RecordNoise:
+        return RecordNoise(self.plan, self.network.num_trainable, silos, records)
 
     def summary(self) -> None:
         """Log the plan."""
@@ -121,12 +169,7 @@ class RecordDpSgd(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Return the messages of one round, to all nodes."""
-        first = self._first
-        asked = NetworkRound(
-            *(first.text, self.plan, first.optimizer, first.learning_rate),
-            *(self._salt, server_round),
-        )
-        content = RecordDict({ARRAYS: arrays, NETWORK: asked.to_config()})
+        content = RecordDict({ARRAYS: arrays, NETWORK: self._asked(server_round).to_config()})
         nodes = self._nodes or sorted(grid.get_node_ids())
         return [Message(content, node, "train", group_id=str(server_round)) for node in nodes]
 
@@ -134,50 +177,40 @@ class RecordDpSgd(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the mean of the models that came back, by declared numbers of records."""
-        wanted = {n: self.network.graph.parameters[n] for n in self.network.graph.trainable}
-        sums = {name: np.zeros(tensor.shape) for name, tensor in wanted.items()}
-        total, answered = 0.0, 0
-        reasons: Counter[str] = Counter()
-        for reply in sorted(replies, key=lambda r: r.metadata.src_node_id):
-            if reply.has_error():
-                reasons[f"error {reply.error.code}: {reply.error.reason}"[:200]] += 1
-                continue
-            try:
-                found = {name: reply.content.array_records[ARRAYS][name].numpy() for name in wanted}
-                weight = float(reply.content.metric_records[METRICS][_WEIGHT])  # type: ignore[arg-type]
-                fits = weight > 0 and all(
-                    found[n].shape == t.shape and np.isfinite(found[n]).all()
-                    for n, t in wanted.items()
-                )
-            except Exception:  # of a node that sends anything
-                fits = False
-            if not fits:
-                reasons["no trained parameters of this network"] += 1
-                continue
-            for name, array in found.items():
-                sums[name] += weight * array
-            total, answered = total + weight, answered + 1
-        for reason, count in reasons.items():
+        found = self._replies = Replies.of(self.network.graph, replies)
+        mechanism = f"DP-SGD, noise multiplier {self.plan.noise_multiplier:.4g}"
+        self._steps.append(found.step(server_round, len(self._nodes), mechanism))
+        for reason, count in found.reasons.items():
             logger.warning("\t├── %d nodes: %s", count, reason)
-        if answered < self.min_nodes:
-            why = "; ".join(reasons) or "nobody answered in time"
+        if found.answered < self.min_nodes:
+            why = "; ".join(found.reasons) or "nobody answered in time"
             raise TooFewReports(
-                f"Round {server_round} got {answered} answers, and {self.min_nodes} are needed: "
-                f"{why}."
+                f"Round {server_round} got {found.answered} answers, and {self.min_nodes} are "
+                f"needed: {why}."
             )
-        if reasons:
-            self._notes.append(f"Round {server_round}: {dict(reasons)} left out.")
-        mean = {n: Array((sums[n] / total).astype(t.dtype)) for n, t in wanted.items()}
         spent = self.plan.epsilon_after(server_round)
-        logger.info("\t└──> %d nodes, epsilon spent so far %.3g", answered, spent)
-        return ArrayRecord(mean), MetricRecord({"nodes": answered, "records": total, _SPENT: spent})
+        logger.info("\t└──> %d nodes, epsilon spent so far %.3g", found.answered, spent)
+        metrics = MetricRecord({"nodes": found.answered, "records": found.records, SPENT: spent})
+        return found.mean(), metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return nothing: evaluating on silos' records would cost them privacy."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None
 
     def start(  # type: ignore[override]
         self,
         grid: Grid,
         *,
         timeout: float = 3600,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        evaluate_fn: EvaluateFn | None = None,
         num_nodes: int | None = None,
         roster_timeout: float = 120.0,
         store: str | Path | None = None,
@@ -212,82 +245,54 @@ class RecordDpSgd(FedAvg):
             If the first round has fewer answers than ``min_nodes``. Later the run ends, with the
             model of the rounds before and a note.
         """
-        file = None if store is None else Path(store)
-        arrays, done = self._resumed(file)
+        kept = NetworkStore(store, self.network, self._asked(1))
+        self._salt, earlier = kept.salt, kept.done
         self.summary()
         self._nodes = wait_for_nodes(grid, num_nodes, roster_timeout, self.min_nodes)
-        self._notes = []
-        result = RecordDpSgdResult(delta=self.plan.delta, notes=self._notes)
-        if done:
-            result.epsilon = self.plan.epsilon_after(done)
-        self._evaluated(0, evaluate_fn, arrays, result)
-        for number in range(done + 1, self.plan.num_rounds + 1):
-            logger.info("[ROUND %d/%d]", number, self.plan.num_rounds)
-            messages = self.configure_train(number, arrays, ConfigRecord(), grid)
+        self._steps = []
+        result = RecordDpSgdResult.of(self.plan, self._text, len(self._nodes), earlier)
+        result.strategy, result.question = type(self).__name__, self.card.question
+        result.steps = self._steps
+        self._evaluated(earlier, evaluate_fn, kept.arrays, result)
+        for number in range(earlier + 1, self.num_rounds + 1):
+            logger.info("[ROUND %d/%d]", number, self.num_rounds)
+            messages = self.configure_train(number, kept.arrays, ConfigRecord(), grid)
             replies = list(grid.send_and_receive(messages, timeout=timeout))
             try:
                 mean, metrics = self.aggregate_train(number, replies)
             except TooFewReports as few:
                 if number == 1:
                     raise
-                self._notes.append(
-                    f"The run ended early, with the model of round {number - 1}. {few}"
-                )
-                logger.warning("%s", self._notes[-1])
+                self._ended(result, number - 1, few)
                 break
             assert mean is not None and metrics is not None
-            arrays = ArrayRecord({**arrays, **mean})
-            result.train_metrics_clientapp[number] = metrics
-            result.epsilon = float(metrics[_SPENT])  # type: ignore[arg-type]
-            self._keep(file, number, arrays)
-            self._evaluated(number, evaluate_fn, arrays, result)
+            found = self._replies
+            noise = self._noise(found.answered, found.records)
+            result.add(number, metrics, found, [] if result.noise_to_signal else noise.warning())
+            result.noise_to_signal = result.noise_to_signal or noise.of_the_run
+            kept.keep(number, ArrayRecord({**kept.arrays, **mean}))
+            self._evaluated(number, evaluate_fn, kept.arrays, result)
         else:
             logger.info("The budget is spent: epsilon %g, delta %g", result.epsilon, result.delta)
-        result.arrays = arrays
-        result.network = self.network.with_arrays({n: a.numpy() for n, a in arrays.items()})
+        result.arrays = kept.arrays
+        result.privacy = PrivacySpent(
+            result.epsilon, self.delta, self.protects, False, self._replies.seeded > 0
+        )
         return result
+
+    def _ended(self, result: RecordDpSgdResult, last: int, why: TooFewReports) -> None:
+        """Say that a run ends before its plan."""
+        result.ended_early = True
+        charged = _CHARGED.format(self.plan.epsilon)
+        result.notes.append(f"The run ended early, with the model of round {last}. {why} {charged}")
+        logger.warning("%s", result.notes[-1])
 
     def _evaluated(
         self,
         number: int,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None,
+        evaluate_fn: EvaluateFn | None,
         arrays: ArrayRecord,
         result: RecordDpSgdResult,
     ) -> None:
-        if evaluate_fn is not None and (found := evaluate_fn(number, arrays)) is not None:
+        if evaluate_fn and (found := evaluate_fn(number, arrays)) is not None:
             result.evaluate_metrics_serverapp[number] = found
-
-    @property
-    def _print(self) -> str:
-        """What decides the run: a store of another one is refused."""
-        config = {key: value for key, value in self._first.to_config().items() if key != "salt"}
-        whole = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-        for name in sorted(self.network.arrays):
-            whole.update(np.ascontiguousarray(self.network.arrays[name]).tobytes())
-        return whole.hexdigest()
-
-    def _resumed(self, file: Path | None) -> tuple[ArrayRecord, int]:
-        """Return the parameters, and the number of rounds that are done."""
-        if file is not None and file.exists():
-            with np.load(file, allow_pickle=False) as kept:
-                if str(kept["print"]) != self._print:
-                    raise ValueError(f"Expected a store of this run, got {file} of another one.")
-                self._salt = int(kept["salt"])
-                names = self.network.arrays
-                arrays = {name: Array(kept[f"array:{name}"]) for name in names}
-                return ArrayRecord(arrays), int(kept["round"])
-        self._salt = secrets.randbits(63)
-        arrays = {n: Array(np.asarray(a)) for n, a in self.network.arrays.items()}
-        self._keep(file, 0, record := ArrayRecord(arrays))
-        return record, 0
-
-    def _keep(self, file: Path | None, number: int, arrays: ArrayRecord) -> None:
-        """Write what is needed to go on, whole or not at all."""
-        if file is None:
-            return
-        new = file.with_name(f"{file.name}.new")
-        with new.open("wb") as opened:
-            held: dict[str, Any] = {"print": self._print, "salt": self._salt, "round": number}
-            held |= {f"array:{name}": array.numpy() for name, array in arrays.items()}
-            np.savez(opened, allow_pickle=False, **held)
-        new.replace(file)

@@ -74,6 +74,8 @@ class Result(flower.Result):
     _derived: ClassVar[tuple[str, ...]] = ()
     #: Whether it is about the schema's target, which a page then names.
     _predicts: ClassVar[bool] = True
+    #: Who answers: users, after a census, or silos.
+    _answerers: ClassVar[str] = "users"
 
     strategy: str = ""
     question: str = ""
@@ -177,6 +179,10 @@ class Result(flower.Result):
         """Return the lines that tell the estimate."""
         return []
 
+    def _statement(self) -> list[str]:
+        """Return what a page says of the guarantee, beside epsilon in words."""
+        return []
+
     def __repr__(self) -> str:
         spent = f"; {self.no_budget:,} had no budget left" if self.no_budget else ""
         lines = [
@@ -184,8 +190,8 @@ class Result(flower.Result):
             f"{self.privacy}" + (" (seeded simulation)" if self.privacy.seeded else "")
             if self.privacy
             else "nothing spent",
-            f"{self.num_reports} reports of {self.num_users} users in {len(self.steps)} steps"
-            + spent,
+            f"{self.num_reports} reports of {self.num_users} {self._answerers} in "
+            f"{len(self.steps)} steps" + spent,
         ]
         return "\n".join(lines + self.notes)
 

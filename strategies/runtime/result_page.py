@@ -45,7 +45,7 @@ def sections_of(result: "Result") -> list[Section]:
         Section("", [_asked(result), *result._headline()]),
         Section("Result", [table_of(table), *told, _figure(result)]),
         Section("Notes", [listed(result.notes)] if result.notes else []),
-        Section("What is protected", _guarantee(result.privacy)),
+        Section("What is protected", [*_guarantee(result.privacy), *result._statement()]),
         Section("Who answered", [_answered(result), table_of(_steps(result))]),
     ]
 
@@ -74,10 +74,11 @@ def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
 
 def _answered(result: "Result") -> Markup:
     spent = f" {result.no_budget:,} had no budget left." if result.no_budget else ""
+    census = "Step 0 is the census, which asks nodes how many users they hold; "
     text = (
-        f"{result.num_reports:,} reports were used, of {result.num_users:,} users.{spent} Step 0 "
-        "is the census, which asks nodes how many users they hold; the columns from errors on "
-        "count nodes. Bytes are those of one report."
+        f"{result.num_reports:,} reports were used, of {result.num_users:,} {result._answerers}."
+        f"{spent} {census if result._answerers == 'users' else ''}the columns from errors on count "
+        "nodes. Bytes are those of one report."
     )
     return element("p", text)
 

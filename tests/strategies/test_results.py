@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, MetricRecord
 from matplotlib.figure import Figure
 
 from ldp_flower import Categories, Numeric, Schema, simulate, strategies
 from ldp_flower.strategies import (
     FedAvgResult,
+    LdpStrategy,
     LinearResult,
     PrivacySpent,
+    RecordDpSgdResult,
     Result,
     SparseResult,
 )
@@ -41,12 +43,14 @@ def made_by_hand():
     weights = np.ones((2, 3), np.float32), np.array(7), np.zeros(0)
     model = ArrayRecord(list(weights))
     yield FedAvgResult(model=model, noise_to_signal=0.2, path_length=3.0, noise=float("nan"))
+    rounds = {1: MetricRecord({"nodes": 2, "records": 60.0, "epsilon-spent": 0.7})}
+    yield RecordDpSgdResult(arrays=model, train_metrics_clientapp=rounds, planned_rounds=1)
     yield Result(arrays=ArrayRecord({"weights": ArrayRecord(list(weights))["0"]}))
 
 
 def runs():
     for name, protocol in PROTOCOLS.items():
-        if name not in SLOW:
+        if name not in SLOW and issubclass(protocol, LdpStrategy):
             for strategy, users in list(protocol.audit_runs(4, 4.0))[:1]:
                 yield name, simulate(strategy, users, seed=0)
     for result in made_by_hand():

@@ -22,7 +22,7 @@ from ...guarantee.budget import Cost
 from ...guarantee.messages import Query
 from ...randomizers import RecordMechanism
 from ...randomness import RandomSource, SystemRandom
-from ..replacing import replaced
+from ..entering import replaced
 
 _WRAPPERS = (
     DifferentialPrivacyServerSideFixedClipping,

@@ -107,7 +107,7 @@ def test_a_simulation_is_reproducible_and_replies_what_is_trained(optimizer):
     replies = [simulated(App(seed=3).app, content(optimizer=optimizer)) for _ in range(2)]
     assert np.array_equal(weights(replies[0]), weights(replies[1]))
     assert set(replies[0].content[ARRAYS]) == {"w"} and weights(replies[0]).any()
-    assert dict(replies[0].content["metrics"]) == {"num-examples": 60}
+    assert dict(replies[0].content["metrics"]) == {"num-examples": 60, "seeded": 1}
     other = simulated(App(seed=4).app, content(optimizer=optimizer))
     assert not np.array_equal(weights(other), weights(replies[0]))
 

@@ -1,5 +1,7 @@
 """Users who train a network that comes as data: what they report, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord
@@ -10,7 +12,8 @@ from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
 from ldp_flower.clients.private_training.network_users import _Local
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
-from ldp_flower.models import Limits
+from ldp_flower.models import Limits, Network, frozen, interpreter
+from ldp_flower.models.graph import Operation, Reference, Tensor
 from ldp_flower.strategies import LdpFedAvg
 
 USERS, ROWS = 600, 5
@@ -44,6 +47,37 @@ def test_a_users_training_is_plain_descent_on_its_rows():
     assert np.array_equal(found["b"], bias)
     nothing = local.trained(OneUser(np.zeros((0, 4)), np.zeros(0), 3))
     assert not nothing["w"].any()
+
+
+def test_an_encoder_that_is_not_trained_runs_once_for_each_user(monkeypatch):
+    """And changes nothing: the head is trained as if the encoder ran in every step."""
+    plain = network()
+    first = Operation("aten.mm.default", (Reference(None), Reference("e")), {})
+    second = Operation("aten.addmm.default", (Reference("b"), Reference(0), Reference("w")), {})
+    tensors = {**plain.graph.parameters, "e": Tensor("float32", (4, 4))}
+    graph = replace(
+        plain.graph, parameters=tensors, operations=(first, second), output=Reference(1)
+    )
+    turned = np.eye(4, dtype=np.float32)[[1, 2, 3, 0]]
+    encoded = Network(graph, {**plain.arrays, "e": turned})
+    rng = np.random.default_rng(1)
+    rows, labels = rng.normal(size=(7, 4)), np.array([0, 1, 1, 0, 1, 0, 1.0])
+    called, honest = [], interpreter.call
+
+    def call(operation, *rest, **named):
+        called.append(operation.name)
+        return honest(operation, *rest, **named)
+
+    monkeypatch.setattr(frozen, "call", call)
+    monkeypatch.setattr(interpreter, "call", call)
+    local = _Local(encoded, asked(text=graph.to_text()), encoded.target(), Limits())
+    called.clear()  # of the check
+    found = local.trained(OneUser(rows, labels, 3))
+    assert called.count("aten.mm.default") == 1 and called.count("aten.addmm.default") == 3
+    expected = _Local(plain, asked(), plain.target(), Limits()).trained(
+        OneUser(rows @ turned, labels, 3)
+    )
+    np.testing.assert_allclose(found["w"], expected["w"], atol=1e-6)
 
 
 def test_users_train_a_network_by_one_report_each():

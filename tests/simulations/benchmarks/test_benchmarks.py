@@ -65,7 +65,8 @@ def test_every_protocol_has_a_workload():
     from simulations.benchmarks.workloads import WORKLOADS
 
     measured = {name.partition(",")[0] for name in WORKLOADS}
-    assert measured == set(PROTOCOLS) - {"Series"}  # which asks as the protocol in it does
+    # Series asks as the protocol in it does; of RecordDpSgd opacus.py measures a step.
+    assert measured == set(PROTOCOLS) - {"Series", "RecordDpSgd"}
 
 
 def test_every_workload_runs_in_process():

@@ -79,7 +79,8 @@ def test_a_run_that_is_started_again_goes_on(network, tmp_path):
     with pytest.raises(Stopped):
         strategy.start(grid, store=store, evaluate_fn=stop)
     second = RecordDpSgd(network, **PLAN).start(grid, store=store)
-    assert set(second.train_metrics_clientapp) == {3} and second.notes == []
+    assert set(second.train_metrics_clientapp) == {3}
+    assert second.notes == ["Rounds 1 to 2 are of an earlier start of this run."]
     assert second.epsilon == pytest.approx(4.0, rel=1e-2)
     over = RecordDpSgd(network, **PLAN).start(grid, store=store)
     assert not over.train_metrics_clientapp

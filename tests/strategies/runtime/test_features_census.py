@@ -11,7 +11,7 @@ from ldp_flower.strategies.runtime.census import census_facts
 
 DIM, THEIRS = 4, 3
 # Items are one column each, and an app's own training has features of its own.
-OF_ROWS = [name for name in PROTOCOLS if name not in ("HeavyHitters", "LdpFedAvg")]
+OF_ROWS = [name for name in PROTOCOLS if name not in ("HeavyHitters", "LdpFedAvg", "RecordDpSgd")]
 
 
 class Grid(InProcessGrid):

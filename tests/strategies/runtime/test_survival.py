@@ -201,7 +201,7 @@ ESTIMATES = {
     *("TwoWay", "Means", "Describe", "LabelLdpIht"),
 }
 # A series has its own store, and tests of its own.
-NAMES = [name for name in PROTOCOLS if name not in ("LdpFedAvg", "Series")]
+NAMES = [name for name in PROTOCOLS if name not in ("LdpFedAvg", "RecordDpSgd", "Series")]
 
 
 def everybody_dies(strategy, users, step, store, num_nodes=4):

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from ...replacing import replaced
+from ...entering import replaced
 from ..compared import Runs, stacked
 from ..data.variants import BASE
 from ..findings import Finding

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....validation import Floats
-from ...replacing import replaced
+from ...entering import replaced
 from ..data.variants import BASE, Variant
 from ..node import Node
 from ..replies import Seen

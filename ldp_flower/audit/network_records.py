@@ -1,0 +1,244 @@
+"""Attacks on a node that trains networks: what one record moves, and the law of the noise on it.
+
+A linear network with one step of all records makes the noisy sum of clipped gradients readable
+from a reply: parameters less those sent, times the number of records over the learning rate.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
+from scipy.stats import kstest
+
+from ..guarantee.network_round import ARRAYS, NETWORK, NetworkRound
+from ..models import Graph, Network
+from ..models.graph import Operation, Reference, Tensor
+from ..randomizers.real_valued.dp_sgd import DpSgdPlan
+from ..randomness import KeyedRandom, derive
+from ..simulation import InProcessGrid
+from ..validation import Floats, check_fraction, check_integer
+from .distinguish import log_ratio
+from .probe import quiet
+
+Records = tuple[NDArray[np.float32], NDArray[np.float32]]
+LoadRecords = Callable[[Context], tuple[Any, Any]]
+MakeApp = Callable[[LoadRecords, int | None], ClientApp]
+
+_DELTA, _RATE = 1e-3, 1.0
+_COUNTS = (1, 3, 40)  # records of a silo
+_MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e30, np.inf, np.nan)
+_THRESHOLDS = 20  # of the score that tells two silos apart
+
+
+@dataclass(frozen=True)
+class NetworkAudit:
+    """What an audit of a node that trains networks found.
+
+    Attributes
+    ----------
+    claimed, delta : float
+        The plan's epsilon and delta, of one step.
+    measured : float
+        The privacy loss is at least this, with probability ``confidence``.
+    confidence : float
+        Probability with which ``measured`` is a lower bound, and with which honest noise passes.
+    moved : float
+        The largest distance between the sums of two silos that differ in one record, over the
+        bound that gradients are shortened to: at most 2.
+    bounded : bool
+        Whether it was, but for the rounding of a reply.
+    lawful : bool
+        Whether the noise is normal, with the plan's deviation (Kolmogorov & Smirnov).
+    replayed : bool
+        Whether the same message got the same bytes again.
+    """
+
+    claimed: float
+    delta: float
+    measured: float
+    confidence: float
+    moved: float
+    bounded: bool
+    lawful: bool
+    replayed: bool
+
+    @property
+    def checks(self) -> dict[str, bool]:
+        """Every check's name, and whether it found nothing."""
+        return {
+            "loss": self.measured <= self.claimed,
+            "record bound": self.bounded,
+            "noise": self.lawful,
+            "replay": self.replayed,
+        }
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing contradicts the claim."""
+        return all(self.checks.values())
+
+
+def audit_network(
+    epsilon: float,
+    dim: int,
+    *,
+    make_app: MakeApp | None = None,
+    num_reports: int = 1000,
+    confidence: float = 0.999,
+    seed: int | None = None,
+) -> NetworkAudit:
+    """Audit a node that trains networks, on one step of a linear one.
+
+    Parameters
+    ----------
+    epsilon : float
+        The plan's epsilon.
+    dim : int
+        Number of parameters.
+    make_app : callable, optional
+        Function from ``load_records`` and ``seed`` to the ClientApp under audit; by default
+        :class:`ldp_flower.clients.NetworkClientApp`.
+    num_reports : int (default: 1000)
+        Number of replies about either of two silos.
+    confidence : float (default: 0.999)
+        See :class:`NetworkAudit`.
+    seed : int, optional
+        Makes the audit reproducible; by default the system's randomness.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    RuntimeError
+        If the node refuses to answer.
+    """
+    check_integer("num_reports", num_reports, 100)
+    check_integer("dim", dim, 2)
+    check_fraction("confidence", confidence)
+    plan = DpSgdPlan(epsilon, _DELTA, 1, 1, 1.0, 1.0)
+    node = _Silo(plan, dim, make_app or _network_client_app)
+    alpha = 1 - confidence
+    with quiet("ldp_flower"):  # the data are bad on purpose
+        moved = max(node.diameter(silos) for silos in _neighbouring(dim))
+        first, second = _opposite(dim)
+        ours = node.sums(first, num_reports, seed)
+        theirs = node.sums(second, num_reports, None if seed is None else seed + num_reports)
+        replayed = node.replays(first)
+    sigma = plan.noise_multiplier * plan.max_grad_norm
+    half = num_reports // 2
+    noise = (ours[:half] - ours[half : 2 * half]) / (np.sqrt(2) * sigma)  # of the same records
+    return NetworkAudit(
+        claimed=plan.epsilon,
+        delta=plan.delta,
+        measured=_loss(ours[:, 0], theirs[:, 0], plan.delta, alpha),
+        confidence=confidence,
+        moved=moved,
+        bounded=bool(moved <= 2 + node.rounding),
+        lawful=bool(kstest(noise.ravel(), "norm").pvalue > alpha),
+        replayed=replayed,
+    )
+
+
+class _Silo:
+    """One silo, asked for one step on its records."""
+
+    def __init__(self, plan: DpSgdPlan, dim: int, make_app: MakeApp) -> None:
+        self._plan, self._make_app = plan, make_app
+        product = Operation("aten.mm.default", (Reference(None), Reference("w")), {})
+        weight = Tensor("float32", (dim, 1), True)
+        graph = Graph(Tensor("float32", (dim,)), {"w": weight}, (product,), Reference(0), "mse")
+        self._network = Network(graph, {"w": np.zeros((dim, 1), np.float32)})
+        # Replies are of four bytes: of noise of some deviations in each of some coordinates.
+        self.rounding = 2.0**-23 * 10 * plan.noise_multiplier * np.sqrt(dim)
+
+    def _message(self, salt: int) -> Message:
+        text = self._network.graph.to_text()
+        asked = NetworkRound(text, self._plan, "sgd", _RATE, salt, 1)
+        start = ArrayRecord({"w": Array(self._network.arrays["w"])})
+        return Message(RecordDict({ARRAYS: start, NETWORK: asked.to_config()}), 1, "train")
+
+    def _grid(self, records: Records, seed: int | None) -> InProcessGrid:
+        return InProcessGrid(self._make_app(lambda _: records, seed), 1)
+
+    def _sum(self, grid: InProcessGrid, records: Records, salt: int) -> Floats:
+        """Return the noisy sum of gradients that a reply holds."""
+        (node,) = grid.get_node_ids()
+        message = self._message(salt)
+        message.metadata.dst_node_id = node
+        (reply,) = grid.send_and_receive([message])
+        if reply.has_error():
+            raise RuntimeError(f"The node refuses to answer: {reply.error.reason}")
+        found = reply.content.array_records[ARRAYS]["w"].numpy().astype(np.float64)
+        return np.asarray(-found[:, 0] * len(records[0]) / _RATE)
+
+    def sums(self, records: Records, number: int, seed: int | None) -> Floats:
+        """Return sums of independent noise, shape (number, dim)."""
+        seeds = [None if seed is None else seed + i for i in range(number)]
+        return np.array([self._sum(self._grid(records, own), records, 1) for own in seeds])
+
+    def diameter(self, silos: list[Records]) -> float:
+        """Return the largest distance between silos' sums, which have the same noise."""
+        sums = np.array([self._sum(self._grid(records, 1), records, 1) for records in silos])
+        distances = np.linalg.norm(sums[:, None] - sums[None], axis=-1)
+        return float(distances.max()) / self._plan.max_grad_norm
+
+    def replays(self, records: Records) -> bool:
+        """Whether the same message gets the same sum again, and another one another."""
+        grid = self._grid(records, None)
+        one, again, other = (self._sum(grid, records, salt) for salt in (1, 1, 2))
+        return bool((one == again).all() and (one != other).any())
+
+
+def _network_client_app(load_records: LoadRecords, seed: int | None) -> ClientApp:
+    from ..clients import NetworkClientApp
+
+    return NetworkClientApp(load_records, seed=seed)
+
+
+def _opposite(dim: int) -> tuple[Records, Records]:
+    """Return two silos of one record whose gradients are the bound's length, and opposite."""
+    row = np.zeros((1, dim), np.float32)
+    row[0, 0] = 10.0
+    target = np.full(1, 10.0, np.float32)
+    return (row, target), (row, -target)
+
+
+def _neighbouring(dim: int) -> Iterator[list[Records]]:
+    """Yield sets of silos each two of which differ in one record."""
+    for count in _COUNTS:
+        drawn = KeyedRandom(derive(np.arange(count))).normals((count, dim + 1)).astype(np.float32)
+        rows, targets = drawn[:, :dim], drawn[:, dim]
+        for place in sorted({0, count - 1}):
+            silos = []
+            for magnitude in _MAGNITUDES:
+                for sign in (1.0, -1.0):
+                    x, y = rows.copy(), targets.copy()
+                    x[place], y[place] = magnitude, sign * magnitude
+                    silos.append((x, y))
+            yield silos
+
+
+def _loss(ours: Floats, theirs: Floats, delta: float, alpha: float) -> float:
+    """Return a lower bound on the loss, from thresholds of the scores.
+
+    They are chosen by one half of the replies and judged by the other, all together.
+    """
+    half = len(ours) // 2
+    edges = np.quantile(np.concatenate([ours[:half], theirs[:half]]), _shares())
+    bounds = [0.0]
+    for first, second in ((ours, theirs), (theirs, ours), (-ours, -theirs), (-theirs, -ours)):
+        sign = 1.0 if first is ours or first is theirs else -1.0
+        for edge in sign * edges:
+            hits = [float((each[half:] > edge).sum()) for each in (first, second)]
+            n, m = len(first) - half, len(second) - half
+            share = alpha / (4 * _THRESHOLDS)
+            bounds.append(float(log_ratio(hits[0], n, hits[1], m, delta, share)))
+    return max(bounds)
+
+
+def _shares() -> Floats:
+    return np.arange(1, _THRESHOLDS + 1) / (_THRESHOLDS + 1)

@@ -1,0 +1,108 @@
+"""What comes back of a round of training: parameters, and declared numbers of records."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message
+
+from ldp_flower.guarantee.network_round import ARRAYS, METRICS
+from ldp_flower.models import Graph
+
+from ..runtime.facts import Step
+
+_WEIGHT = "num-examples"
+_UNUSABLE = "no trained parameters of this network"
+
+
+@dataclass
+class Replies:
+    """The sum of the models of one round, by declared numbers of records.
+
+    Attributes
+    ----------
+    answered : int
+        Nodes whose model is in it.
+    records : float
+        Number of their records.
+    seeded, rehearsing : int
+        Of these nodes, those with a known seed, and those that show no data.
+    """
+
+    graph: Graph
+    answered: int = 0
+    records: float = 0.0
+    seeded: int = 0
+    rehearsing: int = 0
+    _replied: int = 0
+    _errors: Counter[str] = field(default_factory=Counter)
+    _rejected: int = 0
+
+    def __post_init__(self) -> None:
+        self._wanted = {name: self.graph.parameters[name] for name in self.graph.trainable}
+        self._sums = {name: np.zeros(tensor.shape) for name, tensor in self._wanted.items()}
+
+    @classmethod
+    def of(cls, graph: Graph, replies: Iterable[Message]) -> "Replies":
+        """Take all replies, in an order that does not depend on when they came."""
+        found = cls(graph)
+        for reply in sorted(replies, key=lambda r: r.metadata.src_node_id):
+            found._replied += 1
+            if reply.has_error():
+                found._errors[f"error {reply.error.code}: {reply.error.reason}"[:200]] += 1
+            elif not found._take(reply):
+                found._rejected += 1
+        return found
+
+    def _take(self, reply: Message) -> bool:
+        """Add a model; return whether it is one of this network."""
+        try:
+            metrics = reply.content.metric_records[METRICS]
+            weight = float(metrics[_WEIGHT])  # type: ignore[arg-type]
+            record = reply.content.array_records[ARRAYS]
+            found = {name: record[name].numpy() for name in self._wanted}
+            fits = 0 < weight < np.inf and all(
+                found[name].shape == tensor.shape and np.isfinite(found[name]).all()
+                for name, tensor in self._wanted.items()
+            )
+        except Exception:  # of a node that sends anything
+            return False
+        if fits:
+            for name, array in found.items():
+                self._sums[name] += weight * array
+            self.records += weight
+            self.answered += 1
+            self.seeded += bool(metrics.get("seeded", 0))
+            self.rehearsing += bool(metrics.get("rehearsing", 0))
+        return fits
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why replies were left out."""
+        return self._errors + Counter({_UNUSABLE: self._rejected})  # without those that are 0
+
+    def mean(self) -> ArrayRecord:
+        """Return the mean of the trained parameters."""
+        return ArrayRecord(
+            {
+                name: Array((self._sums[name] / self.records).astype(tensor.dtype))
+                for name, tensor in self._wanted.items()
+            }
+        )
+
+    def step(self, number: int, asked: int, mechanism: str) -> Step:
+        """Return what became of a round."""
+        size = sum(t.size * np.dtype(t.dtype).itemsize for t in self._wanted.values())
+        return Step(
+            number=number,
+            statistic="training round",
+            mechanism=mechanism,
+            report_bytes=size,
+            asked=asked,
+            reports=self.answered,
+            errors=self._errors.total(),
+            rejected=self._rejected,
+            silent=max(asked - self._replied, 0),
+            reasons=self._errors,
+        )
