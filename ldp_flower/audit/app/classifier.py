@@ -68,7 +68,8 @@ class Summary:
         for key, squared in self.apart(other).items():
             first, second = self.moments[key][1], other.moments[key][1]
             noisy = (first > 0) & (second > 0)
-            total += float(squared.sum()) - 2 * len(squared) / self.count
+            unlike = int(np.sum((first > 0) != (second > 0)))  # with noise, and without
+            total += float(squared.sum()) + 2 * (unlike - len(squared) / self.count)
             if noisy.any():
                 ratio = float(np.mean(np.log(first[noisy] / second[noisy])))
                 total += int(noisy.sum()) * ratio**2 / 2

@@ -23,7 +23,6 @@ class Seen:
 
     # Names and order of records and keys, types, shapes, texts, errors, metadata.
     form: dict[str, str] = field(default_factory=dict)
-    # Arrays and metrics in one dimension.
     numbers: dict[str, Floats] = field(default_factory=dict)
 
     def without_values(self) -> "Seen":

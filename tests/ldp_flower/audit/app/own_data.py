@@ -108,7 +108,6 @@ OWN_DATA_FAULTY = {
         f"x, y = data[:, :-1], data[:, -1]\n{FITTED}"
         + sent("clipped(coef) * (1 + rng.normal(0, 4, size=3))"),
         claim=6.0,
-        seconds=10.0,
     ),
     "text_of_a_range_check": app(
         AGES, SURVEY.replace("PROBLEM", 'f"age {age} not in 18 to 99"'), claim=1.1, delta=None
