@@ -5,6 +5,7 @@ Clopper & Pearson (1934), is that of fresh runs.
 """
 
 import math
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -134,9 +135,8 @@ def lower_bound(
     chosen = _places(*looks)
     numbers: list[list[Floats]] = [[], []]
     forms: list[list[list[_Piece]]] = [[], []]
-    rng = np.random.default_rng()
     while len(numbers[0]) < how_many:
-        for side in rng.permutation(2):
+        for side in random.sample((0, 1), 2):
             for run in node.runs(pair[side], min(_BLOCK, how_many)):
                 numbers[side].append(_numbers(run, chosen))
                 forms[side].append(list(_forms(run)))
