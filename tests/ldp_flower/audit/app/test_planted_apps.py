@@ -21,6 +21,7 @@ GIVEN_UP = {
     "noise_for_one_mean_not_four",
     "noise_as_large_as_what_a_column_says",
     "private_records_of_too_little_noise",
+    "private_records_of_people_with_thirty",
     "noise_in_whole_numbers_on_a_mean",
     "text_of_a_range_check",
     "smallest_type_that_holds_all",
