@@ -21,7 +21,7 @@ from .run import declared_config, override, scalar
 
 _APP = "With --app"
 _OF_APP = (
-    *("sample", "loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds"),
+    *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds"),
     "html",
 )
 _OF_NETWORKS = "RecordDpSgd"  # whose nodes train networks
@@ -57,15 +57,6 @@ def audit(
         Path | None,
         typer.Option(
             metavar="DIR", help="Attack the Flower app in this directory.", rich_help_panel=_APP
-        ),
-    ] = None,
-    sample: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Rows (.csv, .parquet, .npz) that the app gets as data-path in node_config, from "
-            "--loader, or from flwr_datasets where that is not installed.",
-            rich_help_panel=_APP,
         ),
     ] = None,
     loader: Annotated[
@@ -126,7 +117,8 @@ def audit(
         ),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=1.0, help="How long noise is measured.", rich_help_panel=_APP)
+        float,
+        typer.Option(min=1.0, help="CPU time of runs with noise, about.", rich_help_panel=_APP),
     ] = 10.0,
     html: Annotated[
         Path | None,
@@ -157,7 +149,6 @@ def audit(
     if app is not None:
         _audit_app(
             app,
-            sample,
             loader,
             claim,
             delta,
@@ -175,7 +166,6 @@ def audit(
 
 def _audit_app(
     app: Path,
-    sample: Path | None,
     loader: str | None,
     claim: float | None,
     delta: float | None,
@@ -195,7 +185,7 @@ def _audit_app(
         for key, value in map(pair, config):
             told[key] = override(declared, key, value)
         of_node = {key: scalar(value) for key, value in map(pair, node_config)}
-        options = Options(sample, loader, told, of_node, nodes, claim, delta, unit, seconds)
+        options = Options(loader, told, of_node, nodes, claim, delta, unit, seconds)
         with _progress() as tell:
             found = audit_app(app, options, tell)
     except (CannotAuditError, ValueError) as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flwr.app import Context, Message, RecordDict
 
-from ..audit.app.errors import CannotAuditError
+from ..audit.app.findings import CannotAuditError
 from ..audit.app.loading import AuditedApp, quiet
 from ..guarantee.messages import CENSUS, QUERY, MessageError
 from ..guarantee.training import RIDER, taken_apart

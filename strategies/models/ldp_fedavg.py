@@ -20,6 +20,7 @@ from ldp_flower.values.projections import keep_largest
 from ..numerics.walk import Walk
 from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
+from ..runtime.facts import Card
 from .expected import expected
 from .model_result import FedAvgResult
 from .schedule import LONGEST_STEP

@@ -1,14 +1,12 @@
-"""Attacks on a Flower app that somebody else wrote: what it sends, and what its noise is worth.
+"""Audit of a Flower app that was not written with this library.
 
-``loading`` imports the app, ``conversation`` hears what its own server asks, ``sources`` finds
-where its data come in and ``variants`` makes neighbours of them; a ``node`` answers as often as
-is asked. ``deterministic_leaks`` finds replies that differ on every run, ``measured`` bounds the
-epsilon of noise from below, ``repeats`` finds noise that is the same twice, ``claims`` reads the
-claimed epsilon and delta.
+``loading`` imports the app, ``server`` runs its ServerApp and keeps the messages to a node,
+``sources`` finds the functions that return data, ``variants`` makes neighbouring data. ``leaks``
+compares replies without noise, ``claims`` reads mechanisms, ``classifier`` judges noise.
 """
 
 from .attack import Options, audit_app
-from .errors import CannotAuditError
-from .findings import AppAudit, Finding, Worth
+from .findings import AppAudit, CannotAuditError, Finding, Worth
+from .loading import AuditedApp
 
-__all__ = ["AppAudit", "CannotAuditError", "Finding", "Options", "Worth", "audit_app"]
+__all__ = ["AppAudit", "AuditedApp", "CannotAuditError", "Finding", "Options", "Worth", "audit_app"]

@@ -1,58 +1,39 @@
 """A stranger's Flower app: its two halves, its modules, and how they are put back as imported."""
 
+import contextlib
 import importlib
+import io
+import logging
 import os
+import random
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from ...presentation import words
-from .data import stand_in
-from .errors import CannotAuditError
+from .findings import CannotAuditError
 
-_OF_A_SERVER = (
-    " An app of a server only asks whatever clients SuperNodes run: for this library's, attack the "
-    "protocol by `ldp-flower audit PROTOCOL`."
-)
+_OF_A_SERVER = " For an app of a server only attack its protocol by `ldp-flower audit PROTOCOL`."
 
 RunConfig = dict[str, bool | float | int | str]
 
 
 class AuditedApp:
-    """An app in a directory, imported.
+    """The app in a directory, imported: its client, server, run_config and declared num_nodes.
 
-    Parameters
-    ----------
-    folder : Path
-        The app's directory, with its ``pyproject.toml``.
-    overrides : dict
-        Settings other than the app's own, which are in ``[tool.flwr.app.config]``.
-    sample : Path, optional
-        Rows that ``flwr_datasets`` returns, where it is not installed.
-
-    Attributes
-    ----------
-    client, server : ClientApp, ServerApp
-        What the project names as its components.
-    run_config : dict
-        The run's configuration, flattened as Flower does.
-    num_nodes : int or None
-        Number of nodes that the project declares for a simulation.
-
-    Raises
-    ------
-    CannotAuditError
-        If there is no app, or it cannot be imported.
+    ``overrides`` are settings other than those in ``[tool.flwr.app.config]``. A
+    :class:`CannotAuditError` says why an app cannot be imported.
     """
 
-    def __init__(self, folder: Path, overrides: RunConfig, sample: Path | None = None) -> None:
+    def __init__(self, folder: Path, overrides: RunConfig) -> None:
         self.folder = folder.expanduser().resolve()
         project = _project(self.folder)
         declared = project["tool"]["flwr"]["app"]
@@ -62,10 +43,12 @@ class AuditedApp:
                 f"Expected settings in {sorted(self.run_config)}, got {unknown}."
             )
         self.run_config |= overrides
-        self.num_nodes = _declared_nodes(project)
-        sys.path.insert(0, str(self.folder))
-        if sample is not None:
-            stand_in.installed(sample)
+        federations = project["tool"]["flwr"].get("federations", {})
+        options = federations.get(str(federations.get("default")), {}).get("options", {})
+        self.num_nodes: int | None = options.get("num-supernodes")  # for a simulation
+        self._overrides = overrides
+        if str(self.folder) not in sys.path[:1]:
+            sys.path.insert(0, str(self.folder))
         components = declared.get("components", {})
         self.client: ClientApp = self._component(components, "clientapp", ClientApp)
         self.server: ServerApp = self._component(components, "serverapp", ServerApp)
@@ -100,6 +83,24 @@ class AuditedApp:
             own.clear()
             own.extend(contents) if isinstance(own, list) else own.update(contents)
 
+    @contextlib.contextmanager
+    def imported_again(self) -> Iterator["AuditedApp"]:
+        """Import the app anew for this context, as a process that has just started does."""
+        before = {m.__name__: m for m in self.modules()}
+        # By the system, so that only the app's own seeds repeat.
+        random.seed()
+        vars(np.random.mtrand)["_rand"].seed()
+        if "torch" in sys.modules:
+            sys.modules["torch"].seed()
+        for name in before:
+            del sys.modules[name]
+        try:
+            yield AuditedApp(self.folder, self._overrides)
+        finally:
+            for module in self.modules():
+                del sys.modules[module.__name__]
+            sys.modules.update(before)
+
     def _remember(self, module: ModuleType) -> None:
         before = {k: v for k, v in vars(module).items() if not k.startswith("__")}
         self._as_imported[module] = before
@@ -117,21 +118,12 @@ class AuditedApp:
             )
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            raise CannotAuditError(
-                f"The app's {name} {reference!r} needs the module {error.name!r}. "
-                + words.what_lacks(error.name or "")
-                + (
-                    " For flwr_datasets, --sample FILE puts the rows of a file in its place."
-                    if (error.name or "").split(".")[0] in stand_in.NAMES
-                    else ""
-                )
-            ) from error
         except Exception as error:  # whatever the app's modules do
-            raise CannotAuditError(
-                f"The app's {name} {reference!r} cannot be imported: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            why = f"cannot be imported: {type(error).__name__}: {error}"
+            if isinstance(error, ModuleNotFoundError):
+                lacking = error.name or ""
+                why = f"needs the module {lacking!r}. {words.what_lacks(lacking)}"
+            raise CannotAuditError(f"The app's {name} {reference!r} {why}") from error
         if not isinstance(found, kind):
             raise CannotAuditError(
                 f"Expected {reference!r} to be a {kind.__name__}, got {type(found).__name__}."
@@ -167,21 +159,9 @@ def flattened(config: dict[str, Any], prefix: str = "") -> RunConfig:
     return flat
 
 
-def _declared_nodes(project: dict[str, Any]) -> int | None:
-    federations = project["tool"]["flwr"].get("federations", {})
-    default = federations.get(str(federations.get("default")), {})
-    found = default.get("options", {}).get("num-supernodes")
-    return found if isinstance(found, int) else None
-
-
-@contextmanager
+@contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Let neither Flower nor the app write to the terminal: hundreds of runs would."""
-    import contextlib
-    import io
-    import logging
-    import warnings
-
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

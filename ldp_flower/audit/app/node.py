@@ -1,65 +1,35 @@
-"""The node under attack: the same messages, again and again, on data that are made up."""
+"""A node that answers the same messages again and again, on data of choice, at one time of day."""
 
-from collections.abc import Callable, Sequence
-from time import time as now  # the true one, whatever an attack does to the module's
-from types import ModuleType
+import datetime
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 
 from ...simulation.grid import InProcessGrid
+from ..entering import replaced
 from .claims import Claims
-from .data.sources import Sources
-from .data.variants import BASE, Variant
 from .loading import AuditedApp, quiet
 from .replies import Seen, seen
+from .sources import Sources
+from .variants import Variant
 
+_NOW = float(int(time.time()))
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time")
+_PATIENT_READINGS = 10_000  # of a run, after which its clock goes on: a loop may wait for that
 
-class _Grid(InProcessGrid):
-    """A grid that is asked without a new number for every message."""
-
-    def answer(self, message: Message) -> Message | None:
-        return self._handle(message)
-
-
-class _Operators(dict[str, Any]):
-    """What an operator tells, and which of it was asked for."""
-
-    def __init__(self, told: dict[str, Any], asked: set[str]) -> None:
-        super().__init__(told)
-        self._asked = asked
-
-    def __getitem__(self, key: str) -> Any:
-        self._asked.add(key)
-        return super().__getitem__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._asked.add(key)
-        return super().get(key, default)
+#: What a server sees of a run: a reply to each message.
+Run = list[Seen]
 
 
 class Node:
-    """One node that answers a run's messages.
+    """One node of ``num_nodes`` that answers a run's messages.
 
-    Parameters
-    ----------
-    app : AuditedApp
-        The app.
-    messages : sequence of Message
-        What it is asked, in order.
-    num_nodes : int
-        How many there are of its kind.
-    node_config : dict
-        What its operator tells it.
-    sources : Sources
-        Where its data come in.
-    claims : Claims
-        Notices protections at work.
-
-    Attributes
-    ----------
-    asked_for : set of str
-        What of its operator's configuration was asked for.
+    Every run is at the same time: what an app makes of a clock is then the same on all runs,
+    be it a reading, which says nothing of data, or the seed of its noise.
     """
 
     def __init__(
@@ -71,95 +41,90 @@ class Node:
         sources: Sources,
         claims: Claims,
     ) -> None:
-        self.messages = list(messages)
-        self.sources, self.claims = sources, claims
+        self.messages, self.sources, self.claims = list(messages), sources, claims
+        self.kinds = [str(message.metadata.message_type) for message in messages]
         self._app, self._num_nodes, self._config = app, num_nodes, node_config
-        self.asked_for: set[str] = set()
-        self.clocks: set[tuple[str, str]] = set()
-        self._grid = _Grid(app.client, 1, app.run_config)
-        self._variant: Variant | None = None
+        self._grid = InProcessGrid(app.client, 1, app.run_config)
         for number, message in enumerate(self.messages):
             # The same on every run: what a server knows may not be what noise is made of.
             message.metadata.__dict__["_message_id"] = f"message-{number}"
+            message.metadata.__dict__["_created_at"] = _NOW
         self._metadata = [dict(vars(message.metadata)) for message in self.messages]
 
-    @property
-    def modules(self) -> list[ModuleType]:
-        """The app's own modules."""
-        return self._app.modules()
-
-    def owns(self, file: str) -> bool:
-        """Whether a file of code is the app's own."""
-        return self._app.owns(file)
-
-    def look(self, partition: int) -> list[Seen]:
+    def look(self, partition: int) -> Run:
         """Answer all messages on a partition's own data, as a process that just started."""
-        self._app.restore()
-        self._variant = None
-        with quiet(), self.claims.listening():
-            return self._answers(partition)
+        return self.runs(Variant("a partition's data", None, partition), 1)[0]
 
-    def first(self) -> list[Seen]:
-        """Answer all messages on the node's own data, once."""
-        return self.look(0)
-
-    def run(self, variant: Variant, among: Callable[[Callable[[], list[Seen]]], Any]) -> Any:
-        """Let a function call for runs on data of a variant, one after the other.
-
-        What the app keeps in memory is emptied before the first of them only: noise that it
-        keeps there has to show.
-        """
-        self._app.restore()
-        self.sources.use(variant)
-        # Another node's data come through its own loaders, unless these are answered for.
+    def runs(self, variant: Variant, how_many: int) -> list[Run]:
+        """Return what a server sees of so many runs on data of a variant."""
+        self._app.restore()  # once: noise that the app keeps in memory has to show
+        self.sources.variant = variant
+        # Another node's data come through its own loaders, unless these are replaced.
         partition = variant.partition if not self.sources.found else 0
-        with quiet(), self.claims.listening():
-            found = among(lambda: self._answers(partition))
-        self.sources.use(BASE)
-        return found
+        with quiet(), self.claims.listening(), _standing_clock(self._app.modules()) as clock:
+            return [self._answers(partition, clock) for _ in range(how_many)]
 
-    def runs(self, variant: Variant, how_many: int) -> list[list[Seen]]:
-        """Return what a server sees of so many runs."""
-        found: list[list[Seen]] = self.run(
-            variant, lambda answers: [answers() for _ in range(how_many)]
-        )
-        return found
+    def after_restart(self) -> Run:
+        """Answer all messages as a process does that has imported the app just now."""
+        with self._app.imported_again() as app:
+            again = (self.messages, self._num_nodes, self._config, Sources(app), self.claims)
+            return Node(app, *again).look(0)
 
-    def _answers(self, partition: int) -> list[Seen]:
-        """Return what a server sees of a run by a node with an empty memory."""
+    def _answers(self, partition: int, clock: "_Clock") -> Run:
+        clock.readings = 0
+        self.sources.returned.clear()
+        places = {"partition-id": partition, "num-partitions": self._num_nodes}
         self._grid.contexts[1] = Context(
             run_id=1,
             node_id=1,
-            node_config=_Operators(
-                {
-                    "partition-id": partition,
-                    "num-partitions": self._num_nodes,
-                    **self._config,
-                },
-                self.asked_for,
-            ),
+            node_config=places | self._config,
             state=RecordDict(),
             run_config=dict(self._app.run_config),
         )
         found = []
         for message, before in zip(self.messages, self._metadata, strict=True):
-            self.sources.begin()
             self.claims.kind = message.metadata.message_type
-            started = now()
-            # An app may write into it.
-            message.metadata.__dict__.update(before | {"_created_at": started})
+            message.metadata.__dict__.update(before)  # an app may write into it
             try:
-                reply = self._grid.answer(message)
+                reply = self._grid._handle(message)  # without a new number for every message
             except SystemExit as error:
                 found.append(Seen({"reply": "the process ended", "code": str(error.code)}))
                 continue
-            found.append(seen(message, reply, started, now()))
-        self.mark([found])
+            found.append(seen(message, reply, clock.now()))
+            if self.claims.kind in self.claims.own_kinds:
+                found[-1] = found[-1].without_values()
         return found
 
-    def mark(self, runs: Sequence[list[Seen]]) -> None:
-        """Tell of replies which of their numbers are readings of a clock."""
-        for run in runs:
-            for reply, message in zip(run, self.messages, strict=True):
-                kind = message.metadata.message_type
-                reply.clocks = frozenset(path for of, path in self.clocks if of == kind)
+
+class _Clock:
+    """A time that stands still for as many readings as an app needs that does not wait."""
+
+    readings = 0
+
+    def now(self) -> float:
+        self.readings += 1
+        return _NOW + 1e-3 * max(self.readings - _PATIENT_READINGS, 0)
+
+
+@contextmanager
+def _standing_clock(modules: Sequence[ModuleType]) -> Iterator[_Clock]:
+    """Let clocks stand still, under whatever name the app has them."""
+    clock = _Clock()
+
+    class Still(datetime.datetime):
+        """A date of which it is always the same."""
+
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return datetime.datetime.fromtimestamp(clock.now(), tz)
+
+    still: dict[Any, Any] = {datetime.datetime: Still}
+    for name in _CLOCKS:
+        still[getattr(time, name)] = clock.now
+        still[getattr(time, f"{name}_ns")] = lambda: int(clock.now() * 1_000_000_000)
+    with ExitStack() as stack:
+        for module in (time, datetime, *modules):
+            for name, value in list(vars(module).items()):
+                if type(value) in (type, BuiltinFunctionType) and value in still:
+                    stack.enter_context(replaced(module, **{name: still[value]}))
+        yield clock

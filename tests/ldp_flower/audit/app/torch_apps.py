@@ -142,7 +142,7 @@ TORCH_FAULTY = {
         delta=1e-5,
         unit="node",
     ),
-    "torch_too_little_noise": torch_app(NOISE.replace("SIGMA", "0.5"), **_HANDED),
+    "torch_too_little_noise": torch_app(NOISE.replace("SIGMA", "0.5"), seconds=20.0, **_HANDED),
 }
 TORCH_HONEST = {
     "torch_localdp": torch_app(

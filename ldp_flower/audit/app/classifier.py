@@ -1,0 +1,208 @@
+"""A lower bound of epsilon: classifiers tell replies on two neighbouring data sets apart.
+
+They are trained on some runs, and the threshold of their score is chosen on others. The bound, by
+Clopper & Pearson (1934), is that of fresh runs.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...validation import Floats
+from ..distinguish import log_ratio
+from .leaks import stacked
+from .loading import quiet
+from .node import Node, Run
+from .replies import LAST_BITS
+from .variants import Variant
+
+Pair = tuple[Variant, Variant]
+_Piece = tuple[int, str, object]  # number of a message, path, form or exact value
+_Places = dict[tuple[int, str], NDArray[np.intp]]  # by number of a message, and path
+
+_COLUMNS = 240  # numbers of a run that are compared: as many as some hundred runs can weigh
+_MAX_TRAINING = 200  # runs that count values, train, or choose the threshold, each
+_BLOCK = 25  # runs on one data set in a row: what grows from run to run must not tell two apart
+_THRESHOLDS = 401  # quantiles of a score that are tried
+_SLACK = 0.1  # of a bound by the runs that choose the threshold
+_LARGEST = 1e100  # squares of numbers stay finite
+
+
+class Summary:
+    """Means, variances and frequencies of forms in two or more runs on one data set."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.count = len(runs)
+        self.moments: dict[tuple[int, str], tuple[Floats, Floats]] = {}
+        self.forms = Counter(piece for run in runs for piece in _forms(run))
+        self.varies = any(count < self.count for count in self.forms.values())
+        for number, path in [
+            (n, path) for n, reply in enumerate(runs[0]) for path in reply.numbers
+        ]:
+            rows = np.clip(stacked([run[number] for run in runs], path), -_LARGEST, _LARGEST)
+            if rows.size and not path.endswith(LAST_BITS):
+                varies = (rows != rows[0]).any(axis=0)
+                variance = np.where(varies, rows.var(axis=0, ddof=1), 0.0)
+                self.moments[number, path] = rows.mean(axis=0), variance
+                self.varies |= bool(varies.any())
+
+    def apart(self, other: "Summary") -> dict[tuple[int, str], Floats]:
+        """Return squared distances of all numbers, in variances of their noise."""
+        found = {}
+        for key in self.moments.keys() & other.moments.keys():
+            (one, first), (two, second) = self.moments[key], other.moments[key]
+            if one.shape == two.shape:
+                squared = (one - two) ** 2
+                # Noise that n runs did not show may have a part of n of this for its variance.
+                spread = (first + second) / 2 + squared / self.count
+                found[key] = squared / np.where(spread > 0, spread, 1.0)
+        return found
+
+    def distance(self, other: "Summary") -> float:
+        """Return how far two data sets are apart in means, size of noise and forms."""
+        total = 0.0
+        for key, squared in self.apart(other).items():
+            first, second = self.moments[key][1], other.moments[key][1]
+            noisy = (first > 0) & (second > 0)
+            unlike = int(np.sum((first > 0) != (second > 0)))  # with noise, and without
+            total += float(squared.sum()) + 2 * (unlike - len(squared) / self.count)
+            if noisy.any():
+                ratio = float(np.mean(np.log(first[noisy] / second[noisy])))
+                total += int(noisy.sum()) * ratio**2 / 2
+        for piece in self.forms | other.forms:
+            here, there = self.forms[piece], other.forms[piece]
+            if max(here, there) > 1:  # what is never seen twice tells nothing
+                total += (here - there) ** 2 / self.count
+        return total
+
+
+def furthest(found: Mapping[Variant, Summary]) -> Pair | None:
+    """Return the neighbours whose replies seem to differ most; None if nothing varies."""
+    tried = [pair for pair in combinations(found, 2) if pair[0].neighbours(pair[1])]
+    if not tried or not any(summary.varies for summary in found.values()):
+        return None
+    return max(tried, key=lambda pair: found[pair[0]].distance(found[pair[1]]))
+
+
+def _forms(run: Run) -> Iterator[_Piece]:
+    """Yield all pieces of the forms of a run."""
+    for number, reply in enumerate(run):
+        yield from ((number, path, form) for path, form in reply.form.items())
+
+
+def _places(first: Summary, second: Summary) -> _Places:
+    """Return which numbers of each array are compared: those that differ most."""
+    apart = first.apart(second)
+    each = max(_COLUMNS // max(len(apart), 1), 4)
+    largest: dict[str, Floats] = {}
+    for (_, path), distances in apart.items():
+        known = largest.get(path, distances)
+        fits = known.shape == distances.shape
+        largest[path] = np.maximum(known, distances) if fits else known
+    # The same places in all messages, so that noise they have in common cancels.
+    return {key: np.argsort(-largest[key[1]])[:each] for key in sorted(apart)}
+
+
+def _numbers(run: Run, chosen: _Places) -> Floats:
+    """Return numbers, and the sums of whole arrays; 0 if they are not there."""
+    parts = [np.zeros(0)]
+    for (number, path), places in chosen.items():
+        values = run[number].numbers.get(path, np.zeros(0))
+        if len(values) <= places.max(initial=-1):
+            values = np.zeros(int(places.max()) + 1)
+        parts += [values[places], values.sum(keepdims=True)]
+    return np.clip(np.concatenate(parts), -_LARGEST, _LARGEST)
+
+
+def lower_bound(
+    node: Node,
+    pair: Pair,
+    looks: tuple[Summary, Summary],
+    how_many: int,
+    delta: float,
+    alpha: float,
+) -> tuple[float, str]:
+    """Return a lower bound of epsilon between two data sets, and the classifier's name.
+
+    Of so many runs on either, up to a sixth each counts values, trains and chooses the threshold,
+    the others are judged. The bound fails with probability ``alpha``.
+    """
+    chosen = _places(*looks)
+    numbers: list[list[Floats]] = [[], []]
+    forms: list[list[list[_Piece]]] = [[], []]
+    while len(numbers[0]) < how_many:
+        for side in random.sample((0, 1), 2):
+            for run in node.runs(pair[side], min(_BLOCK, how_many)):
+                numbers[side].append(_numbers(run, chosen))
+                forms[side].append(list(_forms(run)))
+    each = min(how_many // 6, _MAX_TRAINING)
+    first, second, third = each, 2 * each, 3 * each
+    samples = _with_familiar_values([np.stack(of) for of in numbers], forms, first)
+    train = np.concatenate([of[first:second] for of in samples])
+    labels = np.repeat([0, 1], second - first)
+    best: tuple[float, str, int, float] = (-math.inf, "", 0, 0.0)
+    scores = {}
+    for name, model in _models().items():
+        with quiet():  # columns may be constant
+            model.fit(train, labels)
+            scores[name] = [model.predict_proba(of[second:])[:, 1] for of in samples]
+        choosing = [of[: third - second] for of in scores[name]]
+        cuts = np.unique(np.quantile(np.concatenate(choosing), np.linspace(0, 1, _THRESHOLDS)))
+        for side in (0, 1):
+            bounds = _bounds(choosing, side, cuts, delta, alpha)
+            near = np.flatnonzero(bounds >= bounds.max() - _SLACK)
+            at = int(near[-1] if side else near[0])  # the farthest: of more runs some lie beyond
+            best = max(best, (float(bounds[at]), name, side, float(cuts[at])))
+    _, name, side, cut = best
+    fresh = [of[third - second :] for of in scores[name]]
+    bound = _bounds(fresh, side, np.array([cut]), delta, alpha)
+    return max(float(bound[0]), 0.0), name
+
+
+def _bounds(
+    scores: Sequence[Floats], side: int, cuts: Floats, delta: float, alpha: float
+) -> Floats:
+    """Return bounds by the scores beyond cuts, which one side has more often."""
+    sign = 2 * side - 1
+    hits = [len(of) - np.searchsorted(np.sort(sign * of), sign * cuts) for of in scores]
+    return log_ratio(hits[side], len(scores[0]), hits[1 - side], len(scores[0]), delta, alpha)
+
+
+def _models() -> dict[str, Any]:
+    from sklearn.decomposition import PCA
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    # Whitened: a combination of numbers in which noise cancels counts as much as any.
+    linear = make_pipeline(StandardScaler(), PCA(whiten=True), LogisticRegression(max_iter=300))
+    return {
+        "a linear classifier": linear,
+        "boosted trees": HistGradientBoostingClassifier(max_iter=50, early_stopping=False),
+    }
+
+
+def _with_familiar_values(
+    numbers: Sequence[Floats], forms: Sequence[Sequence[Sequence[_Piece]]], until: int
+) -> list[Floats]:
+    """Return rows with a column of how much likelier their exact values are on one data set.
+
+    They are counted in the first runs: noise in steps, answers and forms have such values.
+    """
+    both = np.concatenate([of[:until] for of in numbers])
+    steps = [j for j in range(both.shape[1]) if len(np.unique(both[:, j])) < len(both)]
+    pieces: list[list[list[_Piece]]] = [[], []]
+    for side in (0, 1):
+        for form, row in zip(forms[side], numbers[side][:, steps].tolist(), strict=True):
+            pieces[side].append([*form, *((j, "", value) for j, value in enumerate(row))])
+    seen = [Counter(piece for run in of[:until] for piece in run) for of in pieces]
+    odds = {p: math.log((seen[0][p] + 0.5) / (seen[1][p] + 0.5)) for p in seen[0] | seen[1]}
+    familiar = [[sum(odds.get(piece, 0.0) for piece in run) for run in of] for of in pieces]
+    return [np.column_stack(columns) for columns in zip(numbers, familiar, strict=True)]

@@ -1,5 +1,0 @@
-"""What is raised if an app cannot be attacked."""
-
-
-class CannotAuditError(ValueError):
-    """An app that cannot be attacked; the text says what to give."""

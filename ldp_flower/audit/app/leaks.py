@@ -1,0 +1,139 @@
+"""Deterministic leaks: replies that are the same on every run, and differ between neighbours."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...validation import Floats
+from .findings import Finding
+from .node import Node, Run
+from .replies import LAST_BITS, LENGTH, Seen
+from .variants import BASE, Variant
+
+_CONFIRMING = 40  # runs of either data set that confirm what noise may have made
+_MAX_SECONDS = 10.0  # of CPU for them, where answers are seldom wrong by the claim
+_MISTAKEN = 1e-5  # probability with which a randomised answer is taken for one without noise
+_MAX_EPSILON = 20.0  # claims above are as good as none
+_SHOWN = 90  # characters of a text
+_NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A piece of a reply that tells two data sets apart on every run."""
+
+    message: int
+    path: str
+    first: str
+    second: str
+    size: float = 0.0  # the largest difference of numbers
+    how_many: int = 0  # numbers that differ; 0: a piece of the form
+
+    @property
+    def is_text(self) -> bool:
+        """Whether these are texts that somebody wrote, or errors."""
+        if self.path == "reply":
+            return "content" not in (self.first, self.second)
+        return not self.how_many and all(s[:1] in "'\"" for s in (self.first, self.second))
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether these can be randomised answers: whole numbers, or texts."""
+        if self.how_many:
+            return "." not in self.first + self.second
+        return self.path.endswith(LENGTH) or (self.is_text and self.path != "reply")
+
+    @property
+    def what(self) -> str:
+        """What it reveals, in words."""
+        if self.how_many:
+            return "a function of the data, without noise"
+        if self.path == "reply" and not self.is_text:
+            return "whether it answers depends on data"
+        if self.path == "records" or self.path.endswith(": keys"):
+            return "names or order of what is sent tell data"
+        return "a text tells data" if self.is_text else "the form of the reply tells data"
+
+
+def differences(first: Sequence[Run], second: Sequence[Run]) -> Iterator[Difference]:
+    """Yield what tells two sets of runs apart for sure."""
+    for number in range(len(first[0])):
+        ours, theirs = [run[number] for run in first], [run[number] for run in second]
+        told: set[str] = set()
+        for path in dict.fromkeys([*ours[0].form, *theirs[0].form]):
+            one, two = ({reply.form.get(path, _NOTHING) for reply in of} for of in (ours, theirs))
+            known = "reply" in told or path.removesuffix(LENGTH) in told
+            # What is not there at all is told by the names of keys.
+            known |= _NOTHING in one | two and not path.endswith("not finite")
+            if len(one) == len(two) == 1 and one != two and not known:
+                told.add(path)
+                yield Difference(number, path, one.pop()[:_SHOWN], two.pop()[:_SHOWN])
+        for path in ours[0].numbers:
+            rows, others = stacked(ours, path), stacked(theirs, path)
+            if not rows.size or rows.shape[1:] != others.shape[1:]:
+                continue
+            fixed = (rows == rows[0]).all(axis=0) & (others == others[0]).all(axis=0)
+            away = np.where(fixed, np.abs(rows[0] - others[0]), 0.0)
+            if away.any() and path.removesuffix(LAST_BITS) not in told:
+                told.add(path)
+                i, many = int(np.argmax(away)), int(np.count_nonzero(away))
+                seen = f"{rows[0, i]:.9g}", f"{others[0, i]:.9g}"
+                yield Difference(number, path, *seen, float(away[i]), many)
+
+
+def stacked(replies: Sequence[Seen], path: str) -> Floats:
+    """Return numbers of all replies, a row each; an empty array if they are not as many in all."""
+    found = [reply.numbers[path] for reply in replies if path in reply.numbers]
+    fit = len(found) == len(replies) and len({len(values) for values in found}) == 1
+    return np.stack(found) if fit else np.zeros((0, 0))
+
+
+class Leaks:
+    """Replies on other data, compared with ``base``: those on the data as they are."""
+
+    def __init__(self, node: Node, base: Sequence[Run], seconds: float) -> None:
+        self._node, self._base, self._seconds = node, base, seconds
+        #: What was seen with which data, by type of message and path.
+        self.by: dict[tuple[str, str], list[tuple[Variant, Difference]]] = {}
+
+    def add(self, variant: Variant, runs: Sequence[Run]) -> None:
+        """Compare runs on other data."""
+        for found in differences(self._base, runs):
+            key = (self._node.kinds[found.message], found.path)
+            self.by.setdefault(key, []).append((variant, found))
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what was found, confirmed by more runs where noise may have made it."""
+        worst = {key: max(seen, key=lambda each: each[1].size) for key, seen in self.by.items()}
+        doubtful = {k for k, (_, found) in worst.items() if found.how_many or found.is_answer}
+        answers = {key for key in doubtful if worst[key][1].is_answer}
+        tried = {worst[key][0] for key in doubtful}
+        # As many as a randomised answer of the claimed epsilon is never the same on.
+        odds = math.exp(min(self._node.claims.epsilon or 0.0, _MAX_EPSILON))
+        chance = min(odds / (1 + odds) + self._node.claims.of_run()[1], 1 - 1e-9)
+        needed = math.log(_MISTAKEN) / (2 * math.log(chance)) if answers and odds > 1 else 0
+        wanted = max(_CONFIRMING, math.ceil(needed))
+        affordable = int(_MAX_SECONDS / (self._seconds * (1 + len(tried))))
+        runs = max(min(wanted, affordable), len(self._base))
+        base = self._node.runs(BASE, runs) if tried else []
+        again = {
+            (v, found.message, found.path)
+            for v in tried
+            for found in differences(base, self._node.runs(v, runs))
+        }
+        for key, (variant, found) in worst.items():
+            if key in answers and runs < wanted:
+                continue  # an answer may be the same by chance: the classifier compares them
+            if key not in doubtful or (variant, found.message, found.path) in again:
+                others = len({v for v, _ in self.by[key]}) - 1
+                rounds = len({each.message for _, each in self.by[key]})
+                where = ": ".join(key) + (f", in {rounds} messages" if rounds > 1 else "")
+                evidence = f"{found.first} became {found.second} with {variant.name}"
+                evidence += f" (and {others} other changes)" if others else ""
+                evidence += f", on all of {runs} runs" if key in doubtful else ""
+                # LocalDpMod itself divides by an update's length, and lets NaN through.
+                by_mod = "ZeroDivisionError" in evidence or found.path.endswith("not finite")
+                if not (by_mod and key[0] in self._node.claims.local):
+                    yield Finding(found.what, where, evidence)

@@ -1,1 +1,0 @@
-"""Noise of replies: where it is the same twice, what shape it has, and what it is worth."""
