@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from ldp_flower import Categories, Numeric, Schema, simulate
+from ldp_flower.expectation import Setting
+from ldp_flower.randomizers import KRandomizedResponse, SampledCoordinate
 from ldp_flower.strategies import Describe, Distribution, Quantiles, TooFewReports
 
 LEVELS = [0.1, 0.5, 0.9]
@@ -54,6 +56,13 @@ def test_quantiles_are_told_in_units(quantiles):
     assert list(quantiles.table()["quantile"]) == ["10 %", "50 %", "90 %"]
     assert quantiles.privacy.epsilon == 2.0 and quantiles.privacy.exact
     assert sum(step.asked for step in quantiles.steps[1:]) == 20_000
+
+
+def test_users_who_are_too_few_for_cells_report_bits():
+    """The least of three levels is .1, which 955 users tell from 0 by cells, and 325 by bits."""
+    strategy = Quantiles(schema(), "income", LEVELS, epsilon=2.0)
+    asked = [strategy.expect(Setting(num_users=users)).randomizers[0] for users in (900, 1000)]
+    assert isinstance(asked[0], SampledCoordinate) and isinstance(asked[1], KRandomizedResponse)
 
 
 def test_levels_keep_their_order():
