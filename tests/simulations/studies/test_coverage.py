@@ -39,26 +39,29 @@ def test_bands_of_distributions_hold_and_their_middles_are_near():
 
 @pytest.mark.slow
 def test_intervals_of_quantiles_hold_and_are_not_wide():
-    """Every column, epsilon 1 (bits) and 4 (cells), three levels, one row of a user and some.
+    """Every column, epsilon 1 (bits), 2 and 4 (cells), three levels, one row of a user and some.
 
-    Of 216 intervals that miss with probability .05, more than 22 do in one of 1,000 cases. Widths
+    Of 252 intervals that miss with probability .05, more than 25 do in one of 1,000 cases. Widths
     are those of 3.92 errors of a share of which a third of the users report; at epsilon 4 all tell
-    of all levels: 1.1 to 1.7 in the mean of continuous columns, 2.6 or more by bits.
+    of all levels: 1.1 to 1.7 in the mean of continuous columns, 2.6 or more by bits. At epsilon 2
+    the mean of six columns is 2.4, by bits 3.8.
     """
     from simulations.studies.coverage.populations import COLUMNS
     from simulations.studies.coverage.protocols import Cell, measure
 
     runs = defaultdict(list)
     for column in COLUMNS:
-        for epsilon, seeds in ((1.0, (600,)), (4.0, (600, 601, 602, 603, 604))):
+        for epsilon, seeds in ((1.0, (600,)), (2.0, (600,)), (4.0, (600, 601, 602, 603, 604))):
             for seed in seeds:
                 cell = Cell(column, 4000, epsilon, 3, ("one", "some")[seed % 2])
                 runs[column, epsilon].append(measure("Quantiles", cell, seed))
     stated = sum(run["intervals"] for own in runs.values() for run in own)
     missed = {key: sum(run["missed"] for run in own) for key, own in runs.items()}
-    assert stated == 216
-    assert sum(missed.values()) <= 22, missed
-    for column in ("uniform", "lognormal", "two humps", "heavy-tailed", "integers", "dates"):
+    assert stated == 252
+    assert sum(missed.values()) <= 25, missed
+    continuous = ("uniform", "lognormal", "two humps", "heavy-tailed", "integers", "dates")
+    assert np.mean([float(runs[column, 2.0][0]["width"]) for column in continuous]) < 3.1
+    for column in continuous:
         widths = [float(run["width"]) for run in runs[column, 4.0]]
         assert np.mean(widths) < 1.8, (column, widths)
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from ldp_flower import Categories, Numeric, Schema, simulate
+from ldp_flower.expectation import Setting
+from ldp_flower.randomizers import KRandomizedResponse, SampledCoordinate
 from ldp_flower.strategies import Describe, Distribution, Quantiles, TooFewReports
 
 LEVELS = [0.1, 0.5, 0.9]
@@ -39,13 +41,28 @@ def distribution():
     return simulate(Distribution(schema(), "income", epsilon=2.0), users_of(INCOME), seed=1)
 
 
-def test_quantiles_are_near_in_rank_and_told_in_units(quantiles):
-    # Three times the limit: with errors 1.3 times of it, one of three is beyond in 6 % of seeds.
-    assert (np.abs(ranks(quantiles.values) - LEVELS) < 3 * limit(2.0, 20_000, 3)).all()
+def test_quantiles_are_near_in_rank():
+    """Median of 12 errors, .9 times the limit if they are normal and 1.3 times as large as it.
+
+    Above 1.9 times in one of 1,000 cases. The largest may be that of a search that was misled.
+    """
+    strategy, users = Quantiles(schema(), "income", LEVELS, epsilon=2.0), users_of(INCOME)
+    off = [ranks(simulate(strategy, users, seed=seed).values) - LEVELS for seed in range(1, 5)]
+    assert np.median(np.abs(off)) < 1.9 * limit(2.0, 20_000, 3)
+
+
+def test_quantiles_are_told_in_units(quantiles):
     assert (quantiles.lower < quantiles.values).all() and (quantiles.values < quantiles.upper).all()
     assert list(quantiles.table()["quantile"]) == ["10 %", "50 %", "90 %"]
     assert quantiles.privacy.epsilon == 2.0 and quantiles.privacy.exact
     assert sum(step.asked for step in quantiles.steps[1:]) == 20_000
+
+
+def test_users_who_are_too_few_for_cells_report_bits():
+    """The least of three levels is .1, which 955 users tell from 0 by cells, and 325 by bits."""
+    strategy = Quantiles(schema(), "income", LEVELS, epsilon=2.0)
+    asked = [strategy.expect(Setting(num_users=users)).randomizers[0] for users in (900, 1000)]
+    assert isinstance(asked[0], SampledCoordinate) and isinstance(asked[1], KRandomizedResponse)
 
 
 def test_levels_keep_their_order():
