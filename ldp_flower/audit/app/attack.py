@@ -214,7 +214,7 @@ def _judge(node: Node, talk: Conversation, bound: float, by: str, report: AppAud
 
 def _after_restarts(node: Node, base: list[Run]) -> Iterator[Finding]:
     """Yield arrays whose noise varies from run to run, and is the same after each restart."""
-    varying = {}
+    varying: dict[tuple[str, str], tuple[int, Any]] = {}
     for number, kind in enumerate(node.kinds):
         for path in base[0][number].numbers:
             rows = stacked([run[number] for run in base], path)

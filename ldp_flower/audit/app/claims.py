@@ -81,7 +81,7 @@ class Claims:
             return made(opacus, *args, **kwargs)
 
         engine: Any = getattr(sys.modules.get("opacus"), "PrivacyEngine", None)
-        made = getattr(engine, "make_private", None)
+        made: Any = getattr(engine, "make_private", None)
         answers = {name: own(getattr(Node, name)) for name in ("answer_once", "census")}
         # A simulation's seed, which deployments refuse, would let noise repeat.
         answers["private_randomness"] = lambda *_: SystemRandom()
