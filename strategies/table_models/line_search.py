@@ -32,9 +32,9 @@ _MAX_STEP = 3.0  # over the descent's own
 _STEP_SPREAD = 0.4  # of the best step around 1, the descent's own
 _MIN_CURVATURE = 0.3  # over what scales let one expect: less is noise
 _MIN_PREDICTED = 0.1  # of the targets' sd that predictions vary by: less explains 1 % at most
-# Mean over root mean square of a descent's steps, its own intercept included: .39 to .48 over the
-# tables of docs/your-own-data.md, of either sign.
-_PRIOR_OFFSET = 0.45
+# Mean residual at a descent's end, of either sign: over the scale of its steps (.39 to .48), and of
+# residuals at its beginning (.16 to .22, root mean squares over half of the tables, by epsilon).
+_OFFSET_OVER_SCALES = np.array([0.2, 0.45])
 
 
 @dataclass
@@ -78,11 +78,10 @@ class Intercepts(LinearEstimates):
     """
 
     @classmethod
-    def of_descent(cls, mean: Number, intercept: float, scale: float) -> Self:
-        """Return what is known by a mean target, and by a descent's intercept and step scale."""
-        return cls.known(
-            [mean.value, mean.value - intercept], [mean.std_error, _PRIOR_OFFSET * scale]
-        )
+    def of_descent(cls, mean: Number, intercept: float, scales: Floats) -> Self:
+        """Return the prior from a mean target, a descent and scales of residuals and steps."""
+        offset = float(min(_OFFSET_OVER_SCALES * scales))
+        return cls.known([mean.value, mean.value - intercept], [mean.std_error, offset])
 
     def at(self, step: float) -> Number:
         """Return the intercept for so much of the slopes."""

@@ -197,7 +197,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         mean = Number(mean.value, math.hypot(mean.std_error, BIAS * scale))
         mean = yield from refined_mean(means, epsilon, dim, mean, scale, present)
         # Both ends of the line get the intercept that held-out users estimate, then the step.
-        slopes, intercepts = theta * (1 - one), Intercepts.of_descent(mean, theta[0], scales[1])
+        slopes, intercepts = theta * (1 - one), Intercepts.of_descent(mean, theta[0], scales)
         end = yield from intercepts.model(at_end, epsilon, slopes, 1.0, max(scales), present)
         mean = intercepts.at(0.0)
         start = mean.value * one

@@ -101,7 +101,7 @@ def test_a_step_that_is_surely_good_is_taken_whole():
 
 def test_an_intercept_follows_from_mean_residuals_at_both_ends():
     """The mean target is 0.3, the slopes predict 0.5 in the mean, and reports are exact."""
-    intercepts = Intercepts.of_descent(Number(0.0, 1.0), 0.2, 1.0)
+    intercepts = Intercepts.of_descent(Number(0.0, 1.0), 0.2, np.ones(2))
     for step in (0.0, 1.0):
         intercepts.add([1.0, -step], Number(0.3 - step * 0.5, 1e-6))
     half = intercepts.at(0.5)
@@ -109,7 +109,7 @@ def test_an_intercept_follows_from_mean_residuals_at_both_ends():
 
 
 def test_without_reports_an_intercept_is_the_descents_own():
-    intercepts = Intercepts.of_descent(Number(0.4, 0.1), 0.1, 0.2)
+    intercepts = Intercepts.of_descent(Number(0.4, 0.1), 0.1, np.ones(2))
     assert intercepts.at(1.0).value == pytest.approx(0.1)
     assert intercepts.at(0.0) == Number(pytest.approx(0.4), pytest.approx(0.1))
     assert intercepts.at(1.0).std_error > 0.1

@@ -75,7 +75,7 @@ def test_the_score_is_by_people_who_decide_nothing():
 def test_the_score_agrees_with_other_people(seeds=3):
     """Beyond 4 standard errors in one of three runs: probability below .001."""
     for seed in range(seeds):
-        fit = fitted(table(1500, seed), seed, method="walk")
+        fit = fitted(table(3000, seed), seed, method="walk")
         assert abs(fit.score - r2(fit, TEST)) < 4 * fit.score_std_error + 0.02
         low, high = fit.score_interval
         assert low < fit.score <= high <= 1
