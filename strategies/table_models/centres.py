@@ -16,7 +16,7 @@ from ..runtime.exchange import Ask
 from ..tables.standardisation import Standardisation
 
 _SHARE = 0.04  # of all users
-_ENOUGH = 0.1  # noise over the length of a typical row that no larger cohort is for
+_ENOUGH = 0.1  # noise over a typical row's norm that no larger cohort is for
 _AFFORDED = 1.2  # ... with which centres are estimated at all
 USUAL, FARTHEST = 2.0, 4.0  # mean square of a column of numbers with bounds only
 
@@ -37,7 +37,7 @@ def _columns(schema: Schema, numeric: float) -> dict[int, float]:
 
 
 def usual_square(schema: Schema) -> float:
-    """Return the usual square length of a row of features, with what is declared of them."""
+    """Return the usual squared norm of a row of features, given what is declared of them."""
     undeclared = _columns(schema, USUAL)
     return 1.0 + sum(undeclared.get(column, 1.0) for column in range(1, schema.num_features))
 
@@ -49,7 +49,7 @@ def num_askers(num_users: int, epsilon: float, min_reports: int, schema: Schema)
 
 
 def num_wanted(num_users: float, epsilon: float, columns: int) -> float:
-    """Return how many users' answers so many columns are worth; 0 if all would be noise."""
+    """Return how many users to ask for so many columns; 0 if all would be noise."""
     if not columns:
         return 0.0
     noise = columns * ball_codebook(epsilon, columns, 1.0).variance
@@ -62,7 +62,7 @@ def estimate_centres(
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask a cohort for the means of columns whose centres are not declared.
 
-    One report of each user, within the length of the farthest row. What is found is drawn to
+    One report of each user, within the norm of the farthest row. What is found is drawn to
     what all columns have in common.
     """
     known = Standardisation.identity(schema.num_features)

@@ -28,14 +28,14 @@ class ClassificationFit(TableFit):
     coef : ndarray of float64, shape (num_features,) or (classes, num_features)
         For ``schema.features``, the intercept first: the logit of the second of two classes, or
         of each of more against all others. All slopes are 0 where the model is the shares.
-        Normalised steps leave no textbook standard errors, so none are told: ``score`` says how
-        much the whole is worth.
+        Normalised steps leave no textbook standard errors, so none are reported: ``score``
+        evaluates the model as a whole.
     shares, shares_std_error : ndarray of float64, shape (classes,)
         Each class's share of users' rows, and its standard deviation.
     score, score_std_error : float
         AUC by users who had no part in the fit, and its standard deviation: how probable it
         is that a row of the second class scores above one of the first; of more than two classes,
-        the mean weighted by their shares; .5 for the shares. It is told as if scores of both
+        the mean weighted by their shares; .5 for the shares. It is estimated as if scores of both
         were normal.
     method : str
         How it was found: ``"directions"``, ``"lengths"``, or ``"shares"``.
@@ -116,11 +116,11 @@ class ClassificationFit(TableFit):
             else:
                 units += ["log odds"] * kind.width
                 sizes += [1.0] * kind.width
-        rows = dict(zip(self._told_classes, np.atleast_2d(self.coef) / sizes, strict=True))
+        rows = dict(zip(self._logit_classes, np.atleast_2d(self.coef) / sizes, strict=True))
         return DataFrame({"name": self._schema.names, "unit": units, **rows})
 
     @property
-    def _told_classes(self) -> list[str]:
+    def _logit_classes(self) -> list[str]:
         """What each row of coefficients is the logit of."""
         names = [f"{self._schema.target}={value}" for value in self._schema.classes]
         return names if self.coef.ndim == 2 else names[1:]
@@ -132,15 +132,15 @@ class ClassificationFit(TableFit):
         if len(rows) == 1:
             axes.barh(names, rows[0, drawn], color=charts.BLUE)
         else:
-            for told, row in zip(self._told_classes, rows, strict=True):
-                axes.plot(row[drawn], names, "o", label=charts.label(told))
+            for name, row in zip(self._logit_classes, rows, strict=True):
+                axes.plot(row[drawn], names, "o", label=charts.label(name))
             axes.legend()
         axes.invert_yaxis()
         axes.axvline(0, color=charts.GREY, lw=1)
         axes.set_xlabel("log odds, for a quarter of a column's range or for a category")
-        axes.set_title(self._told())
+        axes.set_title(self._evaluation())
 
-    def _told(self) -> str:
+    def _evaluation(self) -> str:
         low, high = self.score_interval
         return f"AUC = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
 
@@ -150,4 +150,4 @@ class ClassificationFit(TableFit):
             f"{value} {100 * share:.0f} %"
             for value, share in zip(self._schema.classes, self.shares, strict=True)
         )
-        return [f"{self._schema.target}: {found}, {self._told()}; {shares}"]
+        return [f"{self._schema.target}: {found}, {self._evaluation()}; {shares}"]

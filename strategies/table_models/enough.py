@@ -1,42 +1,46 @@
-"""Whether users are enough for a model of a table, from public numbers, before anybody pays.
+"""Whether users are enough for a model of a table, from public numbers, before any budget is spent.
 
 The protocols refuse with these texts, and their plans say the same before there are any users.
 """
 
 import math
+from bisect import bisect_left
 
 from ldp_flower.randomizers import ball_codebook
 
 from ..subprotocols.squared_errors import number_randomizer
 
-_FEWEST = 300
+_MIN_USERS = 300  # of a regression: below, users' own differences hide the mean at any epsilon
 _COHORTS = 15  # of min_reports users each
-# Users times epsilon squared. Below the first even the mean costs more than 5 % of the target's
-# variance in one run of five; from the second on most relations show.
-_INFORMATIVE, _STRONG = 3_000, 6_000
-_MOST_EPSILON = 3.2  # from where on people differ more than noise
+# Standard error of the mean target in its standard deviations, if all users reported it clipped to
+# 1.5 of these: .4 of them, which the hold-out cohorts are, know it within .095, and lose more than
+# 5 % of the variance by it in 2 of 100 runs.
+_MEAN_ERROR, _CLIP = 0.06, 1.5
+_LARGEST_EPSILON = 16  # that is proposed
+_STRONG = 2  # times the fewest users, from where on most relations show
 # Of a classifier, measured on 11 tables at epsilon .5 to 8: beyond this sqrt(d c / n) the median
 # AUC is .5; and with so many users of each class it is .6 at epsilon 2, .65 at 4, .7 at 8.
 _MOST_NOISE, _FEWEST_OF_CLASS, _COHORTS_OF_CLASS = 1.3, 200, 10
-_SHARE_ERROR, _JUDGES = 0.18, 0.08  # of a class's share, from this share of the users
+_SHARE_ERROR, _HELD_OUT = 0.18, 0.08  # of a class's share, from this share of the users
 _EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
 def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
     """Return why so many users are too few for a regression; nothing if they are not.
 
-    They are if they are fewer than 300, than 15 times ``min_reports``, or if ``num_users *
-    min(epsilon, 3.2)**2`` is below 3,000.
+    They are if they are fewer than 300, than 15 times ``min_reports``, or than estimate the mean
+    target well at ``epsilon``: 3,205 at epsilon 1.
     """
-    fewest = max(_FEWEST, _COHORTS * min_reports)
-    needed = max(fewest, _users_for(_INFORMATIVE, epsilon))
+    fewest = max(_MIN_USERS, _COHORTS * min_reports)
+    needed = max(fewest, _users_for_mean(epsilon))
     if num_users >= needed:
         return ""
     ways = [f"At least {needed:,} users are needed"]
     if num_users >= fewest:
-        # Rounded up, so that what is said suffices.
-        enough = math.ceil(100 * math.sqrt(_INFORMATIVE / num_users)) / 100
-        ways.append(f"or, with these users, epsilon {enough:g}")
+        steps = range(math.ceil(100 * epsilon), 100 * _LARGEST_EPSILON)
+        enough = bisect_left(steps, True, key=lambda k: num_users >= _users_for_mean(k / 100))
+        if enough < len(steps):
+            ways.append(f"or, with these users, epsilon {steps[enough] / 100:g}")
     return (
         f"{num_users:,} users are too few for a model at epsilon {epsilon:g}: not even "
         f"the mean would be known well. {', '.join(ways)}. With fewer, ask for less: a mean or a "
@@ -46,17 +50,19 @@ def too_few(num_users: int, epsilon: float, min_reports: int) -> str:
 
 def doubts(num_users: int, epsilon: float) -> list[str]:
     """Return what to say of a regression by users who are enough, but few."""
-    if num_users * min(epsilon, _MOST_EPSILON) ** 2 >= _STRONG:
+    needed = _STRONG * _users_for_mean(epsilon)
+    if num_users >= needed:
         return []
     return [
         f"{num_users:,} users are few for epsilon {epsilon:g}: only a strong relation "
-        "shows, and the mean is returned where none does. From "
-        f"{_users_for(_STRONG, epsilon):,} users on most relations show."
+        f"shows, and the mean is returned where none does. From {needed:,} users on most relations "
+        "show."
     ]
 
 
-def _users_for(informative: int, epsilon: float) -> int:
-    return math.ceil(informative / min(epsilon, _MOST_EPSILON) ** 2)
+def _users_for_mean(epsilon: float) -> int:
+    variance = number_randomizer(epsilon, _CLIP).variance + 1  # of reports, and of users
+    return math.ceil(variance / _MEAN_ERROR**2)
 
 
 def too_few_for_classes(
@@ -64,12 +70,12 @@ def too_few_for_classes(
 ) -> str:
     """Return why so many users are too few for a classifier; nothing if they are not.
 
-    ``classes`` is how many are told from all others: of two classes, one.
+    ``classes`` is how many are fitted against all others: of two classes, one.
     """
 
     def needed(epsilon: float, features: int) -> int:
         noise = ball_codebook(epsilon, features, 1.0).variance * features / _MOST_NOISE**2
-        shares = number_randomizer(epsilon, 0.5).variance / _SHARE_ERROR**2 / _JUDGES
+        shares = number_randomizer(epsilon, 0.5).variance / _SHARE_ERROR**2 / _HELD_OUT
         return math.ceil(
             classes * max(_FEWEST_OF_CLASS, _COHORTS_OF_CLASS * min_reports, noise, shares)
         )
@@ -84,9 +90,9 @@ def too_few_for_classes(
     fewer = int(_MOST_NOISE**2 * num_users / classes / noise)
     if needed(epsilon, max(fewer, 2)) <= num_users:
         ways.append(f"or at most {fewer} features")
-    told = f" told apart one by one from {classes} classes" if classes > 1 else ""
+    each = f" of each of {classes} classes against all others" if classes > 1 else ""
     return (
-        f"{num_users:,} users are too few for {features} features{told} at epsilon "
+        f"{num_users:,} users are too few for {features} features{each} at epsilon "
         f"{epsilon:g}: by this protocol a model would hardly rank better than chance; LdpFedAvg "
         f"with a linear head may do with fewer. {', '.join(ways)}."
     )

@@ -15,16 +15,16 @@ from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..subprotocols.norm import enough_for_norm
 from ..tables.standardisation import estimate_standardisation, with_standardisation
-from .judges import ask_line, ask_sizes, held_out, hold_out
+from .holdout import ask_line, ask_scales, held_out, hold_out
 from .ridge_walk import ridge_walk, row_length
 
 FIRST = 0.2  # share of the users who walk before columns' centres and scales are known
-_COLUMNS = 0.05  # share of the users who tell all centres at first
+_COLUMNS = 0.05  # share of the users who report all centres at first
 _WORTH, _FEWEST = 0.25, 1000  # variance of a centre, and users, with which knowing it helps
 _COHORTS = 50  # of min_reports users each, that all questions of two legs may take
-FOR_COLUMNS = 0.3  # share of the users that tell centres and scales at most
+FOR_COLUMNS = 0.3  # share of the users that report centres and scales at most
 _SECOND = 0.1  # share of the users that is left for the second leg at least
-USUAL_MOVE = 0.7, 0.4  # from the first leg's end to the second's, and how that varies
+PRIOR_STEP = 0.7, 0.4  # from the first leg's end to the second's, and how that varies
 METHODS = ("auto", "walk", "two legs")
 
 
@@ -72,10 +72,13 @@ def two_legs(
 
     The first leg walks within the bounds. Then columns' centres and scales are estimated, and
     the second leg goes on in units of these: where bounds are much wider than what columns
-    hold, the first one gets nowhere. Judges tell how far to follow the second.
+    hold, the first one gets nowhere. A hold-out cohort estimates the step along the second.
     """
     dim, epsilon = schema.num_features, strategy.epsilon
-    (sizers,), (line,) = hold_out(strategy, "stage sizes"), hold_out(strategy, "stage moments")
+    (scale_users,), (line,) = (
+        hold_out(strategy, "stage scales"),
+        hold_out(strategy, "stage moments"),
+    )
     length, walkers = row_length(schema), int(FIRST * strategy.num_users)
     first = yield from ridge_walk(
         strategy, walkers, dim, rows_per_user, row_length=length, start=start
@@ -93,7 +96,7 @@ def two_legs(
     )
     second = yield from with_standardisation(walk, columns)
     direction = columns.restored(second.coef) - first.coef
-    scales = yield from ask_sizes(sizers, epsilon, first.coef, direction)
-    told = yield from ask_line(line, epsilon, first.coef, direction, scales)
-    move = float(np.clip(told.best_move(*USUAL_MOVE), 0.0, 1.0))
-    return np.asarray(first.coef + move * direction)
+    scales = yield from ask_scales(scale_users, epsilon, first.coef, direction)
+    moments = yield from ask_line(line, epsilon, first.coef, direction, scales)
+    step = float(np.clip(moments.best_step(*PRIOR_STEP), 0.0, 1.0))
+    return np.asarray(first.coef + step * direction)

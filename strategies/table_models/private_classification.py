@@ -24,7 +24,7 @@ from ..runtime.facts import Card
 from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
 from .centres import estimate_centres, num_askers, usual_square
-from .class_judges import Judged, Judges, judge
+from .class_holdout import ClassEvaluation, HoldOut, evaluate_class
 from .class_walk import FEW_ROWS, SURE, class_walk
 from .classification_fit import ClassificationFit
 from .enough import too_few_for_classes
@@ -34,7 +34,7 @@ logger = logging.getLogger("flwr")
 
 _METHODS = ("auto", "directions", "lengths")
 _USUAL_ROWS = 8.0
-_COUNTERS = 0.03  # share of the users that tell how many rows they have
+_COUNTERS = 0.03  # share of the users that report how many rows they have
 _DOUBTFUL_SHARE = 0.06
 _RARE, _WEAK = 0.1, 0.6  # share of a class, and AUC, below which it is said
 
@@ -54,7 +54,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         The columns, the target and its :class:`~ldp_flower.Categories`. Users' targets are the
         places of their classes, as :meth:`ldp_flower.Schema.users` makes them.
     rows_per_user : int, optional
-        Typical number of a user's rows, by default told by some of the users.
+        Typical number of a user's rows, by default estimated from some of the users.
     method : {"auto", "directions", "lengths"} (default: "auto")
         What users report: where their own rows would move the model, as a direction (for many
         rows), or shorter the better the model serves them already (for few). ``"auto"``
@@ -67,15 +67,15 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
 
     Notes
     -----
-    Some users tell the columns' centres, where these stand out of the noise. Then up to 50
+    Some users report the columns' centres, where these stand out of the noise. Then up to 50
     cohorts walk: each user reports the direction of its own logistic ridge step from where
     the model is, and the model moves by the mean of them. So there is no scale to learn.
-    Others are kept back. They tell the share of the class, where scores lie, and how
+    Hold-out cohorts estimate the share of the class, where scores lie, and how
     well these rank: how often rows of the class score above the mean, and others. With
     two normal distributions of scores that is an AUC, and the slope of the logit.
     Slopes are shortened by the error of that. Where scores rank no better than by chance the
     shares are returned instead, and where they may, a note says so. Of more than two classes each
-    is told from all others, by its own part of the users.
+    is fitted against all others, by its own part of the users.
 
     Guarantee
     ---------
@@ -128,7 +128,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
 
     @property
     def _places(self) -> list[int]:
-        """The classes that are told from all others."""
+        """The classes that are fitted against all others."""
         classes = len(self.schema.classes)
         return [1] if classes == 2 else list(range(classes))
 
@@ -161,21 +161,21 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         few = rows < FEW_ROWS
         method = ("lengths" if few else "directions") if self.method == "auto" else self.method
         logger.info(
-            "Users report %s, with about %.0f rows each; %d told the columns' centres",
+            "Users report %s, with about %.0f rows each; %d report the columns' centres",
             *(method, rows, askers),
         )
-        kept = [Judges.of(self, epsilon, rows, len(places)) for _ in places]
+        kept = [HoldOut.of(self, epsilon, rows, len(places)) for _ in places]
         users, ridge = self.num_unasked // len(places), usual_square(self.schema) / rows
         found = []
-        for place, judges in zip(places, kept, strict=True):
+        for place, cohorts in zip(places, kept, strict=True):
             weighted = method == "lengths"
             theta = yield from class_walk(
                 self, users, standardisation, place, len(self.schema.classes), ridge, weighted
             )
-            judged = yield from judge(
-                judges, epsilon, self.schema, standardisation, theta, place, rows
+            evaluated = yield from evaluate_class(
+                cohorts, epsilon, self.schema, standardisation, theta, place, rows
             )
-            found.append(judged)
+            found.append(evaluated)
         score, error = _score(found)
         notes = []
         if score <= 0.5:
@@ -184,25 +184,25 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
                 f"ranked no better than chance (AUC {score:.2f}, standard error {error:.2f}). More "
                 "users or a larger epsilon are needed."
             )
-            found, method = [judged.level() for judged in found], "shares"
+            found, method = [each.without_slopes() for each in found], "shares"
             score, error = 0.5, 0.0
         elif score - 0.5 < SURE * error:
             notes.append(
                 f"The model may rank no better than chance: by people who had no part in it, its "
                 f"AUC is {score:.2f} with a standard error of {error:.2f}. More users or a "
-                "larger epsilon would tell."
+                "larger epsilon would show."
             )
-        if (present := float(np.mean([judged.present for judged in found]))) < 1:
+        if (present := float(np.mean([each.present for each in found]))) < 1:
             notes.append(
                 f"About {100 * (1 - present):.0f} % of the people have no row with a target: the "
                 "model is of the others."
             )
         notes += _of_shares(self.schema, found)
-        coef = np.array([judged.logits() for judged in found])
+        coef = np.array([each.logits() for each in found])
         coef[:, 0] -= coef @ standardisation.means[:-1]  # as slopes are of the features themselves
         coef = contrasts(self.schema, coef)
-        shares = np.array([judged.share for judged in found])
-        errors = np.array([judged.share_std_error for judged in found])
+        shares = np.array([each.share for each in found])
+        errors = np.array([each.share_std_error for each in found])
         if len(places) == 1:
             coef, shares, errors = coef[0], np.append(1 - shares, shares), np.append(errors, errors)
         return ClassificationFit(
@@ -216,7 +216,7 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         )
 
     def _rows(self) -> Generator[Ask, Estimate, float]:
-        """Return the typical number of rows: as declared, or as some users tell."""
+        """Return the typical number of rows: as declared, or as some users report."""
         if self.rows_per_user is not None:
             return float(self.rows_per_user)
         size = max(math.ceil(_COUNTERS * self.num_users), self.min_reports)
@@ -225,15 +225,15 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         return max(1.0, norm.value)
 
 
-def _of_shares(schema: Schema, found: list[Judged]) -> list[str]:
-    """Return a note if shares are told badly, or of classes that perhaps nobody has."""
-    error = max(judged.share_std_error for judged in found)
+def _of_shares(schema: Schema, found: list[ClassEvaluation]) -> list[str]:
+    """Return a note if shares are estimated badly, or of classes that perhaps nobody has."""
+    error = max(each.share_std_error for each in found)
     if error > _DOUBTFUL_SHARE:
         return [
-            f"Shares are told within {100 * error:.0f} percentage points (one standard error), and "
-            "so are probabilities: more users or a larger epsilon would tell more."
+            f"Shares are known within {100 * error:.0f} percentage points (one standard error), "
+            "and so are probabilities: more users or a larger epsilon would show more."
         ]
-    shares = [judged.share for judged in found]
+    shares = [each.share for each in found]
     both = shares if len(found) > 1 else [1 - shares[0], shares[0]]
     rare = [name for name, each in zip(schema.classes, both, strict=True) if each < SURE * error]
     if not rare:
@@ -244,23 +244,23 @@ def _of_shares(schema: Schema, found: list[Judged]) -> list[str]:
             return []
         return [
             f"Rare: {', '.join(map(repr, scarce))}, perhaps of less than {100 * _RARE:.0f} % of "
-            "the rows. Few people tell what distinguishes such a class, and the model may hardly "
+            "the rows. Few people show what distinguishes such a class, and the model may hardly "
             "do so."
         ]
     return [
-        f"Perhaps no row is of class {' or '.join(map(repr, rare))}: shares are told within "
+        f"Perhaps no row is of class {' or '.join(map(repr, rare))}: shares are known within "
         f"{100 * error:.1f} percentage points (one standard error). What is said of it may be "
         "noise."
     ]
 
 
-def _score(found: list[Judged]) -> tuple[float, float]:
+def _score(found: list[ClassEvaluation]) -> tuple[float, float]:
     """Return the mean AUC, weighted by the classes' shares, and its standard error.
 
     Of a rare class little is known, and little depends on it.
     """
-    shares = np.array([judged.share for judged in found])
-    aucs = np.array([[judged.ranked.auc, judged.ranked.std_error] for judged in found])
+    shares = np.array([each.share for each in found])
+    aucs = np.array([[each.ranked.auc, each.ranked.std_error] for each in found])
     auc, *_ = shares @ aucs / shares.sum()
     return float(auc), float(np.linalg.norm(shares * aucs[:, 1]) / shares.sum())
 

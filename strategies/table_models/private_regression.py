@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
-from ldp_flower.randomizers import Estimate, ball_codebook
+from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import check_choice, check_integer
 
@@ -18,41 +18,37 @@ from ..forecasts.planned import features_of, rows_of
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy, Protocol, TooFewReports
-from ..runtime.exchange import Ask
 from ..runtime.facts import Card
-from ..runtime.population import Cohort
 from ..runtime.units import contrasts
 from .enough import doubts, too_few
-from .judges import (
+from .holdout import (
     BIAS,
     EVERYBODY,
-    GAIN_STEPS,
     MEAN_STEPS,
-    SHIFT,
-    USUAL_SIZE,
-    WORSE,
+    PRIOR_SCALE,
     Number,
     ask_line,
     ask_present,
-    ask_sizes,
-    find_level,
+    ask_scales,
     hold_out,
-    hold_out_level,
     hold_out_present,
-    line_search,
-    mean_radius,
-    refine,
+    hold_out_rough_mean,
+    log_scale_error,
+    prior_spread,
+    refined_mean,
+    rough_mean,
     score,
-    size_error,
-    usual_spread,
 )
 from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
+from .line_search import GAIN_STEPS, INTERCEPT_STEPS, Intercepts, line_search
 from .regression_fit import RegressionFit
 from .ridge_walk import ridge_walk, row_length
 
 logger = logging.getLogger("flwr")
 
-_SURE = 2.5  # standard errors by which a model is surely better than the mean
+_BETTER_Z = 2.5  # standard errors of a score above 0, or a note says so: one useless model in 160
+_WORSE_Z = 2.0  # standard errors of a score below 0, from where on the mean is returned instead
+_MAX_EXPLAINED = 0.8  # of the variance, by a line search: the intercept's radius stays wide enough
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,9 +59,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     would move the model, see :func:`~.ridge_walk.ridge_walk`. Where users are many enough to
     estimate all columns' centres and scales, the walk goes on in units of these. The mean target
     is the rule, and slopes have to earn their place: users who have no part in them decide how far
-    to go from the mean towards the model, no farther than surely costs at most 2 % of the target's
+    to go from the mean towards the model, no farther than surely costs at most 1 % of the target's
     variance. If that is nowhere, the mean is returned, and a note says so. The last users, who
-    decide nothing, tell the score.
+    decide nothing, evaluate the score.
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -75,7 +71,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         What is publicly known about the users' tables. The target is a number.
     rows_per_user : int, optional
         How many rows a user's own regression is trusted as, for all users. By default it is as
-        many as the user holds; rows that repeat each other tell less.
+        many as the user holds; rows that repeat each other carry less information.
     method : {"auto", "walk", "two legs"} (default: "auto")
         Whether the walk stays within the bounds of columns or goes on around their estimated
         centres. By default the numbers of users and features and epsilon decide.
@@ -84,7 +80,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     -----
     Source: this library. A user's direction is that of a ridge regression of what the model
     leaves of the user's own targets; only its direction is reported, so that no bound on its
-    length has to be known. The mean is found by steps, as it may lie anywhere within the bounds.
+    norm has to be known. The mean is found by steps, as it may lie anywhere within the bounds.
     On the line from the mean to the model, held-out users report by how much their own squared
     error is less at the end of a step than at the mean: one number, for which noise is least. Two
     such cohorts give the step that is best, and the shorter one that is surely good enough.
@@ -106,8 +102,8 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 300 users, or than 3,000 / epsilon^2; weak relations take "
-        "several times as many, and the mean is returned",
+        fails_when="with fewer than 300 users, or than 3,205 at epsilon 1 and 957 at 2; weak "
+        "relations take several times as many, and the mean is returned",
         page="your-own-data",
     )
 
@@ -166,9 +162,10 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         logger.info("\t     method %s: %s", method, why)
         epsilon, dim = self.epsilon, self.schema.num_features
         one, notes = np.eye(1, dim)[0], doubts(self.num_users, epsilon)
-        asked, level = hold_out_present(self), hold_out_level(self)
+        asked, rough = hold_out_present(self), hold_out_rough_mean(self)
         means, gains = hold_out(self, "mean", MEAN_STEPS), hold_out(self, "gain", GAIN_STEPS)
-        sizers, final, scorers = (hold_out(self, name)[0] for name in ("sizes", "final", "score"))
+        scale_users, scorers = (hold_out(self, name)[0] for name in ("scales", "score"))
+        at_end, at_model = hold_out(self, "intercept", INTERCEPT_STEPS)
         present = EVERYBODY
         if asked is not None:
             present = yield from ask_present(asked, epsilon, dim)
@@ -177,7 +174,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
                 f"About {100 * (1 - present.value):.0f} % of the people have no row with a target: "
                 "the model is of the others."
             )
-        mean = yield from find_level(level, epsilon, dim, present)
+        mean = yield from rough_mean(rough, epsilon, dim, present)
         start = mean.value * one
         if method == "walk":
             length = row_length(self.schema)
@@ -189,49 +186,50 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             theta = yield from two_legs(self, self.schema, self.rows_per_user, start)
             if noise_of_centres(self.num_users, dim, epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
-        # The line from the mean target to the model, in units of the sizes of either.
+        # The line from the mean target to the model, in units of the scales of either.
         direction = theta - start
-        unit = usual_spread(self.schema, direction) / USUAL_SIZE
-        scales = yield from ask_sizes(sizers, epsilon, start, direction / unit)
-        size, scales = scales[0], scales * [1.0, unit]
-        mean = Number(mean.value, math.hypot(mean.std_error, BIAS * size))
-        mean = yield from self._mean(means, mean, size, present)
-        direction = theta - mean.value * one
-        error = size_error(sizers.size, epsilon)
-        move, explained = yield from line_search(
-            gains, epsilon, mean.value, direction, scales, error, present
+        unit = prior_spread(self.schema, direction) / PRIOR_SCALE
+        scales = yield from ask_scales(scale_users, epsilon, start, direction / unit)
+        scale, scales = scales[0], scales * [1.0, unit]
+        mean = Number(mean.value, math.hypot(mean.std_error, BIAS * scale))
+        mean = yield from refined_mean(means, epsilon, dim, mean, scale, present)
+        # Both ends of the line get the intercept that held-out users estimate, then the step.
+        slopes, intercepts = theta * (1 - one), Intercepts.of_descent(mean, theta[0], scales)
+        end = yield from intercepts.model(at_end, epsilon, slopes, 1.0, max(scales), present)
+        mean = intercepts.at(0.0)
+        start = mean.value * one
+        error = log_scale_error(scale_users.size, epsilon)
+        step, explained = yield from line_search(
+            gains, epsilon, start, end - start, scales, error, present
         )
-        if not move:
-            mean = yield from self._mean([final, scorers], mean, size, present)
-            return self._constant(mean, size, notes)
-        theta, rest = mean.value * one + move * direction, size * math.sqrt(1 - min(explained, 0.8))
-        prior = Number(theta[0], math.hypot(mean.std_error, SHIFT * move * size))
-        radius = mean_radius(final.size, epsilon, rest)
-        intercept = yield from refine(final, epsilon, theta, prior, radius, present)
-        theta[0] = intercept.value
-        scales = np.array([rest, move * scales[1]])
-        worth = score(
-            (yield from ask_line(scorers, epsilon, theta, move * direction, scales, present))
-        )
-        if worth.value + WORSE * worth.std_error < 0:
-            return self._constant(mean, size, notes)
+        if not step:
+            rest = [at_model, scorers]
+            mean = yield from refined_mean(rest, epsilon, dim, mean, scale, present)
+            return self._constant(mean, scale, notes)
+        rest_scale = scale * math.sqrt(1 - min(explained, _MAX_EXPLAINED))
+        theta = yield from intercepts.model(at_model, epsilon, slopes, step, rest_scale, present)
+        scales, line = np.array([rest_scale, step * scales[1]]), step * (end - start)
+        moments = yield from ask_line(scorers, epsilon, theta, line, scales, present)
+        evaluated = score(moments)
+        if evaluated.value + _WORSE_Z * evaluated.std_error < 0:
+            return self._constant(mean, scale, notes)
         fit = RegressionFit(
             coef=contrasts(self.schema, theta),
-            score=worth.value,
-            score_std_error=worth.std_error,
+            score=evaluated.value,
+            score_std_error=evaluated.std_error,
             method=method,
         )
-        if math.isnan(worth.value):
+        if math.isnan(evaluated.value):
             notes.append(
                 f"The score is not known: by {scorers.size:,} people who had no part in the model, "
                 "noise hides how far the target varies."
             )
-        elif worth.value < _SURE * worth.std_error:
+        elif evaluated.value < _BETTER_Z * evaluated.std_error:
             low, high = fit.score_interval
             notes.append(
                 f"The model may be no better than the mean: by {scorers.size:,} people who had no "
                 f"part in it, it explains {100 * max(low, -1):.0f} to {100 * high:.0f} % of the "
-                "target's variance. More users or a larger epsilon would tell."
+                "target's variance. More users or a larger epsilon would show."
             )
         fit.notes = notes
         return fit
@@ -241,24 +239,14 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         dim = self.schema.num_features
         facts = f"{num_users:,} users, {dim} features, epsilon {self.epsilon:g}"
         noise = math.sqrt(noise_of_centres(num_users, dim, self.epsilon))
-        tell = f"{facts} tell a column's centre within {25 * noise:.0f} % of its range"
+        why = f"{facts} report a column's centre within {25 * noise:.0f} % of its range"
         if self.method != "auto":
-            return self.method, f"as asked for, where {tell}"
-        return chosen(num_users, dim, self.epsilon, self.min_reports), tell
+            return self.method, f"as asked for, where {why}"
+        return chosen(num_users, dim, self.epsilon, self.min_reports), why
 
-    def _mean(
-        self, cohorts: Sequence[Cohort], mean: Number, size: float, present: Number
-    ) -> Generator[Ask, Estimate, Number]:
-        """Return the mean target by further cohorts; targets have this size around it."""
-        for cohort in cohorts:
-            coef = mean.value * np.eye(1, self.schema.num_features)[0]
-            radius = mean_radius(cohort.size, self.epsilon, size)
-            mean = yield from refine(cohort, self.epsilon, coef, mean, radius, present)
-        return mean
-
-    def _constant(self, mean: Number, size: float, notes: list[str]) -> RegressionFit:
+    def _constant(self, mean: Number, scale: float, notes: list[str]) -> RegressionFit:
         """Return the mean, whose error costs a share of the targets' variance."""
-        lost = (mean.std_error / size) ** 2
+        lost = (mean.std_error / scale) ** 2
         coef = mean.value * np.eye(1, self.schema.num_features)[0]
         unit = float(np.ptp(self.schema.in_units(np.array([0.0, 1.0]))))
         notes.append(

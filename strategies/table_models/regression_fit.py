@@ -26,7 +26,7 @@ class RegressionFit(TableFit):
     coef : ndarray of float64, shape (num_features,)
         For ``schema.features``, the intercept first, of targets as ``schema.targets`` has them.
         All slopes are 0 where the model is the mean. Normalised steps leave no textbook
-        standard errors, so none are told: ``score`` says how much the whole is worth.
+        standard errors, so none are reported: ``score`` evaluates the model as a whole.
     score, score_std_error : float
         R2 by users who had no part in the fit, and its standard deviation: the share of the
         targets' variance, over users, that predictions explain. Both are NaN where noise hides
@@ -82,14 +82,14 @@ class RegressionFit(TableFit):
         axes.invert_yaxis()
         axes.axvline(0, color=charts.GREY, lw=1)
         axes.set_xlabel(f"{schema.target}, for a quarter of a column's range or for a category")
-        axes.set_title(self._told())
+        axes.set_title(self._evaluation())
 
-    def _told(self) -> str:
+    def _evaluation(self) -> str:
         low, high = self.score_interval
         if np.isnan(low):
-            return "R2 cannot be told: noise hides how far the target varies"
+            return "R2 is not known: noise hides how far the target varies"
         return f"R2 = {self.score:.2f} on people who had no part in it ({low:.2f} to {high:.2f})"
 
     def _findings(self) -> list[str]:
         found = "the mean" if self.method == "constant" else f"a linear model ({self.method})"
-        return [f"{self._schema.target}: {found}, {self._told()}"]
+        return [f"{self._schema.target}: {found}, {self._evaluation()}"]

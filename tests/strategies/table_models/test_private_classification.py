@@ -18,7 +18,7 @@ from ldp_flower.strategies import (
     TooFewReports,
 )
 from ldp_flower.strategies.numerics.two_normals import Ranked, ranked
-from ldp_flower.strategies.table_models import class_judges
+from ldp_flower.strategies.table_models import class_holdout
 
 COLUMNS = {"age": Numeric(18, 66), "hours": Numeric(0, 80), "site": Categories(["a", "b", "c"])}
 TWO = Schema(COLUMNS, target="left", bounds=Categories(["no", "yes"]))
@@ -171,7 +171,7 @@ def test_who_ranks_no_better_than_chance_gets_the_shares(monkeypatch):
         (0.5 + 2.1 * 0.05, "lengths", ""),
     ):
         told = Ranked(score, 0.05, 0.2)
-        monkeypatch.setattr(class_judges, "ranked", lambda *_, told=told: told)
+        monkeypatch.setattr(class_holdout, "ranked", lambda *_, told=told: told)
         result = fit(TWO, table, 4.0, rows_per_user=2)
         assert result.method == method
         assert said in " ".join(result.notes) and bool(result.notes) == bool(said)
@@ -249,6 +249,6 @@ def test_a_rare_class_of_which_little_is_known_is_named(monkeypatch, share):
     table["left"] = np.where(rare, "yes", "no")
     for score, named in ((0.62, True), (0.95, False)):
         told = Ranked(score, 0.02, 0.5)
-        monkeypatch.setattr(class_judges, "ranked", lambda *_, told=told: told)
+        monkeypatch.setattr(class_holdout, "ranked", lambda *_, told=told: told)
         notes = fit(TWO, table, 8.0, rows_per_user=2).notes
         assert any("Rare: 'yes'" in note for note in notes) == named
