@@ -187,7 +187,6 @@ MAY_IMPORT = {
     "planning": {
         *("validation", "presentation", "randomness", "randomizers"),
         *("expectation", "simulation"),
-        *of_strategies("runtime", "subprotocols"),
     },
     "sweep": {"validation"},
     "clients": BOTH_SIDES | {"iht", "models"},

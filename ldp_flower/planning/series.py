@@ -2,13 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..expectation import Plannable, Setting, WouldRefuse
-from ..strategies.runtime.base import LdpStrategy
-from ..strategies.runtime.population import SizeOnlyPopulation
-from ..strategies.subprotocols.permanent import AsksPermanently
 from .variants import expectation
 
 #: Assumed standard deviation of users' values, as part of their width: an expectation is about the
@@ -84,15 +82,12 @@ def plan_series(
 
 
 def _memoised(protocol: type[Plannable], setting: Setting, epsilon: float) -> float:
-    """Return the error of permanent answers."""
-    planned = protocol.planned_for(setting, epsilon)
-    form = planned.permanent() if isinstance(planned, AsksPermanently) else None
-    if form is None or not isinstance(planned, LdpStrategy):
-        return np.inf
-    users = setting.num_users
-    if form.refusal(SizeOnlyPopulation(users), planned.min_reports):
-        return np.nan
-    return form.one_user / math.sqrt(users)
+    """Return the error of permanent answers; infinite where the protocol has none."""
+    planned: Any = protocol.planned_for(setting, epsilon)
+    form = planned.permanent() if hasattr(planned, "permanent") else None
+    if form is None:
+        return math.inf
+    return float(form.expected(setting.num_users, planned.min_reports))
 
 
 def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tuple[str, float]:

@@ -4,6 +4,7 @@ Every user answers with one bit, which a secret of its own flips or leaves as it
 every collection.
 """
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +20,7 @@ from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
 from ..runtime.exchange import Answers, Ask
-from ..runtime.population import Cohort, Population
+from ..runtime.population import Cohort, Population, SizeOnlyPopulation
 
 #: From the shares of items that each part has estimated to the values, and to the derivatives of
 #: the values with respect to each part's shares.
@@ -54,6 +55,12 @@ class PermanentForm:
         """Return the parts of the users, by cuts that are the same at every collection."""
         cuts = [HASH_END * each // len(self.parts) for each in range(len(self.parts) + 1)]
         return [population.between(low, high) for low, high in pairwise(cuts)]
+
+    def expected(self, num_users: int, min_reports: int) -> float:
+        """Return the standard error of a value; NaN if nobody would be asked."""
+        if self.refusal(SizeOnlyPopulation(num_users), min_reports):
+            return math.nan
+        return self.one_user / math.sqrt(num_users)
 
     def refusal(self, population: Population, min_reports: int) -> str:
         """Say why nobody is asked; nothing if the values can be of use."""

@@ -558,7 +558,7 @@ def test_other_commands_do_not_wait_for_the_protocols():
 
 def test_the_help_of_audit_lists_what_can_be_audited():
     shown = " ".join(invoke("audit", "--help").stdout.split())
-    assert f"PROTOCOL is one of: {', '.join(AUDITED)}." in shown
+    assert f"PROTOCOL is one of: {', '.join([*AUDITED, 'RecordDpSgd'])}." in shown
 
 
 @pytest.mark.parametrize("width", [60, 80])

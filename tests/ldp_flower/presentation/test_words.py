@@ -57,4 +57,4 @@ def test_a_large_epsilon_promises_little(epsilon):
 def test_who_is_protected_in_part():
     told = guarantee(1.0, 0.0, "user (labels only)")
     assert told.startswith("Each user (labels only) is protected with epsilon 1:")
-    assert "everything that one user's labels may be" in told
+    assert "two versions of one user's labels" in told
