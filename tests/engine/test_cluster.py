@@ -63,6 +63,7 @@ def _listens(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.slow
 def test_the_engine_joins_a_head_that_was_started_by_hand(head):
     rng = np.random.default_rng(0)
     x = rng.choice([-1.0, 1.0], (1000, 8))

@@ -108,6 +108,7 @@ def test_intervals_hold_quantiles_on_both_sides_of_zero():
     assert held >= 29
 
 
+@pytest.mark.slow
 def test_who_has_no_entry_changes_no_quantile():
     income = INCOME.copy()
     income[np.random.default_rng(1).random(20_000) < 0.5] = np.nan
@@ -264,6 +265,7 @@ def test_steps_are_tested_and_whole_numbers_are_among_them(epsilon):
         assert max(step or 0 for step in steps) <= 1, (bounds, steps)
 
 
+@pytest.mark.slow
 def test_what_is_not_rounded_has_no_step():
     known = Schema({"x": Numeric(0, 100)})
     for seed in range(5):
@@ -308,6 +310,7 @@ def test_intervals_of_quantiles_are_read_off_the_band(distribution):
     assert (lower % 5000 == 0).all() and (upper % 5000 == 0).all() and (lower <= upper).all()
 
 
+@pytest.mark.slow
 def test_few_entries_are_said_with_how_much_they_cost():
     income = np.where(np.random.default_rng(2).random(20_000) < 0.9, np.nan, INCOME)
     found = simulate(Distribution(schema(), "income", epsilon=4.0), users_of(income), seed=1)

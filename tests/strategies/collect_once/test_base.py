@@ -110,6 +110,7 @@ def test_error_of_a_mean_of_a_thousand_features():
     assert np.median(errors) < 0.08
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "bound"), [("auto", 0.15), ("paper", 0.3)])
 def test_error_of_a_projected_mean(method, bound):
     """Returning zero has 1; the Lasso of ``"paper"`` shrinks all that it finds."""
@@ -134,6 +135,7 @@ def test_excess_risk_of_a_regression():
     assert np.median(ratios) < 0.1
 
 
+@pytest.mark.slow
 def test_excess_risk_of_a_projected_regression():
     """Half as many dimensions as features lose some of what they explain."""
     x, y = regression_rows(40_000, 40, 0)
@@ -151,6 +153,7 @@ def test_excess_risk_of_the_papers_regression_where_it_works():
     ("method", "epsilon", "users", "bound"),
     [("auto", 1.0, 20_000, 0.25), ("paper", 8.0, 60_000, 0.4)],
 )
+@pytest.mark.slow
 def test_error_of_a_kernel_fit(method, epsilon, users, bound):
     """A sine of one period; the worst of 16 seeds had 0.16 with ``"auto"``."""
     ratios = []

@@ -217,6 +217,7 @@ def test_units_of_normal_labels_do_not_matter(factor):
     assert np.linalg.norm(result.coef / factor - theta) < 0.1 * np.linalg.norm(theta)
 
 
+@pytest.mark.slow
 def test_standard_errors_cover_what_is_found():
     """Where nothing is clipped: 95 % within two; below 88 % of 150 once in 2,000 times."""
     scores = []
