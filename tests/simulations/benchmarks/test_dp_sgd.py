@@ -6,7 +6,7 @@ import torch
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_silos_model_ranks_rows_it_has_not_seen():
     """Labels follow one of 124 features: 0.97 on this seed, and 0.5 if nothing were learnt."""
     from simulations.benchmarks import dp_sgd

@@ -28,7 +28,18 @@ GIVEN_UP = {
     "a_text_with_noise_and_a_number",
     "an_array_as_bytes",
 }
-#: The others take minutes together.
+#: Half a minute of two cores each, as the classifier needs many runs: by hand (``-m long``).
+LONG = (
+    *(
+        "noise_that_three_rounds_take_back",
+        "torch_too_little_noise",
+        "noise_as_large_as_the_update",
+    ),
+    *("noise_of_the_sign_only", "noise_in_whole_numbers", "length_of_a_list"),
+    *("accuracy_of_little_noise", "noise_that_sums_to_nothing", "uniform_noise"),
+    *("answers_seldom_if_few", "torch_localdp_tiny_sensitivity"),
+)
+#: The others but these take minutes together.
 FEW = ("fedavg", "noise_again_after_a_restart", "too_little_noise", "gaussian_1_round", "constants")
 
 
@@ -47,7 +58,8 @@ def audited(app, name, folder):
 
 
 def few(names):
-    return [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in names]
+    marks = {**dict.fromkeys(FEW, ()), **dict.fromkeys(LONG, pytest.mark.long)}
+    return [pytest.param(name, marks=marks.get(name, pytest.mark.slow)) for name in names]
 
 
 @pytest.mark.parametrize("name", few(n for n in ALL_FAULTY if n not in GIVEN_UP))
