@@ -99,7 +99,7 @@ class RecordDpSgd(Strategy, Plannable):
         use_when="some silos hold many records each, and no code of a run may see them",
         fails_when="where the noise of the mean gradient is above 0.1 of its largest length, which "
         "`ldp-flower plan` tells; above 1 it refuses",
-        page="models-as-data",
+        page="silos",
     )
 
     network: Network

@@ -262,7 +262,7 @@ MODES = [
     (
         "PrivateRegression",
         {"schema": SCHEMA, "epsilon": 4.0, "rows_per_user": 5, "method": "two legs"},
-        normal_table(2500),
+        normal_table(4000),
         OTHER_TABLE | {"method": "walk"},
     ),
     ("Quantiles", {**COLUMN, "levels": [0.3, 0.5], "epsilon": 4.0}, table(), {"column": "x2"}),
