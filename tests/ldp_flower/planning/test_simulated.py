@@ -195,15 +195,18 @@ def lost(strategy, seed, users, rows, between):
 
 @pytest.mark.slow
 def test_a_regression_loses_about_what_was_expected():
-    """None of three runs within a range of 80 %: probability .008, seeds are fixed."""
+    """Fewer than three of eight runs within a range of 80 %: probability .0012, fixed seeds.
+
+    Half of them lose less than the range: the plan's tables are harder than this one.
+    """
     setting = dataclasses.replace(SETTING, num_users=1000)
     strategy = PrivateRegression.planned_for(SETTING, 4.0)
     told, within = expectation(strategy, setting), 0
-    for seed in range(3):
+    for seed in range(8):
         loss, found = lost(strategy, seed, 1000, 5, 0.0)
-        assert len(found.steps) - 1 <= told.rounds
-        within += told.low <= loss <= told.high
-    assert within
+        assert len(found.steps) - 1 <= told.rounds and loss <= told.high
+        within += told.low <= loss
+    assert within >= 3
 
 
 @pytest.mark.slow
