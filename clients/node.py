@@ -99,7 +99,7 @@ class Node:
             words = self.keys.training_states(self.terms.seed, step, slots)
         return words >> np.uint64(32)
 
-    def permanent_keys(self, series: str, slots: Slots) -> list[bytes]:
+    def permanent_keys(self, series: str, slots: Slots, coins: Words) -> list[bytes]:
         """Return the secrets that users keep for a series of permanent answers.
 
         In a simulation they follow from its seed, as there is no node that could keep them.
@@ -109,7 +109,7 @@ class Node:
         Refusal
             If a simulation has no seed.
         LedgerError
-            If users have paid for the series and their secrets are gone.
+            If users have paid for the series and their secrets are gone, or are of other coins.
         """
         if self.terms.seed is not None:
             words = derive(
@@ -121,7 +121,7 @@ class Node:
         if not isinstance(self.ledger, SqliteLedger):
             text = "A simulation without a seed cannot keep the secrets of a series."
             raise Refusal(Refusal.MISCONFIGURED, text)
-        return self.ledger.series_keys(self.accounts[slots], series)
+        return self.ledger.series_keys(self.accounts[slots], series, coins.tolist())
 
     def row_words(self, step: int, slots: Slots) -> Words:
         """Return the words by which users draw rows, which have no part in their noise."""

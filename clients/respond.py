@@ -110,13 +110,13 @@ def _check_permanent(node: UsersNode, query: Query) -> None:
 
 def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
     """Return users' bits, each flipped or not by the same secret at every collection."""
-    keys = node.permanent_keys(query.series, slots)
+    coins = node.keys.coins(query.salt, query.coin_step, slots)
+    keys = node.permanent_keys(query.series, slots, coins)
     words = SecretRandom(keys, b"rows").words((len(slots), 1))[:, 0]
     runs = [slice(start, start + CHUNK) for start in range(0, len(slots), CHUNK)]
     values = np.concatenate(
         [values_of(node.take, slots[run], query, node.own, words[run]) for run in runs]
     )
-    coins = node.keys.coins(query.salt, query.coin_step, slots)
     noise = SecretRandom(keys, b"noise")
     return Report.of_reports(slots, query.randomizer.randomize(node.shown(values), noise, coins))
 

@@ -369,18 +369,18 @@ class SqliteLedger(Ledger):
             raise LedgerError("The ledger does not hold what was just written to it.")
         return stored
 
-    def series_keys(self, accounts: Accounts, series: str) -> list[bytes]:
+    def series_keys(self, accounts: Accounts, series: str, coins: Sequence[int]) -> list[bytes]:
         """Return users' secrets for a series of permanent answers, on disk, drawn if it is new.
 
         Raises
         ------
         LedgerError
-            If a user has paid for the series and its secret is gone.
+            If a user has paid for the series and its secret is gone, or of another coin.
         """
         with self._file.transaction() as connection:
-            drawn = series_keys(connection, texts(accounts), series)
+            drawn = series_keys(connection, texts(accounts), series, coins)
         with self._file.open() as connection:  # as whoever opens it next will find them
-            if series_keys(connection, texts(accounts), series) != drawn:
+            if series_keys(connection, texts(accounts), series, coins) != drawn:
                 raise LedgerError("The ledger does not hold what was just written to it.")
         return drawn
 

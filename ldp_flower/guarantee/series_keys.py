@@ -3,6 +3,11 @@
 All that a user answers in such a series follows from its value and this secret. A second one
 would be a second draw of the noise, which nobody has paid: where a series is paid and its secret
 is gone, the node refuses.
+
+A secret is for one public coin, which names the column of a user's bit. The same noise on two
+columns would tell a value from their difference, without any noise. The coin follows from the
+node's number, which the server gives, and from the user's place on the node: where it is another
+one than at first, the node refuses.
 """
 
 import os
@@ -20,7 +25,9 @@ def plan_of(series: str) -> str:
     return f"series {series}"
 
 
-def series_keys(connection: sqlite3.Connection, users: Sequence[str], series: str) -> list[bytes]:
+def series_keys(
+    connection: sqlite3.Connection, users: Sequence[str], series: str, coins: Sequence[int]
+) -> list[bytes]:
     """Return the users' secrets, drawn by the operating system where a series is new to them.
 
     In a transaction, so that they are on disk before anything that follows from them.
@@ -28,7 +35,7 @@ def series_keys(connection: sqlite3.Connection, users: Sequence[str], series: st
     Raises
     ------
     LedgerError
-        If a user has paid for the series and its secret is gone.
+        If a user has paid for the series and its secret is gone, or of another coin.
     """
     known = dict(connection.execute("SELECT user, content FROM secret WHERE series = ?", (series,)))
     paid = {
@@ -42,7 +49,14 @@ def series_keys(connection: sqlite3.Connection, users: Sequence[str], series: st
             f"The secrets of {len(lost)} users for a series that they have paid are gone: they "
             "answer it no more."
         )
-    drawn = {user: os.urandom(_BYTES) for user in users if user not in known}
+    coin_of = {user: coin.to_bytes(8, "little") for user, coin in zip(users, coins, strict=True)}
+    other = [u for u in users if u in known and bytes(known[u])[_BYTES:] != coin_of[u]]
+    if other:
+        raise LedgerError(
+            f"{len(other)} users have another number of the node, or another place on it, than at "
+            "the first collection of a series: the same noise would tell their values."
+        )
+    drawn = {user: os.urandom(_BYTES) + coin_of[user] for user in users if user not in known}
     connection.executemany(
         "INSERT INTO secret VALUES (?, ?, ?)",
         [(user, series, secret) for user, secret in drawn.items()],

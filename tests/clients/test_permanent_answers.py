@@ -262,9 +262,10 @@ def test_a_series_is_paid_once_and_a_bit_changes_with_its_value_only(node, weeks
     flips = bits ^ signs
     assert (flips == flips[0]).all() and (bits != bits[0]).any()
     assert 0 < flips[0].sum() < USERS  # .27 of them: never none or all, but once in 300,000
-    # Nothing but the secrets is kept beside what every ledger keeps, one for each user.
+    # Nothing but the secrets is kept beside what every ledger keeps, one for each user, with the
+    # public coin (8 bytes) that it is for.
     secrets = node.execute("SELECT DISTINCT content FROM secret")
-    assert len(secrets) == USERS and {len(secret) for (secret,) in secrets} == {32}
+    assert len(secrets) == USERS and {len(secret) for (secret,) in secrets} == {40}
     # More collections than were paid are not answered, nor is anything else.
     assert node.answer(replace(weeks[0], step=9)) == Refusal.EXHAUSTED
     assert node.answer(replace(weeks[0], collections=None, step=8)) == Refusal.EXHAUSTED
@@ -292,6 +293,26 @@ def test_a_node_that_has_lost_a_secret_refuses(node, weeks):
     assert node.answer(weeks[1]) == Refusal.MISCONFIGURED
     assert not node.execute("SELECT 1 FROM secret WHERE user = '7'")
     assert node.answer(weeks[0]) == before  # what was answered stays
+
+
+@pytest.mark.parametrize("changed", ["place", "number"])
+def test_a_user_with_another_coin_refuses(node, weeks, changed, monkeypatch):
+    """The same noise on two columns would tell a value by their difference, without any noise.
+
+    A user's coin follows from its place on the node, and from the node's number, which the server
+    gives.
+    """
+    assert isinstance(node.answer(weeks[0]), dict)
+    kept = node.execute("SELECT * FROM secret")
+    if changed == "place":
+        others = np.arange(1, USERS)  # the first user has left
+        users = SORTS.users({"sort": node.sorts[1:]}, groups=others, ids=others)
+        reply = ask(LdpClientApp(lambda context: users), weeks[1], node.config)
+        assert reply.error.code == Refusal.MISCONFIGURED
+    else:
+        monkeypatch.setattr("deployed_node.NODE_ID", NODE_ID + 1)
+        assert node.answer(weeks[1]) == Refusal.MISCONFIGURED
+    assert node.execute("SELECT * FROM secret") == kept and node.spent == [1.0] * USERS
 
 
 def test_a_budget_that_is_given_anew_pays_anew_for_the_same_secret(node, weeks):
