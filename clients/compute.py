@@ -131,7 +131,7 @@ def values_of(
     """Return the users' values; whatever goes wrong with data stays on this side.
 
     A value that cannot be computed becomes NaN, which the randomizer takes for the
-    centre of its domain: the reply looks like any other, and the log tells the operator.
+    centre of its domain: the reply looks like any other, and the log says so.
     ``take`` returns the users in some slots, ``own`` are the app's own statistics, and
     by ``words``, one for each slot, users draw rows; without, they take the first.
     """

@@ -57,7 +57,7 @@ def user_of(message: Message) -> OneUser:
 
 def with_user(content: RecordDict, user: Users, seed: int) -> RecordDict:
     """Return an app's records, in copies, with the rows of the one user of ``user``."""
-    # Copies row by row: how they lie in memory must not tell of others.
+    # Copies row by row: how they lie in memory must not depend on others.
     rows = (np.array(user.features, order="C"), np.array(user.targets), np.array(seed))
     arrays = {name: Array(array) for name, array in zip(_FIELDS, rows, strict=True)}
     return RecordDict({**deepcopy(content), RIDER: ArrayRecord(arrays)})

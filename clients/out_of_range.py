@@ -1,4 +1,4 @@
-"""What an operator is told of data that are far out of the range that a question expects.
+"""What the log says of data that are far out of the range that a question expects.
 
 In the node's log only: a reply says nothing of it.
 """

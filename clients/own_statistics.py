@@ -55,7 +55,7 @@ def of_each(users: Users, question: Question, statistic: OwnStatistic, width: in
         if isinstance(array := getattr(question, slot.field), np.ndarray):
             array.setflags(write=False)  # the next user's question is this one
     values = np.full((len(users), width), np.nan)
-    told = False
+    warned = False
     for i in range(len(users)):
         rows = slice(users.offsets[i], users.offsets[i + 1])
         # Copies: a view would lead to the others' rows, and to how they are stored.
@@ -68,10 +68,10 @@ def of_each(users: Users, question: Question, statistic: OwnStatistic, width: in
         except KeyboardInterrupt:  # is the operator's
             raise
         except BaseException:  # sys.exit on one user's data must not cost the others' answers
-            if not told:
+            if not warned:
                 logging.getLogger(__name__).exception(
                     "Statistic %s failed for a user, who reports as if without data.",
                     question.name,
                 )
-            told = True
+            warned = True
     return values

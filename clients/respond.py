@@ -166,7 +166,7 @@ def randomised(
         Function from slots to these users' public data, if they are asked for.
     """
     randomizer = query.randomizer
-    # A public block tells rows apart, so reports that go with it are not added up.
+    # A public block identifies rows, so reports that go with it are not added up.
     summarised = (
         public is None
         and randomizer.summable

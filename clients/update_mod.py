@@ -63,7 +63,7 @@ class Training:
 
 
 def log_failure(text: str) -> None:
-    """Tell the operator what went wrong with training, and by which exception, if by one."""
+    """Log for the operator what went wrong with training, and by which exception, if by one."""
     raised = sys.exc_info()[0] is not None
     logging.getLogger(__name__).error(text, exc_info=raised)
 

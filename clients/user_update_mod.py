@@ -111,12 +111,12 @@ class LdpUserUpdateMod(LdpUpdateMod):
         updates = np.zeros((len(slots), len(flattened(training.sent))))
         for i, seed in enumerate(node.training_seeds(step, slots).tolist()):
             updates[i] = _update(node, slots[i : i + 1], seed, training, failures)
-        failures.tell(len(slots))
+        failures.log(len(slots))
         return updates
 
 
 class _Failures:
-    """What goes wrong with users' training: the operator is told of the first, and how many."""
+    """What goes wrong with users' training: the log has the first, and how many."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -126,7 +126,7 @@ class _Failures:
         if self._count == 1:
             log_failure(text)
 
-    def tell(self, users: int) -> None:
+    def log(self, users: int) -> None:
         """Log of how many users training failed, if of any."""
         if self._count:
             logging.getLogger(__name__).warning(

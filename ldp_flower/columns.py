@@ -194,8 +194,8 @@ def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> Non
     found = [each for name, (kind, values) in table.items() for each in _beyond(name, kind, values)]
     worst = sorted(sorted(found, key=lambda each: -each[0])[:_MAX_COLUMNS_NAMED], key=found.index)
     logger = logging.getLogger(__name__)
-    for _, told in worst:
-        logger.warning("%s", told)
+    for _, warning in worst:
+        logger.warning("%s", warning)
     if len(found) > len(worst):
         logger.warning("So it is, with fewer entries, in %d more columns.", len(found) - len(worst))
 

@@ -40,7 +40,7 @@ class Schema:
     on that row and on the schema alone, and are finite and bounded whatever the row holds:
     a value that is missing or no number counts as typical. True is 1, ``"7"`` is 7, and
     dates and durations are no numbers. So a schema may be
-    shared freely, and applying it on a client tells nobody anything.
+    shared freely, and applying it on a client reveals nothing.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class Schema:
             Has all columns of the schema, the target included. Tables of pandas, polars, pyarrow
             and DuckDB are taken, and queries and data sets of theirs, which are run.
         groups : str or array_like of str or int, optional
-            The user of each row, or the name of the column that tells it. By default each
+            The user of each row, or the name of the column with it. By default each
             row is a user of its own.
         ids : array_like of str or int, optional
             All users, with those who have no rows.
@@ -283,12 +283,12 @@ class Schema:
             A CSV or Parquet file with all columns of the schema. By default each node's operator
             names it in ``node_config``, as ``data-path``.
         user_column : str, optional
-            The column that tells whose a row is. By default each row is a user of its own, which
+            The column with the user of each row. By default each row is a user of its own, which
             only a simulation takes: a ledger needs names.
         ids : str or Path, optional
             A text file with the names of all users, one a line, with those who have no rows. By
             default ``ids-path`` in ``node_config``, if it is set; without either a server can
-            tell how many users have rows.
+            reveal how many users have rows.
         quoted : bool (default: True)
             Whether fields of a CSV file may be in quotes; see :func:`~ldp_flower.read_table`.
 

@@ -21,7 +21,7 @@ from .validation import check_integer
 
 
 class Run(Protocol):
-    """One run; ``key`` tells its row of the file from others, ``label`` is for people."""
+    """One run; ``key`` identifies its row of the file, ``label`` is for people."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ class Task:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells a row of the file from others."""
+        """What identifies a row of the file."""
         return tuple(str(part) for part in (*astuple(self.setting), self.method, self.seed))
 
     @property
@@ -66,7 +66,7 @@ class Sweep(Generic[T]):
     Attributes
     ----------
     key : sequence of str
-        The columns that tell runs apart.
+        The columns that identify runs.
     columns : sequence of str or None
         All columns; None: those of the first row.
     run : callable
@@ -196,7 +196,7 @@ def sweep(
         numbers or strings by name, the same names each time. With several processes it has
         to be a function of a module that they can import.
     grid : mapping of str to iterable
-        The values of each argument, which are told apart by their ``str``.
+        The values of each argument, which are identified by their ``str``.
     seeds : int
         Number of seeds, from 0.
     path : str or Path

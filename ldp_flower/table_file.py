@@ -42,7 +42,7 @@ class TableLoader:
     table : str, Path or None
         A CSV or Parquet file; None: ``data-path`` in ``node_config``.
     user_column : str or None
-        The column that tells whose a row is; None: each row is a user.
+        The column with the user of each row; None: each row is a user.
     ids : str, Path or None
         A file of all users' names, one a line; None: ``ids-path`` in ``node_config``, if set.
     quoted : bool
@@ -62,7 +62,7 @@ class TableLoader:
                 f"Expected a user column that is none of the schema's, got {self.user_column!r}."
             )
         if self.ids is not None and self.user_column is None:
-            raise ValueError("Expected user_column, which tells whose a row is, with ids.")
+            raise ValueError("Expected user_column, with the user of each row, with ids.")
 
     @property
     def schema_digests(self) -> Mapping[str, int]:

@@ -148,8 +148,8 @@ class NetworkClientApp(ClientApp):
                 task = self._round(asked, network, node, context, target)
                 arrays = child.train(task)
         facts = {"seeded": node.terms.seed is not None, "rehearsing": node.terms.rehearsal}
-        told = {name: 1 for name, holds in facts.items() if holds}
-        return report_of(arrays, {NUM_EXAMPLES: task.count, **told})
+        flags = {name: 1 for name, holds in facts.items() if holds}
+        return report_of(arrays, {NUM_EXAMPLES: task.count, **flags})
 
     def _round(
         self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any

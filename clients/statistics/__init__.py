@@ -81,7 +81,7 @@ def compute(users: Users, question: Question, words: Words | None = None) -> Flo
 
     Whatever the users hold, a statistic sees rows of float64 that lie one after the other,
     and so do its values: which type a node keeps is decided by all of its users, and
-    rounding would tell one of another. No number is an error on the way: that would be one
+    rounding would make one depend on another. No number is an error on the way: that would be one
     user's, and cost all their values.
     """
     users, kind = _with_doubles(users), type(question)

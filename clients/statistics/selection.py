@@ -29,7 +29,7 @@ _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
 def largest(scores: Floats, size: int) -> Floats:
     """Return the columns of the largest scores of each row, at most all, in any order.
 
-    Columns of score 0 or NaN tell nothing and are missing.
+    Columns of score 0 or NaN say nothing and are missing.
     """
     scores = np.nan_to_num(np.abs(scores), nan=0.0)
     size = min(size, scores.shape[1])

@@ -1,7 +1,7 @@
 """Audit: try to break the guarantee of a protocol's clients.
 
 * ``handler`` attacks a whole client; ``enumeration`` computes the privacy loss of exact mechanisms.
-* ``probe`` calls clients; ``distinguish`` tells two users' reports apart.
+* ``probe`` calls clients; ``distinguish`` distinguishes two users' reports.
 * ``independence`` replays ``recorded_randomness`` and checks that users do not share noise.
 * ``neighbours`` compares neighbouring nodes of a deployment (``deployed``), ``many_users`` a node
   with many users, ``settings`` the operator's settings.

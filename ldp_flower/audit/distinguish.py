@@ -1,4 +1,4 @@
-"""Telling two users apart: a lower bound on the privacy loss from samples of their reports."""
+"""Distinguishing two users: a lower bound on the privacy loss from samples of their reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Event:
     pair : tuple of str
         The two users.
     direction, edges : ndarray or None
-        Outputs are told apart by the interval that their value's product with the
+        Outputs are distinguished by the interval that their value's product with the
         direction lies in, or, without them, by their codes.
     cells : ndarray of uint64
         The intervals, or the codes, in the set.
@@ -97,7 +97,7 @@ def _directions(first: Floats, second: Floats) -> list[Floats]:
     """Return the direction between two samples' means, and what of it is no noise.
 
     From the reports that sets of cells are not judged by: in many dimensions a direction
-    tells apart even noise that it was made from.
+    distinguishes even noise that it was made from.
     """
     if not first.shape[1]:
         return []
@@ -112,7 +112,7 @@ def _directions(first: Floats, second: Floats) -> list[Floats]:
 def _cells(sample: Sample, direction: Floats | None, edges: Floats | None) -> Words:
     if direction is None or edges is None:
         return sample.codes
-    # "right": a score equal to an edge lies above it, so that atoms can be told apart
+    # "right": a score equal to an edge lies above it, so that atoms can be distinguished
     scores = sample.values @ direction
     return np.searchsorted(edges, scores, side="right").astype(np.uint64)
 

@@ -66,7 +66,7 @@ def extreme_silos(num_features: int) -> dict[str, Users]:
 
 
 def extremes(query: Query, dim: int) -> dict[str, Users]:
-    """Return those whom a report could tell apart best: users, holders of items, or silos."""
+    """Return those whom reports could distinguish best: users, holders of items, or silos."""
     if isinstance(query.randomizer, RecordMechanism):
         return extreme_silos(dim)
     return (extreme_holders if isinstance(query.question, DrawnItems) else extreme_users)(dim)

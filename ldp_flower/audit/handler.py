@@ -13,7 +13,7 @@ The attacks are on the whole client, called with messages as a server would:
 * an operator's settings: rehearsals, row limits, and when a reply may leave;
 * enumeration, where a mechanism is exact: its largest log-ratio, from its thresholds.
 
-A user who is left out because of its data is told apart like any other output.
+A user who is left out because of its data is distinguished like any other output.
 
 An audit cannot prove privacy; what it finds is wrong with a stated probability only.
 """
@@ -70,7 +70,7 @@ class Audit:
     confidence : float
         Probability with which ``measured`` is a lower bound.
     worst_pair : tuple of str
-        The two users whom the reports tell apart best.
+        The two users whom the reports distinguish best.
     exact : float or None
         The largest log-ratio from the mechanism's thresholds, if it is exact.
     complete : bool

@@ -103,8 +103,8 @@ def _asked(
 
     with replaying(tape), one_coin(), replaced(kind, **{name: noting}):
         (answer,) = client.answers(people, [None])
-    told = answer.arrays.get("slots", answer.arrays.get("count", np.zeros(0)))
-    return np.concatenate(made), told.tobytes()
+    counted = answer.arrays.get("slots", answer.arrays.get("count", np.zeros(0)))
+    return np.concatenate(made), counted.tobytes()
 
 
 def _changed(before: NDArray[np.uint8], after: NDArray[np.uint8], users: int) -> NDArray[np.bool_]:

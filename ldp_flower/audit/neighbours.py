@@ -48,7 +48,7 @@ class Neighbours:
         What is on the ledger when a reply leaves: the mechanism's cost, and the reply.
     isolated : bool
         All other users' values and reports, and their share of a sum, which is that of
-        the reports to the last bit: it has room for what no report tells.
+        the reports to the last bit: it has room for what no report shows.
     """
 
     census: bool = True
@@ -253,7 +253,7 @@ def _arrays(reply: Message) -> dict[str, NDArray[np.generic]]:
         return {}
     try:
         return dict(Report.from_record_dict(reply.content).arrays)
-    except ValueError:  # no form of a report: told by what the server can read, which is nothing
+    except ValueError:  # no form of a report: the server can read nothing
         return {}
 
 

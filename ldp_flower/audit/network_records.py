@@ -31,7 +31,7 @@ MakeApp = Callable[[LoadRecords, int | None], ClientApp]
 _DELTA, _RATE = 1e-3, 1.0
 _COUNTS = (1, 3, 40)  # records of a silo
 _MAGNITUDES = (1e-3, 1.0, 1e3, 1e9, 1e30, np.inf, np.nan)
-_THRESHOLDS = 20  # of the score that tells two silos apart
+_THRESHOLDS = 20  # of the score that distinguishes two silos
 
 
 @dataclass(frozen=True)

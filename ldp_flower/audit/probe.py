@@ -50,7 +50,7 @@ class Client:
         Raises
         ------
         RuntimeError
-            If a node refuses: then there is nothing to audit, or refusing tells users apart.
+            If a node refuses: then there is nothing to audit, or refusing distinguishes users.
         """
         return [
             report

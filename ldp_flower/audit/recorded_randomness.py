@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
 from .entering import replaced
 
-_OTHER = 1  # what tells a row's second take from its first
+_OTHER = 1  # what distinguishes a row's second take from its first
 
 
 @dataclass

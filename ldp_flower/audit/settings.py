@@ -84,9 +84,9 @@ def kept(
         found.rehearsed &= not one.ledger.spent() and not other.ledger.spent()
 
         few, more = _with_further_rows(ordinary, others)
-        told = [_told(node("few", few), queries, seed)]
-        told.append(_told(node("more", more, **{"max-rows": _ROWS}), queries, seed))
-        found.limited = told[0] == told[1]
+        answers = [_told(node("few", few), queries, seed)]
+        answers.append(_told(node("more", more, **{"max-rows": _ROWS}), queries, seed))
+        found.limited = answers[0] == answers[1]
 
         slow = node("slow", together(ordinary), **{"reply-after": _REPLY_AFTER})
         for asked in [*queries, queries[1]]:
@@ -98,12 +98,12 @@ def kept(
 
 
 def _told(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> list[_Told]:
-    told = []
+    answers = []
     for asked in queries:
         with replaying(RecordedRandomness(seed)) as tape:
             reply, form = node.ask(asked)
-        told.append((form, contents(reply), tape.draws))
-    return told
+        answers.append((form, contents(reply), tape.draws))
+    return answers
 
 
 def _with_further_rows(ordinary: Sequence[Users], others: Sequence[Users]) -> tuple[Users, Users]:

@@ -42,7 +42,7 @@ app = typer.Typer(
 app.add_typer(ledger, name="ledger")
 
 
-def _tell_version(asked: bool) -> None:
+def _show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"ldp-flower {__version__}")
         raise typer.Exit
@@ -52,7 +52,7 @@ def _tell_version(asked: bool) -> None:
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_tell_version, help="Tell the version."),
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
     ] = False,
 ) -> None:
     """Local differential privacy protocols for Flower."""
@@ -90,7 +90,7 @@ def run(
 ) -> None:
     """Run the Flower app in directory APP in Flower's simulation engine.
 
-    The exit code tells the truth: 0 if the run completed and left its result, 1 if it failed,
+    Exit code: 0 if the run completed and left its result, 1 if it failed,
     2 for what the app does not know, 124 after --timeout, 130 after Ctrl-C. Nothing that was
     started for the run is left running.
     """
@@ -165,14 +165,14 @@ def _run(
 
 def _reasons(screen: Screen, details: str) -> list[str]:
     """Return what went wrong, first what came first, and what would mend it if that is known."""
-    told = [str(reason) for reason in screen.reasons]
-    if details and not any(details in each for each in told):
-        told.append(details)
+    reasons = [str(reason) for reason in screen.reasons]
+    if details and not any(details in each for each in reasons):
+        reasons.append(details)
     for reason in screen.reasons:
         if lacking := re.match(r"ModuleNotFoundError: No module named '([^']+)'", reason.what):
-            told[0] += f"\n{what_lacks(lacking[1])}"
+            reasons[0] += f"\n{what_lacks(lacking[1])}"
             break
-    return told
+    return reasons
 
 
 def _settings(

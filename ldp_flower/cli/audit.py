@@ -112,7 +112,7 @@ def audit(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="What a node's operator tells the app (node_config).",
+            help="A node's own settings (node_config).",
             rich_help_panel=_APP,
         ),
     ] = None,
@@ -181,11 +181,11 @@ def _audit_app(
 
     try:
         declared = declared_config(app.expanduser().resolve())
-        told = {}
+        config = {}
         for key, value in map(pair, config):
-            told[key] = override(declared, key, value)
+            config[key] = override(declared, key, value)
         of_node = {key: scalar(value) for key, value in map(pair, node_config)}
-        options = Options(loader, told, of_node, nodes, claim, delta, unit, seconds)
+        options = Options(loader, config, of_node, nodes, claim, delta, unit, seconds)
         with _progress() as tell:
             found = audit_app(app, options, tell)
     except (CannotAuditError, ValueError) as error:

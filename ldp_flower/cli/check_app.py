@@ -28,7 +28,7 @@ class _CensusOnly(InProcessGrid):
     Attributes
     ----------
     users : int
-        How many users they have told of.
+        How many users they have declared.
     """
 
     users = 0
@@ -48,14 +48,14 @@ class _CensusOnly(InProcessGrid):
 
 
 def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> None:
-    """Run an app's ServerApp up to its first question, and tell what it is refused for.
+    """Run an app's ServerApp up to its first question, and return why it is refused.
 
     Ends the command with exit code 2 if the app cannot be imported or its run is refused.
     """
     try:
         declared = declared_config(folder)
-        told = {key: override(declared, key, value) for key, value in settings.items()}
-        app = AuditedApp(folder, told)
+        config = {key: override(declared, key, value) for key, value in settings.items()}
+        app = AuditedApp(folder, config)
     except (ValueError, CannotAuditError) as error:
         fail(str(error), USAGE)
     asked = declared.get("num-nodes")

@@ -227,7 +227,7 @@ def _loader(
     seeded: bool,
     evaluate: str | None,
 ) -> Callable[[int], "App"]:
-    """Return what captures the app at a seed, which it is told if it has such a setting."""
+    """Return what captures the app at a seed, which it gets if it has such a setting."""
     from dataclasses import replace
     from functools import cache
 
@@ -242,16 +242,16 @@ def _loader(
 
     @cache
     def at(seed: int | None) -> "App":
-        told = settings if seed is None else {**settings, "seed": seed}
-        app = captured(client_app, server_app, plan.num_nodes, told)
+        with_seed = settings if seed is None else {**settings, "seed": seed}
+        app = captured(client_app, server_app, plan.num_nodes, with_seed)
         return app if judge is None else replace(app, evaluate_fn=judge)
 
     return lambda seed: at(seed if seeded else None)
 
 
-def _fingerprint(app: Path, *told: object) -> str:
-    """Return a digest of an app's code and what it is told."""
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+def _fingerprint(app: Path, *settings: object) -> str:
+    """Return a digest of an app's code and its settings."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in sorted([*app.rglob("*.py"), app / "pyproject.toml"]):
         name = path.relative_to(app)
         if not any(part.startswith(".") for part in name.parts):  # environments

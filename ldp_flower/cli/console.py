@@ -32,8 +32,8 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
     if not text.startswith("Expected "):
         return text
     names = "|".join(options)
-    told = re.sub(rf"(?<![\w-])(?:{names})\b(?!-)", lambda found: options[found[0]], text)
-    return re.sub(r"got None\b", "got none", told)
+    named = re.sub(rf"(?<![\w-])(?:{names})\b(?!-)", lambda found: options[found[0]], text)
+    return re.sub(r"got None\b", "got none", named)
 
 
 def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
@@ -44,16 +44,16 @@ def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
     name : str
         What was asked for.
     few : iterable of str
-        Short names, which are told.
+        Short names, which are listed.
     known : iterable of str
         All other names, which are in the list of protocols.
     """
     few, plain = list(few), {each.lower(): each for each in [*few, *known]}
     near = [plain[each] for each in get_close_matches(name.lower(), plain, 3, 0.6)]
-    told = [f"Did you mean {' or '.join(near)}?"] if near else []
-    told += [f"Questions: {', '.join(few)}."] if few else []
-    told += ["All protocols: `ldp-flower protocols`."]
-    return f"There is no {name!r}. {' '.join(told)}"
+    hints = [f"Did you mean {' or '.join(near)}?"] if near else []
+    hints += [f"Questions: {', '.join(few)}."] if few else []
+    hints += ["All protocols: `ldp-flower protocols`."]
+    return f"There is no {name!r}. {' '.join(hints)}"
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -69,7 +69,7 @@ def ledger_report(
         Literal["html", "json", "prometheus"], typer.Option("--format", help="How it is written.")
     ] = "html",
     max_epsilon: Annotated[
-        float | None, typer.Option(min=0.0, help="The node's max-epsilon, to tell what is left.")
+        float | None, typer.Option(min=0.0, help="The node's max-epsilon, to show what is left.")
     ] = None,
 ) -> None:
     """Print an auditor's report of the ledger in the file PATH: users, spent, left; by run and day.

@@ -79,13 +79,13 @@ def plan(
         Path | None, typer.Option(help="Write a page for a reviewer to this file.")
     ] = None,
 ) -> None:
-    """Tell what error to expect of QUESTION, before anybody is asked.
+    """Show what error to expect of QUESTION, before anybody is asked.
 
     QUESTION is regression, classification, mean, counts, quantiles, distribution, heavy-hitters
     or model, or a protocol by its name (`ldp-flower protocols`).
 
     From public numbers alone: no data are read. The exit code is 0 with an answer, also if it
-    is that the run would be refused or that nobody can tell, and 2 for a bad argument.
+    is that the run would be refused or that it is not known, and 2 for a bad argument.
     """
     from ..strategies.catalogue import PROTOCOLS
 

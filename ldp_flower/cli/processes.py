@@ -63,7 +63,7 @@ class Process(NamedTuple):
 class Family:
     """The session of a process and all sessions that were started from it.
 
-    Parents do not tell: an orphan is adopted by the system. Sessions do, as long as
+    Parents do not show it: an orphan is adopted by the system. Sessions do, as long as
     they were looked up before the process that started them ended.
     """
 

@@ -26,7 +26,7 @@ TableFile = Annotated[
 SchemaFile = Annotated[
     Path | None, typer.Option(help="JSON file of the schema that was agreed on (Schema.to_dict).")
 ]
-UserColumn = Annotated[str | None, typer.Option(help="Column that tells whose a row is.")]
+UserColumn = Annotated[str | None, typer.Option(help="Column with the user of each row.")]
 Ids = Annotated[
     Path | None,
     typer.Option(help="Text file of all users, one a line, also of those without rows."),
@@ -141,7 +141,7 @@ def check(
     plain SuperNode's configuration that is looked at.
 
     APP: a Flower app, whose ServerApp runs in this process up to its first question. What
-    such a run is refused for first is told, with the number of nodes that it starts with.
+    such a run is refused for first is shown, with the number of nodes that it starts with.
     """
     training = _training(train_on, sandbox, train_seconds, train_memory)
     given = (app, table, schema, user_column, ids, unquoted, records, training)

@@ -99,7 +99,7 @@ def _app(
             f"Expected start to be given initial_arrays, got {type(initial).__name__}."
         )
     config = dict(arguments.get("train_config") or {})
-    if hasattr(inner, "proximal_mu"):  # FedProx tells clients by itself
+    if hasattr(inner, "proximal_mu"):  # FedProx sends it by itself
         config["proximal-mu"] = inner.proximal_mu
     return App(
         client_app,

@@ -114,7 +114,7 @@ def compare(
     ----------
     client_app : ClientApp
         What every node runs, with a function for messages of type ``train`` and no mods for
-        privacy. Nodes are told apart by ``partition-id`` and ``num-partitions`` in their config.
+        privacy. Nodes are identified by ``partition-id`` and ``num-partitions`` in their config.
     initial_arrays : ArrayRecord
         The model that training starts from.
     evaluate_fn : callable or None
@@ -136,7 +136,7 @@ def compare(
         Longest update of DP-FedAvg and LocalDpMod. By default the median length of the
         updates of 50 nodes, which nobody is charged for here.
     train_config : ConfigRecord, optional
-        What training is told, beside ``server-round``.
+        Config of the training, beside ``server-round``.
     run_config : dict, optional
         The run's configuration, as clients see it.
     strategy : callable (default: LdpFedAvg)

@@ -40,7 +40,7 @@ class App:
     evaluate_fn : callable or None
         Judges a model; None: the app's own evaluate function does, on the nodes.
     train_config : ConfigRecord
-        What training is told.
+        Config of the training.
     arrays_key, config_key : str
         Names of the two records in a message.
     run_config : dict
@@ -171,7 +171,7 @@ class AppNodes:
     def evaluated(self, model: ArrayRecord, number: int, most: int) -> MetricRecord:
         """Return the mean of what the app's own evaluate function measures on its nodes.
 
-        Nodes count by ``num-examples``, where they tell it.
+        Nodes count by ``num-examples``, where they send it.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEAD = ("method", "epsilon", "true epsilon", "trusted", "protects")
-_NAMED = 2  # of them, which tell the rows apart
+_NAMED = 2  # of them, which identify the rows
 _STYLES = {  # colour, marker
     "LdpFedAvg": (charts.GREEN, "o"),
     "LocalDpMod, calibrated": (charts.RED, "s"),

@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells its row in the file."""
+        """What identifies its row in the file."""
         return self.settings, self.method, f"{self.epsilon:g}", str(self.seed)
 
     @property

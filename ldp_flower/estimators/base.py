@@ -84,7 +84,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         y : array_like, shape (rows,)
             The labels of a classifier; the targets of a regressor, in their units.
         groups : str or array_like, shape (rows,), optional
-            The user of each row, or the name of the column of X that tells it. By default each
+            The user of each row, or the name of the column of X with it. By default each
             row is a user of its own.
 
         Raises

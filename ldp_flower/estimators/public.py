@@ -15,7 +15,7 @@ from ..values.entries import as_numbers, entries, number_of
 #: Bounds of columns and targets that nobody gave any: those of standardised numbers.
 STANDARDISED = (-3.0, 3.0)
 TARGET = "target"
-_CLIPPED = 0.01  # share of a column's entries, from which on it is told
+_CLIPPED = 0.01  # share of a column's entries, above which a note names it
 
 
 def target_name(columns: Collection[str]) -> str:
@@ -57,14 +57,16 @@ def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str,
 def warn_of_clipping(schema: Schema, table: Table) -> None:
     """Warn of columns with entries beyond their public bounds: these count as the bounds.
 
-    Who simulates has the table before them, and this is about it; clients in a deployment tell
+    Who simulates has the table before them, and this is about it; clients in a deployment report
     nobody.
     """
     names = [*schema.columns, *([schema.target] if schema.target is not None else [])]
     shares = {name: _beyond(schema.kind(name), table[name]) for name in names}
-    told = [f"{share:.0%} of {name!r}" for name, share in shares.items() if share > _CLIPPED]
-    if told:
-        shown = ", ".join(told[:5]) + (f" and of {len(told) - 5} more columns" * (len(told) > 5))
+    clipped = [f"{share:.0%} of {name!r}" for name, share in shares.items() if share > _CLIPPED]
+    if clipped:
+        shown = ", ".join(clipped[:5]) + (
+            f" and of {len(clipped) - 5} more columns" * (len(clipped) > 5)
+        )
         warnings.warn(
             f"Entries beyond the public bounds count as the bound: {shown}. Declare bounds that "
             "hold the column, in its own units, from what is known without the data.",

@@ -18,7 +18,7 @@ class LdpRegressor(RegressorMixin, LdpEstimator):  # type: ignore[misc]
     """Private linear regression, simulated on a table in this process.
 
     ``fit`` runs :class:`~ldp_flower.strategies.PrivateRegression` as
-    :func:`~ldp_flower.simulate` does, with the same seed to the same bits. It tells what a
+    :func:`~ldp_flower.simulate` does, with the same seed to the same bits. It shows what a
     deployment would return; it protects nobody, for this process sees all rows. What goes into
     ``server_app.py`` is :attr:`strategy`.
 

@@ -86,7 +86,7 @@ class PrivacyPolicy:
         answer takes in time and memory grows with it; mechanisms that work longer on a
         coordinate have limits of their own.
     reply_after : float (default: 0.0)
-        Seconds after which a reply leaves, at the earliest, so that it does not tell by
+        Seconds after which a reply leaves, at the earliest, so that it does not show by
         its time how long it took, nor by its date. It hides what takes less.
     features_public : bool (default: False)
         Whether everything but the targets is public (and how many rows a user has), so that

@@ -475,7 +475,7 @@ def texts(accounts: Accounts) -> list[str]:
 
 
 def _unit(connection: sqlite3.Connection) -> str | None:
-    """Return what a ledger's spending is about; of one that never said, as its answers tell."""
+    """Return what a ledger's spending is about; of one that never said, as its answers show."""
     if (unit := fact(connection, "unit")) is not None:
         return unit
     by_record = connection.execute(

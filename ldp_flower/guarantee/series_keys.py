@@ -5,7 +5,7 @@ would be a second draw of the noise, which nobody has paid: where a series is pa
 is gone, the node refuses.
 
 A secret is for one public coin, which names the column of a user's bit. The same noise on two
-columns would tell a value from their difference, without any noise. The coin follows from the
+columns would give a value away by their difference, without any noise. The coin follows from the
 node's number, which the server gives, and from the user's place on the node: where it is another
 one than at first, the node refuses.
 """
@@ -54,7 +54,7 @@ def series_keys(
     if other:
         raise LedgerError(
             f"{len(other)} users have another number of the node, or another place on it, than at "
-            "the first collection of a series: the same noise would tell their values."
+            "the first collection of a series: the same noise would give their values away."
         )
     drawn = {user: os.urandom(_BYTES) + coin_of[user] for user in users if user not in known}
     connection.executemany(

@@ -55,7 +55,7 @@ class Users:
     finite costs its user the record's use, and nobody else anything: it is left out, or, if
     the user has no other, reported as the centre; see :meth:`finite`.
 
-    The representation tells how many users and features there are, and nothing of what they hold.
+    The representation shows how many users and features there are, and nothing of what they hold.
     """
 
     features: NDArray[np.float64]
@@ -141,13 +141,13 @@ class Users:
             By default each row is a user of its own.
         ids : array_like of str or int, shape (users,), optional
             All users of the node, distinct, with those who have no rows. By default
-            those in ``groups``: then a server can tell who has rows, since it
+            those in ``groups``: then a server learns who has rows, since it
             learns how many users a node has.
         num_features : int, optional
             Number of features. By default that of an array; of a list of rows, the length that
             most rows have. It is public: where rows come as lists, declare it.
         missing : ndarray of bool, shape (rows, num_features), optional
-            Which entries were missing, as :meth:`~ldp_flower.Schema.missing` tells.
+            Which entries were missing, as :meth:`~ldp_flower.Schema.missing` returns.
 
         Returns
         -------

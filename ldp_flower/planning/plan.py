@@ -45,7 +45,7 @@ class Plan:
         The error that ``changes`` reach: the one that was asked for, by default half of the
         expected one. NaN if the run would be refused and none was asked for.
     changes : dict
-        ``users``, ``epsilon`` and, where it can be told, ``features``: the number that
+        ``users``, ``epsilon`` and, where it is known, ``features``: the number that
         reaches the target while the others stay; None if none does.
     curve : tuple of dict
         Expected errors at other numbers of users and epsilon, with their ranges.
@@ -91,7 +91,7 @@ class Plan:
     def to_html(self, path: str | Path | None = None) -> str:
         """Return a page for a reviewer or an ethics board, and write it if a path is given.
 
-        It tells in plain words what is asked, what is promised, which error to expect, what
+        It says in plain words what is asked, what is promised, which error to expect, what
         that rests on, and what it does not know. It needs no other file.
         """
         return page.page(title_of(self), sections_of(self), path)
@@ -101,8 +101,8 @@ class Plan:
         return page.fragment(title_of(self), sections_of(self))
 
     def __repr__(self) -> str:
-        told = self.expected
-        notes = [*told.assumes, *told.notes] if told else []
+        expected = self.expected
+        notes = [*expected.assumes, *expected.notes] if expected else []
         return "\n".join([*self.sentences(), *notes])
 
     def _answer(self) -> str:
@@ -147,7 +147,7 @@ def plan(
     target: float | None = None,
     tell: Callable[[], object] = lambda: None,
 ) -> Plan:
-    """Tell what error to expect of a protocol, from public numbers alone.
+    """Return the error to expect of a protocol, from public numbers alone.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def plan(
     Raises
     ------
     NoPlan
-        If nobody can tell what to expect of this protocol; the text says why.
+        If it is not known what to expect of this protocol; the text says why.
     ValueError
         If an argument is out of range or has no effect.
 
@@ -262,8 +262,8 @@ def _curve(variants: Variants) -> tuple[dict[str, float], ...]:
     points = []
     for users, epsilon in variants.points():
         try:
-            told = variants.expect(epsilon, users)
-            error = (told.value, told.low, told.high)
+            expected = variants.expect(epsilon, users)
+            error = (expected.value, expected.low, expected.high)
         except WouldRefuse:
             error = (math.nan,) * 3
         names = ("users", "epsilon", "error", "low", "high")

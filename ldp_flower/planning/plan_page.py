@@ -69,15 +69,15 @@ def _scale(axes: "Axes", errors: list[float]) -> None:
 
 
 def sections_of(plan: "Plan") -> list[Section]:
-    """Return what a plan tells, in a reader's order."""
-    told = plan.expected
+    """Return what a plan says, in a reader's order."""
+    expected = plan.expected
     return [
         Section("", [_asked(plan), _NO_DATA]),
         Section("What to expect", [*plan.sentences(), _figure(plan)]),
-        Section(f"What it costs each {_whom(plan)}", [_costs(plan)] if told else []),
+        Section(f"What it costs each {_whom(plan)}", [_costs(plan)] if expected else []),
         Section("What is protected", [guarantee(plan.epsilon, plan.delta, plan.protects)]),
-        Section("What this rests on", [listed(told.assumes)] if told else []),
-        Section("What to know", [listed(told.notes)] if told else []),
+        Section("What this rests on", [listed(expected.assumes)] if expected else []),
+        Section("What to know", [listed(expected.notes)] if expected else []),
         Section("What it does not know", [listed(_UNKNOWN)]),
         Section("Other numbers", [table_of(_numbers(plan))]),
     ]
@@ -92,8 +92,8 @@ def _numbers(plan: "Plan") -> "DataFrame":
     table = plan.table()
     refused = table["error"].isna()
     for name in ("error", "low", "high"):
-        told = [*map(number, table[name])]
-        table[name] = ["refused" if no else text for no, text in zip(refused, told, strict=True)]
+        shown = [*map(number, table[name])]
+        table[name] = ["refused" if no else text for no, text in zip(refused, shown, strict=True)]
     return table
 
 
@@ -122,20 +122,20 @@ def _figure(plan: "Plan") -> Markup:
 
 
 def _costs(plan: "Plan") -> Markup:
-    if (told := plan.expected) is None:
+    if (error := plan.expected) is None:
         return Markup()
     spent = f"epsilon {plan.epsilon:g}" + (f", delta {plan.delta:g}" if plan.delta else "")
     if plan.holder == "silo":
         text = (
-            f"At most {spent} of the budget of every record, for {counted(told.rounds, 'answer')} "
-            f"of its silo, of {counted(told.report_bytes, 'byte')} at most. The silo's ledger is "
+            f"At most {spent} of the budget of every record, for {counted(error.rounds, 'answer')} "
+            f"of its silo, of {counted(error.report_bytes, 'byte')} at most. The silo's ledger is "
             "charged with all of it before the first answer leaves."
         )
         return element("p", text)
     text = (
         f"At most {spent} of the person's budget, for "
-        f"{'one report' if _once(plan) else 'reports'} of {counted(told.report_bytes, 'byte')} at "
-        f"most, made in about {1000 * plan.seconds:.2g} ms. {_groups(plan, told.rounds)}"
+        f"{'one report' if _once(plan) else 'reports'} of {counted(error.report_bytes, 'byte')} at "
+        f"most, made in about {1000 * plan.seconds:.2g} ms. {_groups(plan, error.rounds)}"
     )
     return element("p", text)
 

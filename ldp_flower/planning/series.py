@@ -69,7 +69,7 @@ def plan_series(
     Raises
     ------
     NoPlan
-        If nobody can tell what error to expect of the protocol.
+        If it is not known what error to expect of the protocol.
     """
     given = vars(setting)
     few = Setting(**{**given, "num_users": max(1, setting.num_users // collections)})

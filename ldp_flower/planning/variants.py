@@ -16,7 +16,7 @@ _STEP = 1.05  # how exactly numbers are found
 # again until two numbers are near each other, and a line is drawn between these.
 _FAR_USERS, _FAR, _NEAR = 4.0, 2.0, 2.0
 _RUNS, _FEW_RUNS = 24, 4  # of a simulation with one's own numbers, and with others
-_CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, of which a curve tells
+_CROWDS = (1 / 4, 1.0, 4.0)  # in units of one's own, that a curve covers
 _EPSILONS, _FEW_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 4.0)  # of one's own, of others
 
 
@@ -142,15 +142,15 @@ class Variants:
                     self._known[at] = self._beside(own, found, *at)
             except WouldRefuse as refusal:
                 self._known[at] = refusal
-        told = self._known[at]
-        if isinstance(told, WouldRefuse):
-            raise told
-        return told
+        expected = self._known[at]
+        if isinstance(expected, WouldRefuse):
+            raise expected
+        return expected
 
     def _beside(
         self, own: Expectation, found: Expectation, setting: Setting, epsilon: float
     ) -> Expectation:
-        """Return what few runs tell beside the many with one's own numbers.
+        """Return the estimate of few runs beside the many with one's own numbers.
 
         Fewer users, or a smaller epsilon, are not better; and ranges are in proportion.
         """

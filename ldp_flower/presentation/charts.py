@@ -92,9 +92,9 @@ def height_of(rows: int) -> float:
 
 def label(text: object) -> str:
     """Return text for a chart: as it is, whatever is in it, and not too long."""
-    told = " ".join(str(text).split())
-    told = told if len(told) <= _LONGEST_LABEL else f"{told[: _LONGEST_LABEL - 1]}…"
-    return told.replace("$", r"\$")
+    label = " ".join(str(text).split())
+    label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+    return label.replace("$", r"\$")
 
 
 def finish(axes: "Axes", title: str) -> None:

@@ -1,4 +1,4 @@
-"""HTML in which nothing that is told can become markup: whatever is no element is escaped."""
+"""HTML in which no text can become markup: whatever is no element is escaped."""
 
 from collections.abc import Iterable
 from html import escape

@@ -56,9 +56,9 @@ class Section:
 
     def markup(self) -> Markup:
         """Return the section; nothing if it has no content."""
-        told = [c if isinstance(c, Markup) else element("p", c) for c in self.content if c]
+        parts = [c if isinstance(c, Markup) else element("p", c) for c in self.content if c]
         heading = [element("h2", self.heading)] if self.heading else []
-        return element("section", *heading, *told) if told else Markup()
+        return element("section", *heading, *parts) if parts else Markup()
 
 
 def listed(texts: Sequence[str]) -> Markup:
@@ -69,8 +69,8 @@ def listed(texts: Sequence[str]) -> Markup:
 def fragment(title: str, sections: Sequence[Section]) -> Markup:
     """Return sections for a page that exists already, as a notebook's."""
     style = joined(Markup(f"<style>{_STYLE}</style>"))
-    told = [section.markup() for section in sections]
-    return joined(style, element("div", element("h1", title), *told, class_="ldp-flower"))
+    parts = [section.markup() for section in sections]
+    return joined(style, element("div", element("h1", title), *parts, class_="ldp-flower"))
 
 
 def page(title: str, sections: Sequence[Section], path: str | Path | None = None) -> str:

@@ -7,8 +7,8 @@ from importlib.metadata import version
 import numpy as np
 
 _MISSING = "–"
-_SPAN = 1e3  # of numbers that are told with as many decimals
-_SURE = 0.999  # chance of a right guess from where on it is not told more exactly
+_SPAN = 1e3  # of numbers that are shown with as many decimals
+_SURE = 0.999  # chance of a right guess from where on it is not stated more exactly
 
 
 def number(value: object) -> str:
@@ -18,10 +18,10 @@ def number(value: object) -> str:
     if isinstance(value, int | np.integer):
         return f"{value:,}"
     if isinstance(value, float | np.floating):
-        told = float(value)
-        if math.isnan(told):
+        number = float(value)
+        if math.isnan(number):
             return _MISSING
-        return f"{told:,.0f}" if 1000 <= abs(told) < 1e9 else f"{told:.4g}"
+        return f"{number:,.0f}" if 1000 <= abs(number) < 1e9 else f"{number:.4g}"
     return str(value)
 
 
@@ -65,13 +65,13 @@ def guarantee(epsilon: float, delta: float, unit: str) -> str:
     data = only.removesuffix(" only)") or "data"
     # Written so that it does not overflow.
     right = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
-    told = f"is right at most {share(right)} of the time, where a coin has 50 %"
+    chance = f"is right at most {share(right)} of the time, where a coin has 50 %"
     if right > _SURE:
-        told = "may be right nearly always: an epsilon so large promises little"
+        chance = "may be right nearly always: an epsilon so large promises little"
     spent = f"epsilon {epsilon:g}" + (f" and delta {delta:g}" if delta else "")
     return (
         f"Each {unit} is protected with {spent}: someone who guesses between two versions of one "
-        f"{who}'s {data}, from all that was reported, {told}."
+        f"{who}'s {data}, from all that was reported, {chance}."
     )
 
 

@@ -2,7 +2,7 @@
 
 NumPy's own take several numbers at once where the processor can, and may take another way
 for the last few of an array, or for all that share a step with a number out of range:
-where the numbers are different users', the last bit would tell of a neighbour. SciPy's
+where the numbers are different users', the last bit would depend on a neighbour. SciPy's
 functions, and NumPy's of complex numbers, take one number after the other. Nor does NumPy
 say in which order it adds up a row (einsum cuts long ones where its buffer ends, and the
 buffer begins with another row), so here is a sum that does. Products with Sylvester's matrix

@@ -86,7 +86,7 @@ def _single(ask: "Ask") -> bool:
 
 
 def _share_answering(mechanism: Randomizer) -> float:
-    """Return which share of a cohort tells its mean as well as is needed beside the noise."""
+    """Return which share of a cohort estimates its mean as well as is needed beside the noise."""
     if not isinstance(mechanism, OfNumber | OfVector):
         return 0.0
     in_ball = isinstance(mechanism, OfVector) and not isinstance(mechanism, SubsetHypercube)

@@ -17,7 +17,7 @@ _OF_ROWS = ("ldp_flower.clients.compute", "ldp_flower.clients.out_of_range")
 
 
 class TellingGrid(InProcessGrid):
-    """An in-process grid that tells which step it is at, on one line that it wipes at the end.
+    """An in-process grid that shows which step it is at, on one line that it wipes at the end.
 
     In a terminal or a notebook only, and not in the first two seconds: what is quick, or run
     by a script, says nothing.
@@ -27,7 +27,7 @@ class TellingGrid(InProcessGrid):
     _step, _done, _messages = "", 0, 0
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let every addressed node handle its message, and tell which step it is."""
+        """Let every addressed node handle its message, and show which step it is."""
         pushed = list(messages)
         self._started = self._started or time.monotonic()
         self._step = pushed[0].metadata.group_id or "0" if pushed else self._step

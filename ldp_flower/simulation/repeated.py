@@ -32,7 +32,7 @@ class Simulations:
     """Runs on synthetic users, who are drawn once: every number of users and epsilon has the same.
 
     Where fewer runs are made than before, they are of the draws whose errors were nearest to the
-    median one: few of these tell how errors change better than many at random.
+    median one: few of these show how errors change better than many at random.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ class Simulations:
             mechanisms |= dict.fromkeys(found.randomizers)
             self._tell()
         errors *= math.sqrt(number / num_users)
-        told = errors[np.isfinite(errors)]
-        low, value, high = np.quantile(told if len(told) else [population.useless], _QUANTILES)
+        finite = errors[np.isfinite(errors)]
+        low, value, high = np.quantile(finite if len(finite) else [population.useless], _QUANTILES)
         if runs > len(self._typical):
             self._typical = np.argsort(np.abs(errors - value), kind="stable").tolist()
         return Expectation(

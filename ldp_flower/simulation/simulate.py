@@ -36,7 +36,7 @@ def simulate(
 ) -> R:
     """Run a protocol on users in this process.
 
-    In a terminal or a notebook one line tells at which step a run of more than two seconds is.
+    In a terminal or a notebook one line shows at which step a run of more than two seconds is.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ def _places(config: Mapping[str, object], settings: Settings | None, findings: F
 
 
 def _open_to_others(path: Path, public: bool) -> Iterator[str]:
-    """Tell what other accounts of the machine can do to a file that they can get at."""
+    """Return what other accounts of the machine can do to a file that they can get at."""
     folders = [*path.parents][::-1]
     for above, folder in zip(folders, [*folders[1:], path], strict=True):
         mode = above.stat().st_mode
@@ -187,7 +187,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
     findings.doubts += heard.of_files
     if users is None:
         findings.problems.append(
-            f"{settings.name} does not answer: {heard.told[-1] if heard.told else reason}"
+            f"{settings.name} does not answer: {heard.warnings[-1] if heard.warnings else reason}"
         )
     elif not users:
         findings.doubts.append(
@@ -199,7 +199,7 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
     else:
         what = "Table" if settings.app is None else "App"
         findings.facts.append(f"{what}: {settings.name}, with {users} users.")
-        findings.doubts += heard.told  # entries that are not what the schema declares
+        findings.doubts += heard.warnings  # entries that are not what the schema declares
 
 
 def _records(
@@ -265,7 +265,7 @@ class _Heard(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: list[str] = []
+        self.warnings: list[str] = []
         self.of_files: list[str] = []  # what is odd in a table that can be read
         self._logger = logging.getLogger("ldp_flower")
 
@@ -282,7 +282,7 @@ class _Heard(logging.Handler):
         if record.name == table_file.__name__:
             self.of_files.append(record.getMessage())
         if error is None:
-            self.told.append(record.getMessage())
+            self.warnings.append(record.getMessage())
         else:  # that of a value is a sentence of ours
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            self.told.append(f"{kind}{error}")
+            self.warnings.append(f"{kind}{error}")

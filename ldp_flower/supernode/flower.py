@@ -64,13 +64,13 @@ def digest() -> str:
     spec = find_spec("flwr")
     if spec is None or spec.origin is None:
         raise UntestedFlower("Flower is not installed.")
-    root, told = Path(spec.origin).parent, hashlib.sha256()
+    root, digest = Path(spec.origin).parent, hashlib.sha256()
     for name in FILES:
         try:
-            told.update(hashlib.sha256((root / name).read_bytes()).digest())
+            digest.update(hashlib.sha256((root / name).read_bytes()).digest())
         except OSError as error:
             raise UntestedFlower(f"Flower's file {name} cannot be read: {error}.") from error
-    return told.hexdigest()
+    return digest.hexdigest()
 
 
 def command(name: str, *arguments: str) -> list[str]:

@@ -70,7 +70,7 @@ def programs(settings: Settings) -> Iterator[Path]:
 
 
 def supervise(arguments: Sequence[str], settings: Settings) -> int:
-    """Run a SuperNode until it is told to end, anew whenever it ends by itself.
+    """Run a SuperNode until it gets a signal to end, anew whenever it ends by itself.
 
     One that ends within a minute of its first start is not started again: it cannot work.
 
@@ -84,35 +84,35 @@ def supervise(arguments: Sequence[str], settings: Settings) -> int:
     Returns
     -------
     int
-        Exit code: that of the SuperNode, 0 when told to end.
+        Exit code: that of the SuperNode, 0 after a signal to end.
     """
     command = flower.command("flower-supernode", *arguments)
-    with programs(settings) as folder, _Told() as told:
+    with programs(settings) as folder, _EndSignal() as signalled:
         environment = os.environ | {"PATH": str(folder)}
         pause, settled = 1.0, False
         while True:
             started = time.monotonic()
-            code = told.run(command, environment)
-            if told.to_end:
+            code = signalled.run(command, environment)
+            if signalled.to_end:
                 return 0
             if time.monotonic() - started >= _MIN_UPTIME:
                 pause, settled = 1.0, True
             if code == 0 or not settled:
                 return code
             _log.error("The SuperNode ended with code %d; started anew in %g s.", code, pause)
-            if told.within(pause):
+            if signalled.within(pause):
                 return 0
             pause = min(2 * pause, _MAX_PAUSE)
 
 
-class _Told:
+class _EndSignal:
     """Hands the signals that end this process on to the SuperNode, and remembers them."""
 
     def __init__(self) -> None:
         self.to_end = False
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "_Told":
+    def __enter__(self) -> "_EndSignal":
         self._previous = {number: signal.signal(number, self._end) for number in _SIGNALS}
         return self
 
@@ -126,13 +126,13 @@ class _Told:
             self._process.terminate()
 
     def run(self, command: list[str], environment: dict[str, str]) -> int:
-        """Return the exit code of a process, which ends when this one is told to.
+        """Return the exit code of a process, which ends when this one gets a signal to.
 
         It is ended, and the code is 1, if what it has started has ended: a SuperNode goes on
         without the program that looks for tasks, and answers nobody any more.
         """
         with subprocess.Popen(command, env=environment) as self._process:
-            if self.to_end:  # told before there was a process
+            if self.to_end:  # signalled before there was a process
                 self._process.terminate()
             ended: set[int] = set()
             while True:
@@ -145,7 +145,7 @@ class _Told:
                     return self._process.wait() or 1
 
     def within(self, seconds: float) -> bool:
-        """Whether this process is told to end within some seconds."""
+        """Whether this process gets a signal to end within some seconds."""
         end = time.monotonic() + seconds
         while not self.to_end and time.monotonic() < end:
             time.sleep(0.1)

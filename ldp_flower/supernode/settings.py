@@ -27,7 +27,7 @@ class Table:
     path, schema : str
         The table (CSV or Parquet), and the JSON file of ``Schema.to_dict``.
     user_column : str
-        The column that tells whose a row is.
+        The column with the user of each row.
     ids : str or None (default: None)
         A text file of all users' names, one a line.
     quoted : bool (default: True)

@@ -106,7 +106,7 @@ def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        If an array has another number of columns, or no row tells how many there are.
+        If an array has another number of columns, or no row shows how many there are.
     """
     if hasattr(rows, "iloc") and hasattr(rows, "columns"):  # a column of texts makes no other one
         rows = _of_columns(rows)
@@ -139,16 +139,16 @@ def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -
     table : ndarray, shape (rows, columns)
         As :func:`as_table` gives it.
     columns : sequence of str, optional
-        Names of the columns; without, their numbers are told.
+        Names of the columns; without, their numbers are listed.
     """
     counts = (~np.isfinite(table)).sum(axis=0)
     worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_COLUMNS_NAMED] if counts[i]]
-    told = [
+    shown = [
         f"{i if columns is None else repr(columns[i])} ({counts[i]} of {len(table)} rows)"
         for i in worst
     ]
-    more = int((counts > 0).sum()) - len(told)
-    return ", ".join(told) + (f" and {more} more" if more else "")
+    more = int((counts > 0).sum()) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64]]:

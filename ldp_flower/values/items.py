@@ -21,7 +21,7 @@ def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) ->
     Parameters
     ----------
     strings : sequence of str, or ndarray of str, shape (rows,)
-        The strings, told apart by their UTF-8 bytes: case, spaces and accents count.
+        The strings, distinguished by their UTF-8 bytes: case, spaces and accents count.
         Only NUL characters at the end do not, which NumPy's arrays cannot hold.
     num_bits : int (default: 40)
         Numbers lie in ``[0, 2**num_bits)``, 1 to 40 bits.

@@ -17,6 +17,7 @@ from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
+from ..runtime.run import Run
 
 _FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
 _MOST_STEPS = 24
@@ -114,15 +115,13 @@ def who_tell_the_step(
     return (oracle, size) if size <= _PART[1] * num_users else None
 
 
-def learn_step(
-    strategy: LdpStrategy[Any], column: NumericColumn
-) -> Generator[Ask, Estimate, Entries]:
+def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entries]:
     """Ask few users how round their entries are; return what they tell of all.
 
     Nobody is asked where it would take too many. Rounded entries have ties, and an answer
     beside one of them is wrong by all who share it.
     """
-    asked = who_tell_the_step(strategy, column, strategy.num_users)
+    asked = who_tell_the_step(run.strategy, column, run.num_users)
     if asked is None:
         return Entries()
     oracle, size = asked
@@ -130,7 +129,7 @@ def learn_step(
     origin, one = (float(column.kind.restore(at)) for at in (0.0, 1.0))
     scale = one - origin
     question = Grain(column.coordinates, -origin / scale, float(steps[0]) / scale, len(steps))
-    answer = yield Ask(strategy.cohorts([size])[0], question, oracle, min_reports=0)
+    answer = yield Ask(run.cohorts([size])[0], question, oracle, min_reports=0)
     return _tested(answer, oracle, steps)
 
 

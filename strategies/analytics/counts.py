@@ -16,9 +16,10 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
 from ..forecasts.planned import features_of
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
 from ..runtime.result import Estimates, Result
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.permanent import PermanentForm
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 
@@ -189,12 +190,12 @@ class Counts(LdpStrategy[CountsResult]):
             features = np.hstack([np.ones((4000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
             yield cls(schema, "sort", epsilon=epsilon), Users.from_rows(features, groups=rows // 2)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask in which category users fall."""
-        if refusal := self._refusal(self.num_users):
+        if refusal := self._refusal(run.num_users):
             raise TooFewReports(refusal)
         estimator = self._shares(len(self._categories))
-        cohorts = self.cohorts(estimator.sizes(self.num_users, self.min_reports))
+        cohorts = run.cohorts(estimator.sizes(run.num_users, self.min_reports))
         shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
         return counted(self.column, self._categories, shares, shares.users)
 

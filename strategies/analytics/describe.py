@@ -14,10 +14,10 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
-from ..runtime.population import Part, Population
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.squared_errors import number_randomizer
 from .cells import CellShares, cell_question
 from .counts import Counts, categories_of, check_schema
@@ -60,7 +60,6 @@ class _Spread:
     schema: Schema
     column: str
     epsilon: float
-    _population: Population | None = None
 
     @property
     def need(self) -> float:
@@ -72,13 +71,12 @@ class _Spread:
         """Take as many as there are: other tasks need more."""
         return ""
 
-    def protocol(self) -> Generator[Ask, Estimate, Told]:
+    def protocol(self, run: Run) -> Generator[Ask, Estimate, Told]:
         """Ask for 1 - t^2, less one half."""
-        assert self._population is not None
         question = cell_question(self.schema, [], self.column, 2)
-        cohorts = self._population.cut([len(self._population)])
+        (everyone,) = run.population.cut([run.num_users])
         asked = replace(question, one_row=True)
-        return (yield from Levels(self.epsilon).uncertainty(cohorts[0], asked))
+        return (yield from Levels(self.epsilon).uncertainty(everyone, asked))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -182,15 +180,14 @@ class Describe(LdpStrategy[DescribeResult]):
             users = Users.from_rows(features, numbers)
             yield cls(schema, epsilon=epsilon), users
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Run all tasks one after the other, each with users of its own."""
-        if refusal := self._refusal(self.num_users):
+        if refusal := self._refusal(run.num_users):
             raise TooFewReports(refusal)
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
-        for task, size in zip(self._tasks, self._sizes(self.num_users), strict=True):
-            task.protocol._population = Part(self._population, size)
-            found[task.column].append((yield from task.protocol.protocol()))
-        return self._result(found)
+        for task, size in zip(self._tasks, self._sizes(run.num_users), strict=True):
+            found[task.column].append((yield from task.protocol.protocol(run.part(size))))
+        return self._result(found, run.num_users)
 
     def _refusal(self, num_users: int) -> str:
         """Say why so many users are not asked; nothing if they would do for all tasks."""
@@ -252,13 +249,13 @@ class Describe(LdpStrategy[DescribeResult]):
         tasks = zip(self._tasks, sizes, strict=True)
         return not any(task.protocol._refusal(size) for task, size in tasks)
 
-    def _result(self, found: dict[str, list[Any]]) -> DescribeResult:
+    def _result(self, found: dict[str, list[Any]], num_users: int) -> DescribeResult:
         numbers = [name for name, told in found.items() if len(told) > 1]
         values = np.full((len(STATISTICS), len(numbers)), np.nan)
         errors = values.copy()
         hidden, outside = [], []
         for place, name in enumerate(numbers):
-            values[:, place], errors[:, place] = self._of_number(name, *found[name])
+            values[:, place], errors[:, place] = self._of_number(num_users, name, *found[name])
             if np.isnan(values[_STD, place]) and np.isfinite(errors[_STD, place]):
                 hidden.append(_HIDDEN.format(name, 2 * errors[_STD, place]))
             if _outside_by_noise(values[:, place], errors[:, place]):
@@ -272,7 +269,7 @@ class Describe(LdpStrategy[DescribeResult]):
             categories=[each.categories for each in shares],
             shares=[each.shares for each in shares],
             share_errors=[each.std_error for each in shares],
-            counts=np.array([each.answering for each in shares]) * self.num_users,
+            counts=np.array([each.answering for each in shares]) * num_users,
             notes=[
                 note
                 for told in found.values()
@@ -285,7 +282,7 @@ class Describe(LdpStrategy[DescribeResult]):
         )
 
     def _of_number(
-        self, name: str, mean: MeansResult, spread: Told, quartiles: QuantilesResult
+        self, num_users: int, name: str, mean: MeansResult, spread: Told, quartiles: QuantilesResult
     ) -> tuple[list[float], list[float]]:
         """Return all statistics of a column, and their standard errors."""
         kind = self.schema.kind(name)
@@ -293,7 +290,7 @@ class Describe(LdpStrategy[DescribeResult]):
         half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
         told, error = float(mean.means[0, 0]), float(mean.std_error[0, 0])
         if math.isnan(told):  # hardly any user has an entry
-            count = self.num_users * np.array([mean.shares[0, 0], mean.share_errors[0, 0]])
+            count = num_users * np.array([mean.shares[0, 0], mean.share_errors[0, 0]])
             rest = [math.nan] * (len(STATISTICS) - 1)
             return [max(float(count[0]), 0.0), *rest], [float(count[1]), *rest]
         share, place = float(mean.shares[0, 0]), (told - middle) / half
@@ -302,9 +299,9 @@ class Describe(LdpStrategy[DescribeResult]):
         std = math.sqrt(square - place**2) if square > place**2 else math.nan
         of_square = math.hypot(spread.std_error / held, 2 * place * error / half)
         of_std = half * (of_square / (2 * std) if std > math.sqrt(of_square) else of_square**0.5)
-        count_error = self.num_users * float(mean.share_errors[0, 0])
+        count_error = num_users * float(mean.share_errors[0, 0])
         return (
-            [self.num_users * held, told, half * std, *quartiles.values],
+            [num_users * held, told, half * std, *quartiles.values],
             [count_error, error, of_std, *quartiles.std_error],
         )
 

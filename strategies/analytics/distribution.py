@@ -25,9 +25,10 @@ from ..numerics.density import (
 )
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
+from ..runtime.run import Protocol, Run, TooFewReports
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
 from .distribution_result import DistributionResult
 
@@ -119,17 +120,17 @@ class Distribution(LdpStrategy[DistributionResult]):
         """Return the protocol for a column."""
         return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask about cells of the whole scale, then twice about cells of equal mass."""
-        if refusal := self._refusal(self.num_users):
+        if refusal := self._refusal(run.num_users):
             raise TooFewReports(refusal)
-        step = (yield from learn_step(self, self._column)).step
+        step = (yield from learn_step(run, self._column)).step
         kind = self._column.kind
-        places = np.linspace(0, 1, 1 + self._cells(self.num_users))
+        places = np.linspace(0, 1, 1 + self._cells(run.num_users))
         edges = ValueScale(kind.low, kind.high).values(places)
         cells = cells_of(self._column, edges, step)
-        early = [max(round(part * self.num_users), self.min_reports) for part in _EARLY]
-        counted = yield from self._counted(early[0], cells)
+        early = [max(round(part * run.num_users), self.min_reports) for part in _EARLY]
+        counted = yield from self._counted(run, early[0], cells)
         reports = [(counted, cells)]
         draws = draw_densities([counted], Prior(cells.evenly, cells.atoms), _normals(cells))
         for users in (*early[1:], None):
@@ -137,7 +138,7 @@ class Distribution(LdpStrategy[DistributionResult]):
             cells = cells_of(self._column, before.divided(sketch, places), step)
             likely = cells.likely(before, draws.mean(axis=1))
             prior = Prior(cells.evenly, cells.atoms, cells.coordinates(before.edges, sketch))
-            counted = yield from self._counted(users or self.num_unasked, cells)
+            counted = yield from self._counted(run, users or run.num_unasked, cells)
             reports.append((counted, cells))
             draws = draw_densities(
                 [each.seen_as(counts, cells) for counts, each in reports], prior, _normals(cells)
@@ -145,7 +146,7 @@ class Distribution(LdpStrategy[DistributionResult]):
         linear = linear_estimates(counted, likely, _normals(cells))
         return self._told(cells.edges, draws, linear, step)
 
-    def _counted(self, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
+    def _counted(self, run: Run, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
         """Ask so many users for their cells; return the reports."""
         kind, number = self._column.kind, len(cells.edges) - 1
         apart = self._apart(number)
@@ -154,7 +155,7 @@ class Distribution(LdpStrategy[DistributionResult]):
         ends = self._column.standardised(cells.edges[1:-1] + tiny / 2)  # what is on one is below it
         beyond = self._column.standardised(kind.high) + np.arange(1, apart + 1)
         question = Cell(self._column.coordinates, np.concatenate([ends, beyond]))
-        answer = yield Ask(self.cohorts([users])[0], question, oracle)
+        answer = yield Ask(run.cohorts([users])[0], question, oracle)
         counts = np.bincount(answer.reports.astype(np.int64), minlength=oracle.num_reports)
         law = np.delete(oracle.law_of_reports(), number + np.arange(apart), axis=1)
         return Counted(law, counts.astype(np.float64))

@@ -18,9 +18,10 @@ from ldp_flower.validation import Floats, check_choice, check_fraction, check_in
 
 from ..forecasts.items import chances_to_find, expected_misses, zipf
 from ..forecasts.planned import features_of
-from ..runtime.base import LdpStrategy, Protocol
+from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
+from ..runtime.run import Protocol, Run
 from .item_mechanism import (
     MAX_DIRECT,
     Backend,
@@ -190,10 +191,10 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         for backend in backends:
             yield cls(dim, epsilon=epsilon, backend=backend), users
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask everybody once and read the answers."""
-        mechanism = self.randomizer(self.num_users)
-        cohorts = self.cohorts([self.num_users])
+        mechanism = self.randomizer(run.num_users)
+        cohorts = run.cohorts([run.num_users])
         kind = DrawnItems if self.item == "random" else FrequentItems
         question = kind(self.set_size, self.domain_size)
         answer = yield Ask(cohorts[0], question, mechanism)

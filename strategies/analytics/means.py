@@ -15,9 +15,10 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_mean
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
 from ..runtime.result import Estimates, Result
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.permanent import PermanentForm
 from .cells import PopulationErrors, cell_question
 from .counts import categories_of, check_schema, too_few
@@ -219,23 +220,23 @@ class Means(LdpStrategy[MeansResult]):
             held = Users.from_rows(features, numbers)
             yield cls(schema, "y", by="sort", epsilon=epsilon), held
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask column by column for levels, after how uncertain the rounding to them is."""
-        if refusal := self._refusal(self.num_users):
+        if refusal := self._refusal(run.num_users):
             raise TooFewReports(refusal)
         levels = self._levels
-        pilot, waves = self._sizes(self.num_users)
+        pilot, waves = self._sizes(run.num_users)
         found = []
         for name in self._names:
-            told, first = None, self.cohorts([pilot]) if pilot else []
-            cohorts = self.cohorts(waves)
+            told, first = None, run.cohorts([pilot]) if pilot else []
+            cohorts = run.cohorts(waves)
             by = [] if self.by is None else [self.by]
             question = cell_question(self.schema, by, name, levels.number)
             for cohort in first:
                 told = (yield from levels.uncertainty(cohort, question)).value
             shares = yield from levels.shares.estimate(cohorts, question)
-            found.append(levels.means(shares, told, self.num_users))
-        return self._result(found)
+            found.append(levels.means(shares, told, run.num_users))
+        return self._result(found, run.num_users)
 
     def permanent(self) -> PermanentForm | None:
         """Ask at which end of its bounds a number is, by a threshold that the user keeps.
@@ -307,7 +308,7 @@ class Means(LdpStrategy[MeansResult]):
         one = expected_mean(waves, len(self._groups), levels.number, num_users, others)
         return replace(one, rounds=one.rounds * len(self._names))
 
-    def _result(self, found: Sequence[GroupMeans]) -> MeansResult:
+    def _result(self, found: Sequence[GroupMeans], num_users: int) -> MeansResult:
         """Return the means in units, of those groups only that are surely not empty."""
         kinds = [self.schema.kind(name) for name in self._names]
         bounds = [(kind.low, kind.high) for kind in kinds if isinstance(kind, Numeric)]
@@ -322,7 +323,7 @@ class Means(LdpStrategy[MeansResult]):
             columns = [self._names[i] for i in np.flatnonzero(~clear.all(axis=1))]
             which = f" of these groups of {self.by!r}, which may be empty" if self.by else ""
             notes.append(
-                f"{self.num_users:,} users at epsilon {self.epsilon:g} are too few to estimate the "
+                f"{num_users:,} users at epsilon {self.epsilon:g} are too few to estimate the "
                 f"means{which}: {', '.join(groups if self.by else columns)}."
             )
         return MeansResult(

@@ -22,8 +22,9 @@ from ldp_flower.validation import Floats
 from ..forecasts.ranks import expected_quantiles
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from .column import NumericColumn, learn_step, who_tell_the_step
@@ -149,14 +150,14 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Search all quantiles at once."""
-        if refusal := self._refusal(self.num_users):
+        if refusal := self._refusal(run.num_users):
             raise TooFewReports(refusal)
-        entries = yield from learn_step(self, self._column)
-        kind, users = self._column.kind, self.num_unasked
-        reports = self._reports(self.num_users)
-        cohorts = self.cohorts(self._sizes(reports, users))
+        entries = yield from learn_step(run, self._column)
+        kind, users = self._column.kind, run.num_unasked
+        reports = self._reports(run.num_users)
+        cohorts = run.cohorts(self._sizes(reports, users))
         if reports.cells:
             scale = ValueScale(kind.low, kind.high)
             found = yield from search_by_cells(

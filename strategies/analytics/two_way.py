@@ -17,9 +17,10 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
 from ..forecasts.planned import features_of
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
 from ..runtime.result import Estimates, Result
+from ..runtime.run import Protocol, Run, TooFewReports
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 from .counts import categories_of, check_schema, counted, too_few
 
@@ -224,11 +225,11 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             Users.from_rows(features, rows // 3 % 2, groups=rows // 2),
         )
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask in which cell users fall."""
-        if refusal := self._refusal(self.num_users):
+        if refusal := self._refusal(run.num_users):
             raise TooFewReports(refusal)
-        cohorts = self.cohorts(self._shares.sizes(self.num_users, self.min_reports))
+        cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         question = cell_question(self.schema, [self.row, self.column])
         found = yield from self._shares.estimate(cohorts, question)
         shape = len(self._rows), len(self._columns)

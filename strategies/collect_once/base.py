@@ -23,10 +23,10 @@ from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import projection, reach, seed_of
 
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol
 from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import Result
+from ..runtime.run import Protocol, Run
 
 R = TypeVar("R", bound=Result)
 
@@ -66,11 +66,11 @@ class CollectOnce(FeatureStrategy[R]):
         return GaussianRecord(self.epsilon, size, radius, self._delta)
 
     @abstractmethod
-    def _by_moments(self, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         """Run ``method="auto"``."""
 
     @abstractmethod
-    def _as_printed(self, everyone: Cohort) -> Protocol:
+    def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
         """Run ``method="paper"``."""
 
     @classmethod
@@ -80,16 +80,11 @@ class CollectOnce(FeatureStrategy[R]):
         for method in METHODS:
             yield cls(dim, epsilon=epsilon, method=method), users
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask all users the one question of the chosen method."""
-        (everyone,) = self.cohorts([self.num_users])
-        run = self._by_moments if self.method == "auto" else self._as_printed
-        return (yield from run(everyone))
-
-    @property
-    def _seed(self) -> int:
-        """The run's seed of public maps."""
-        return seed_of(self._population.salt)
+        (everyone,) = run.cohorts([run.num_users])
+        method = self._by_moments if self.method == "auto" else self._as_printed
+        return (yield from method(run, everyone))
 
 
 def largest_dim(powers: list[int]) -> int:
@@ -135,17 +130,17 @@ class ProjectedCollection(CollectOnce[R]):
         super().__post_init__()
         check_positive("feature_bound", self.feature_bound)
 
-    def _mapped(self, question: Question, size: int) -> Question:
+    def _mapped(self, run: Run, question: Question, size: int) -> Question:
         """Return a question about ``size`` features: of projected ones, if these are fewer."""
-        return question if size == self.dim else Projected(question, self._seed, size)
+        return question if size == self.dim else Projected(question, seed_of(run.salt), size)
 
     def _length(self, size: int) -> float:
         """Return the bound on the length of a row after its projection to ``size`` dimensions."""
         return self.feature_bound * (1.0 if size == self.dim else reach(size))
 
-    def _matrix(self, size: int) -> Floats:
+    def _matrix(self, run: Run, size: int) -> Floats:
         """Return the projection to ``size`` dimensions, shape (dim, size)."""
-        return np.eye(size) if size == self.dim else projection(self._seed, self.dim, size)
+        return np.eye(size) if size == self.dim else projection(seed_of(run.salt), self.dim, size)
 
 
 METHODS = ("auto", "paper")

@@ -15,11 +15,11 @@ from ..forecasts.planned import features_of
 from ..forecasts.populations import MeanUsers
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.fista import fista
-from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection
 
 # Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.
@@ -122,28 +122,28 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
             ),
         )
 
-    def _by_moments(self, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(size, self._length(size))
-        answer = yield self._question(everyone, size, mechanism)
+        answer = yield self._question(run, everyone, size, mechanism)
         if size == self.dim:
             return self._bounded(garrote(answer.mean, self._threshold(answer)), answer)
-        matrix = self._matrix(size)
+        matrix = self._matrix(run, size)
         support = np.flatnonzero(self._lasso(matrix, answer))
         found = np.zeros(self.dim)
         found[support] = np.linalg.lstsq(matrix[support].T, answer.mean)[0]
         return self._bounded(garrote(found, self._threshold(answer)), answer)
 
-    def _as_printed(self, everyone: Cohort) -> Protocol:
+    def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
         radius = (self.l1_bound or self.feature_bound) / self.feature_bound
-        wanted = math.ceil(radius * self.epsilon * math.sqrt(self.num_users))
+        wanted = math.ceil(radius * self.epsilon * math.sqrt(run.num_users))
         size = self.projected_dim or min(self.dim, wanted, MAX_REPORT)
         mechanism = GaussianMechanism(self.epsilon, size, self._length(size), self._delta)
-        answer = yield self._question(everyone, size, mechanism)
-        return self._bounded(self._lasso(self._matrix(size), answer), answer)
+        answer = yield self._question(run, everyone, size, mechanism)
+        return self._bounded(self._lasso(self._matrix(run, size), answer), answer)
 
-    def _question(self, everyone: Cohort, size: int, mechanism: Randomizer) -> Ask:
-        return Ask(everyone, self._mapped(Mean(np.zeros(size)), size), mechanism)
+    def _question(self, run: Run, everyone: Cohort, size: int, mechanism: Randomizer) -> Ask:
+        return Ask(everyone, self._mapped(run, Mean(np.zeros(size)), size), mechanism)
 
     def _threshold(self, answer: Estimate) -> float:
         return _noise(answer) * math.sqrt(2 * math.log(max(self.dim, 2)))

@@ -15,11 +15,11 @@ from ..forecasts.planned import features_of
 from ..forecasts.populations import SphereUsers
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.fista import fista
-from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -116,27 +116,27 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
             ),
         )
 
-    def _by_moments(self, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, [2]))
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)
         moments = SecondMoments(self._length(size), self.target_bound, *weights)
-        answer = yield Ask(everyone, self._mapped(moments, size), mechanism)
+        answer = yield Ask(everyone, self._mapped(run, moments, size), mechanism)
         found = LeastSquares.from_moments(answer, size, weights)
-        return self._solved(found, size)
+        return self._solved(run, found, size)
 
-    def _as_printed(self, everyone: Cohort) -> Protocol:
-        wanted = math.ceil(self.epsilon * math.sqrt(self.num_users * math.log(max(self.dim, 2))))
+    def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
+        wanted = math.ceil(self.epsilon * math.sqrt(run.num_users * math.log(max(self.dim, 2))))
         size = self.projected_dim or min(self.dim, wanted, MAX_REPORT - 1)
         mechanism = self.noise(size + 1, math.sqrt(2))
         record = Record(self._length(size), self.target_bound)
-        answers = yield Ask(everyone, self._mapped(record, size), mechanism)
-        return self._solved(LeastSquares.from_records(answers, mechanism), size)
+        answers = yield Ask(everyone, self._mapped(run, record, size), mechanism)
+        return self._solved(run, LeastSquares.from_records(answers, mechanism), size)
 
-    def _solved(self, found: LeastSquares, size: int) -> LinearResult:
+    def _solved(self, run: Run, found: LeastSquares, size: int) -> LinearResult:
         """Minimise the quadratic loss in the l1 ball, in the clients' units."""
         # Coefficients are those of the original features, which the matrix projects.
-        matrix = self._matrix(size)
+        matrix = self._matrix(run, size)
         unit = self.target_bound / self._length(size)
         products, half = matrix @ found.products, matrix @ found.squares
         smoothness = found.largest_eigenvalue * float(np.linalg.norm(matrix, 2)) ** 2

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 from ldp_flower.guarantee.questions import Fourier, Question, Record, SecondMoments
 from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import num_moments
-from ldp_flower.values.public_maps import fourier_features, frequencies
+from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 
-from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult, as_rows
+from ..runtime.run import Protocol, Run
 from .base import CollectOnce, largest_dim
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 
@@ -170,30 +170,30 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         check_positive("length_scale", self.length_scale)
         check_positive("target_bound", self.target_bound)
 
-    def _by_moments(self, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         weights = (PRODUCT_WEIGHT, SQUARE_WEIGHT)
         mechanism = self.randomizer(num_moments(self.num_features, [2]))
         moments = SecondMoments(_LENGTH, self.target_bound, *weights)
-        answer = yield Ask(everyone, self._mapped(moments), mechanism)
+        answer = yield Ask(everyone, self._mapped(run, moments), mechanism)
         found = LeastSquares.from_moments(answer, self.num_features, weights)
-        return self._solved(found, 0.0)
+        return self._solved(run, found, 0.0)
 
-    def _as_printed(self, everyone: Cohort) -> Protocol:
+    def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
         mechanism = self.noise(self.num_features + 1, math.sqrt(2))
         record = Record(_LENGTH, self.target_bound)
-        answers = yield Ask(everyone, self._mapped(record), mechanism)
+        answers = yield Ask(everyone, self._mapped(run, record), mechanism)
         found = LeastSquares.from_records(answers, mechanism)
-        return self._solved(found, math.sqrt(self.num_features * found.square_variance))
+        return self._solved(run, found, math.sqrt(self.num_features * found.square_variance))
 
-    def _mapped(self, question: Question) -> Question:
-        return Fourier(question, self._seed, self.num_features, self.length_scale)
+    def _mapped(self, run: Run, question: Question) -> Question:
+        return Fourier(question, seed_of(run.salt), self.num_features, self.length_scale)
 
-    def _solved(self, found: LeastSquares, penalty: float) -> KernelResult:
+    def _solved(self, run: Run, found: LeastSquares, penalty: float) -> KernelResult:
         found = found.with_ridge(penalty)
         coef = np.asarray(np.linalg.solve(found.squares, found.products), np.float64)
         return KernelResult(
             coef=coef * self.target_bound,
             std_error=found.std_error(coef) * self.target_bound,
-            frequencies=frequencies(self._seed, self.dim, self.num_features),
+            frequencies=frequencies(seed_of(run.salt), self.dim, self.num_features),
             length_scale=self.length_scale,
         )

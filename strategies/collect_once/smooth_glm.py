@@ -16,11 +16,11 @@ from ldp_flower.values.projections import project_on_ball
 
 from ..numerics.chebyshev import interpolated, is_odd, truncated, value
 from ..numerics.sigm import StepSizes, sigm
-from ..runtime.base import Protocol
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .polynomial_loss import PolynomialLoss
 
@@ -179,25 +179,25 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         """The tensor powers of x that the gradient needs."""
         return list(tensor_powers(self.degree, self._stride))
 
-    def _by_moments(self, everyone: Cohort) -> Protocol:
+    def _by_moments(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         mechanism = self.randomizer(num_moments(size, self._powers))
         moments = TensorMoments(self._length(size), self.target_bound, self.degree, self._stride)
-        answer = yield Ask(everyone, self._viewed(moments, size), mechanism)
+        answer = yield Ask(everyone, self._viewed(run, moments, size), mechanism)
         loss = PolynomialLoss.from_moments(answer, size, self._powers)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
         scaled = link / self.target_bound
         coef = loss.minimised(scaled, reach, self.degree)
         errors = loss.std_error(scaled, reach, self.degree, coef)
-        return self._of_features(coef, errors, link, size).doubted()
+        return self._of_features(run, coef, errors, link, size).doubted()
 
-    def _as_printed(self, everyone: Cohort) -> Protocol:
+    def _as_printed(self, run: Run, everyone: Cohort) -> Protocol:
         size = self.projected_dim or self.dim
         blocks = self.degree + 2
         mechanism = self.noise(blocks * size, math.sqrt(blocks))
         copies = RecordCopies(self._length(size), self.target_bound, self.degree + 1)
-        answers = yield Ask(everyone, self._viewed(copies, size), mechanism)
+        answers = yield Ask(everyone, self._viewed(run, copies, size), mechanism)
         reach = self._length(size) * self.radius
         link = self._mean_function(reach)
         polynomial = truncated(link / self.target_bound, reach, self.degree)
@@ -212,15 +212,17 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
         )
         gradients = _gradients(answers, polynomial, size, num_steps)
         coef = sigm(gradients, lambda w: project_on_ball(w, reach), steps, np.zeros(size))
-        return self._of_features(coef, np.full(size, np.nan), link, size)
+        return self._of_features(run, coef, np.full(size, np.nan), link, size)
 
-    def _viewed(self, question: Question, size: int) -> Question:
+    def _viewed(self, run: Run, question: Question, size: int) -> Question:
         """Return the question about ``size`` features and, for the logistic model, classes."""
-        return self._mapped(OfClasses(question) if self.link == "logistic" else question, size)
+        return self._mapped(run, OfClasses(question) if self.link == "logistic" else question, size)
 
-    def _of_features(self, coef: Floats, std_error: Floats, link: Floats, size: int) -> GlmResult:
+    def _of_features(
+        self, run: Run, coef: Floats, std_error: Floats, link: Floats, size: int
+    ) -> GlmResult:
         """Return the fit in the clients' units, for the original features."""
-        matrix = self._matrix(size) / self._length(size)
+        matrix = self._matrix(run, size) / self._length(size)
         spread = np.sqrt(matrix**2 @ std_error**2)
         return GlmResult(
             coef=matrix @ coef,

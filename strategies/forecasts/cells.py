@@ -16,7 +16,7 @@ from ldp_flower.validation import Floats
 Waves = Sequence[tuple[FrequencyOracle, int]]
 
 _PLACES = 41  # of a number between the middle and an end, where all users may be
-_EXACT = 1e-12  # a variance that tells nothing apart: inverses stay inverses
+_EXACT = 1e-12  # a variance below which nothing differs: inverses stay inverses
 _OWN = "Every user has an answer."
 _EVEN = "Cells are equally frequent."
 _ROWS = "The rows of one user differ as those of different users do."
@@ -24,7 +24,7 @@ _PLACED = (
     "An eighth of their bounds' distance is the standard deviation of users' values, and the "
     "distance of their mean from the middle."
 )
-_HIDDEN = "Some runs may tell no mean: too few users tell how many have an answer."
+_HIDDEN = "Some runs may estimate no mean: too few users report whether they have an answer."
 _CLEAR = 5.0  # standard errors of a share: three have to be seen, and two more make it likely
 _TYPICAL = 0.25  # both, of numbers in [-1, 1]
 
@@ -44,15 +44,15 @@ def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
     ``w' C w / n`` of each wave, C the covariance of one report of a user drawn at random, and what
     :func:`_left` says.
     """
-    told = [
+    precisions = [
         users / max(float(weights @ oracle.covariance(shares) @ weights), 1e-18)
         for oracle, users in waves
     ]
-    return 1 / sum(told) + _left(waves, 1 / told[0], 1 / sum(told))
+    return 1 / sum(precisions) + _left(waves, 1 / precisions[0], 1 / sum(precisions))
 
 
 def _left(waves: Waves, first: float, both: float) -> float:
-    """Return the variance that is left where few users tell how those without an answer answer.
+    """Return the variance that is left where few users report how those without an answer answer.
 
     In a second wave these draw answers of the first wave's shares. How many they are is not known
     either: the product of two errors, as far as the second wave counts.
@@ -79,7 +79,7 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
 
     Notes
     -----
-    All cells but one are alike, and so are their estimates: what reports tell of it is in three
+    All cells but one are alike, and so are their estimates: what reports say about it is in three
     numbers, the estimates of this cell, of all others together and, in a first wave, of who has no
     answer, which is 1 less the two. They are fitted by least squares as the protocol fits the
     cells (:class:`~..analytics.cells.CellShares`), and ``d(u / (u + v)) = (1 - s) du - s dv``. The
@@ -99,9 +99,9 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
         design = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
         if users:  # in a second wave whoever has no answer gives one as others do
             design = design[:2] - np.outer([share, 1 - share], [1.0, 1.0])
-        # Where counts add up the last one tells nothing.
-        told = len(design) - (oracle.support_size is not None)
-        design, covariance = design[:told], covariance[:told, :told] + _EXACT * np.eye(told)
+        # Where counts add up the last one says nothing.
+        kept = len(design) - (oracle.support_size is not None)
+        design, covariance = design[:kept], covariance[:kept, :kept] + _EXACT * np.eye(kept)
         information += size * design.T @ np.linalg.solve(covariance, design)
         variances.append(float(slope @ np.linalg.solve(information, slope)))
         users += size
@@ -140,7 +140,7 @@ def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) ->
 
 
 def mean_error(waves: Waves, groups: int, shares: Floats, centre: float, known: float) -> float:
-    """Return the standard error of a mean of numbers in [-1, 1] that are told by levels.
+    """Return the standard error of a mean of numbers in [-1, 1] that are reported by levels.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def expected_mean(
     at = np.linspace(-1.0, 1.0, levels)
 
     def near(place: float) -> Floats:
-        """Return how often levels are told by those who are at one place."""
+        """Return how often levels are reported by those who are at one place."""
         return np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
 
     places = np.linspace(0.0, 1.0, _PLACES)
@@ -205,9 +205,9 @@ def expected_mean(
 
 
 def _shows(waves: Waves, groups: int, shares: Floats) -> bool:
-    """Whether it is clear in nearly all runs that somebody is in a group: no mean is told else."""
+    """Whether it is clear in nearly all runs that a group is not empty, so that it gets a mean."""
     oracle, users = waves[0]
     variance = variance_of_sum(waves[:1], shares / groups, np.ones(len(shares)))
     if groups == 1:
-        variance = min(variance, oracle.variance_at(0.0) / users)  # who is in none tells it, too
+        variance = min(variance, oracle.variance_at(0.0) / users)  # who is in none reports it, too
     return _CLEAR * math.sqrt(variance) < 1 / groups

@@ -1,6 +1,5 @@
 """A protocol run on synthetic answers: nobody is asked, and nothing but counts is known."""
 
-import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +8,11 @@ from typing import Any, Generic, TypeVar
 from ldp_flower.expectation import WouldRefuse
 from ldp_flower.randomizers import Estimate, Randomizer
 
-from ..runtime.base import LdpStrategy, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Answers, Ask
 from ..runtime.population import SizeOnlyPopulation
 from ..runtime.result import Result
+from ..runtime.run import Run, TooFewReports
 
 R = TypeVar("R", bound=Result)
 
@@ -59,12 +59,11 @@ def dry_run(
     WouldRefuse
         If the protocol refuses so many users, in its own words.
     """
-    imagined = copy.copy(strategy)
-    imagined._population = SizeOnlyPopulation(num_users)
+    run = Run(strategy, SizeOnlyPopulation(num_users))
     asks: list[Ask] = []
-    told, logger.disabled = logger.disabled, True
+    disabled, logger.disabled = logger.disabled, True
     try:
-        running = imagined.protocol()
+        running = strategy.protocol(run)
         reply: Estimate | Answers | None = None
         while True:
             asks.append(running.send(reply))
@@ -74,7 +73,7 @@ def dry_run(
     except StopIteration as end:
         return DryRun(end.value, tuple(asks))
     finally:
-        logger.disabled = told
+        logger.disabled = disabled
 
 
 def check_enough(strategy: LdpStrategy[Any], num_users: int) -> None:

@@ -49,7 +49,7 @@ def chances_to_find(
     By the normal approximation. The support of an item that a share f of n users holds has the
     mean ``n (q + f (p - q))`` and the variance ``n (f p (1 - p) + (1 - f) q (1 - q))``; it has to
     exceed the cut-off of items that nobody holds. With prefixes it has to at every length, each of
-    which a random part of the users tells: with them f varies, too. Prefixes of different items
+    which a random part of the users reports: with them f varies, too. Prefixes of different items
     are taken for different.
     """
     p, q = float(mechanism.own), float(mechanism.other)

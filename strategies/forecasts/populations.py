@@ -44,7 +44,7 @@ class Population(ABC):
         beyond, errors are taken to fall by the root of the number.
     useless : float (default: infinity)
         Error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
-        infinite tells nothing; if none tells anything, this is the error.
+        infinite says nothing; if none says anything, this is the error.
     dim : int
         Number of features, or of coordinates.
     rows : float (default: 1)

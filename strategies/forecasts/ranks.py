@@ -1,6 +1,6 @@
 """Expected errors in rank: of quantiles, and of a whole distribution function.
 
-What a user tells by one bit of whether its entry is below a threshold has a known variance. What
+What a user reports by one bit of whether its entry is below a threshold has a known variance. What
 protocols make of all bits was fitted, on columns of one hump, of several widths, and on some that
 lie evenly or around two peaks (`python -m simulations.studies.planning --family analytics`).
 """
@@ -60,9 +60,9 @@ def expected_quantiles(
     randomizer : Randomizer
         Of each user's report.
     noise : float
-        Variance that it adds to what a user tells of a share.
+        Variance that it adds to what a user reports about a share.
     parts : int
-        How many groups of the users tell of different quantiles.
+        How many groups of the users report about different quantiles.
     levels : sequence of float
         Of the quantiles.
     users : int
@@ -105,7 +105,7 @@ def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
     Notes
     -----
     Noise counts by a power of the error of the share below one threshold in the middle, of which
-    all users tell by one bit: a smooth density averages over thresholds. That other users
+    all users report by one bit: a smooth density averages over thresholds. That other users
     are asked first than later counts as that of a sample.
     """
     one = math.sqrt((RandomizedResponse(epsilon).variance - 1) / 4 / users)

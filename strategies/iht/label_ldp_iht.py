@@ -34,12 +34,12 @@ from ..forecasts.planned import features_of
 from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
 from ..numerics.attenuation import clipped_square, kept
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import LiveRun, Protocol, Run, TooFewReports
 from ..subprotocols.scale import estimate_label_scale
 from .label_fit import NoisyLabels
 
@@ -244,16 +244,16 @@ class LabelLdpIht(SparseStrategy):
         error = math.sqrt(2 / (num_users * self.labels_per_user)) * square
         return _has_known_noise(one) and error < _PRECISE * abs(_slope(bound))
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Estimate the scale unless there is a bound; then ask for labels less predictions."""
         notes: list[str] = []
         bound, scale, residual = self.label_bound, None, 0.0
         if bound is None:
-            scale = yield from self._estimate_scale(notes)
+            scale = yield from self._estimate_scale(run, notes)
             bound = self._bound_over_scale() * scale
         coef = np.zeros(self.dim)
         known: NoisyLabels | None = None
-        for cohort in self.cohorts(self._sizes(self.num_unasked)):
+        for cohort in run.cohorts(self._sizes(run.num_unasked)):
             try:
                 asked = yield from self._collect(cohort, bound, coef, residual, scale)
             except TooFewReports:
@@ -297,8 +297,8 @@ class LabelLdpIht(SparseStrategy):
         sizes: list[int] = np.diff(ends, prepend=0).tolist()
         return sizes if min(sizes) >= self.min_reports else [num_users]
 
-    def _finished(self, fit: LinearResult, seeded: bool) -> LinearResult:
-        result = super()._finished(fit, seeded)
+    def _finished(self, run: LiveRun, found: LinearResult) -> LinearResult:
+        result: LinearResult = super()._finished(run, found)
         assert result.privacy is not None
         # What was added up for the ledger is about all labels of a user.
         result.privacy = replace(
@@ -306,14 +306,14 @@ class LabelLdpIht(SparseStrategy):
         )
         return result
 
-    def _estimate_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
-        size = round(self._scale_share * self.num_users)
+    def _estimate_scale(self, run: Run, notes: list[str]) -> Generator[Ask, Estimate, float]:
+        size = round(self._scale_share * run.num_users)
         if size < self.min_reports:
             raise TooFewReports(
-                f"A share of {self._scale_share:g} of {self.num_users} users is fewer than "
+                f"A share of {self._scale_share:g} of {run.num_users} users is fewer than "
                 f"{self.min_reports}. Declare label_bound if it is public, or ask more users."
             )
-        (cohort,) = self.cohorts([size])
+        (cohort,) = run.cohorts([size])
         scale = yield from estimate_label_scale(cohort, self.epsilon, self.labels_per_user)
         if scale.certainty < _CERTAIN:
             notes.append(

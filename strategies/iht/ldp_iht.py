@@ -31,11 +31,11 @@ from ..forecasts.populations import (
 )
 from ..numerics.attenuation import kept
 from ..runtime.audit_users import normals, users_of
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.features import FeatureStrategy
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.held_out_error import checked
 from ..subprotocols.norm import norm_askers
 from ..subprotocols.scale import estimate_label_scale
@@ -224,40 +224,40 @@ class LdpIht(FeatureStrategy[LinearResult]):
             feature_size=size if self._one_record_each else None,
         )
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Run the variant for one record or for several records per user."""
         if self._one_record_each:
-            found = self._one_record()
+            found = self._one_record(run)
             numbers = self.link == "identity"
-            return (yield from checked(self, self.epsilon, found) if numbers else found)
+            return (yield from checked(run, self.epsilon, found) if numbers else found)
         notes, scale = [], self.target_scale
         if scale is None:
-            askers = norm_askers(self, self.epsilon)
-            if self.num_users < askers + self.min_reports:  # before anybody is asked
-                sizes = [askers, self.num_users - askers]
-                raise TooFewReports(self._too_small(sizes, self.num_users))
-            (cohort,) = self.cohorts([askers])
+            askers = norm_askers(run, self.epsilon)
+            if run.num_users < askers + self.min_reports:  # before anybody is asked
+                sizes = [askers, run.num_users - askers]
+                raise TooFewReports(self._too_small(sizes, run.num_users))
+            (cohort,) = run.cohorts([askers])
             told = yield from estimate_label_scale(cohort, self.epsilon, self.samples_per_user)
             notes, scale = told.doubts("target_scale"), told.value
         radius = 1.0 if self.radius is None and self.sparsity is not None else self.radius
         result = yield from ridge_descent(
-            self, self.dim, self.samples_per_user, scale, self.sparsity, radius
+            run, self.dim, self.samples_per_user, scale, self.sparsity, radius
         )
         result.notes += notes
         return result
 
     # ------------------------------------------------------------ one record per user
 
-    def _one_record(self) -> Protocol:
+    def _one_record(self, run: Run) -> Protocol:
         if self.link == "logistic":
-            self._check_classes()
-        users = self.num_unasked
+            self._check_classes(run.num_users)
+        users = run.num_unasked
         steps = max(1, min(_STEPS, users // self.min_reports))
         sizes = [users // steps + (i < users % steps) for i in range(steps)]
         theta, error = np.zeros(self.dim), self._radius
         asked, pooled = np.arange(self.dim), PooledSteps(self.dim)
-        cohorts = self.cohorts(sizes)
-        self._planned_steps = len(cohorts)
+        cohorts = run.cohorts(sizes)
+        run.planned_steps = len(cohorts)
         for step, cohort in enumerate(cohorts):
             bound, slope = self._clip(error, step == 0)
             randomizer = self.randomizer(len(asked), bound)
@@ -296,13 +296,13 @@ class LdpIht(FeatureStrategy[LinearResult]):
         """A-priori error of the largest coefficients if each has this noise."""
         return noise * math.sqrt(2 * self._sparsity * math.log(max(self.dim, 2)))
 
-    def _check_classes(self) -> None:
+    def _check_classes(self, num_users: int) -> None:
         """Refuse classes from too few users, before anybody is asked: they would give noise."""
         rule = 4 * self._sparsity * math.log(max(self.dim, 2)) * self.randomizer(self.dim).variance
         needed = math.ceil(_MORE_FOR_CLASSES * rule)
-        if self.num_users < needed:
+        if num_users < needed:
             raise TooFewReports(
-                f"{self.num_users:,} users are too few for {self._sparsity} of {self.dim} "
+                f"{num_users:,} users are too few for {self._sparsity} of {self.dim} "
                 f"features with link='logistic' at epsilon {self.epsilon:g}: a class says less "
                 "than a number, and the result would be noise. "
                 "PrivateClassification(schema, epsilon=...) takes fewer."

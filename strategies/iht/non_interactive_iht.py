@@ -24,11 +24,11 @@ from ..forecasts.planned import features_of
 from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users, planned_length
 from ..numerics.attenuation import kept
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
@@ -161,9 +161,9 @@ class NonInteractiveIht(SparseStrategy):
             feature_size=math.sqrt(variance),
         )
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask everybody for the gradient at zero, solve, threshold."""
-        (everyone,) = self.cohorts([self.num_users])
+        (everyone,) = run.cohorts([run.num_users])
         randomizer = self.randomizer()
         question = Gradient(
             np.zeros(self.dim), feature_bound=1.0, residual_bound=self._target_scale

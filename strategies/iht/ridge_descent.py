@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Generator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,9 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..numerics.walk import Walk
-from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
+from ..runtime.run import Run, TooFewReports
 
 # Of 20, 35 and 50 steps, planned lengths of 1 to 2 signals, penalties of .3 and 1 and clips of 1 to
 # 4, no other was better throughout (7 designs, epsilon 1 to 4); a scale off by 2 costs little.
@@ -25,7 +24,7 @@ _LONGEST = 4.0  # of one step, in units in which a row of features has about len
 
 
 def ridge_descent(
-    strategy: LdpStrategy[Any],
+    run: Run,
     dim: int,
     rows: int,
     scale: float,
@@ -41,7 +40,7 @@ def ridge_descent(
 
     Parameters
     ----------
-    strategy : LdpStrategy
+    run : Run
         Whose users are asked, all that have not been yet.
     dim, rows : int
         Number of features and typical number of a user's records.
@@ -57,9 +56,9 @@ def ridge_descent(
     TooFewReports
         If the first cohort does not answer.
     """
-    users = strategy.num_unasked
-    steps = max(1, min(_STEPS, users // strategy.min_reports))
-    mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
+    users = run.num_unasked
+    steps = max(1, min(_STEPS, users // run.min_reports))
+    mechanism = ball_codebook(run.epsilon, dim, 1.0)
     planned = min(_LONGEST, math.sqrt(users / mechanism.variance) / steps)
     walk = Walk(np.zeros(dim), [planned] * steps, _LONGEST, fitted=True)
     unit = math.sqrt(dim)  # length of a row of features
@@ -67,7 +66,7 @@ def ridge_descent(
     directions: list[Floats] = []
     counts: list[int] = []
     unanswered = False
-    for cohort in strategy.cohorts([users // steps + (i < users % steps) for i in range(steps)]):
+    for cohort in run.cohorts([users // steps + (i < users % steps) for i in range(steps)]):
         question = RidgeStep(walk.position / unit, unit**2, _CLIP, 0.0, scale, rows)
         try:
             answer = yield Ask(cohort, question, mechanism)

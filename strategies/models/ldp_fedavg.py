@@ -18,9 +18,9 @@ from ldp_flower.validation import check_integer, check_unused
 from ldp_flower.values.projections import keep_largest
 
 from ..numerics.walk import Walk
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
+from ..runtime.run import Arguments, Protocol, Run, TooFewReports
 from .expected import expected
 from .model_result import FedAvgResult
 from .schedule import LONGEST_STEP
@@ -140,9 +140,6 @@ class LdpFedAvg(StepArguments):
                     f"Expected {name} to be a name that no other record has, got "
                     f"{getattr(self, name)!r}."
                 )
-        self._train_config = ConfigRecord()
-        self._model = ArrayRecord()
-        self._trained: Trained
 
     def _local(self) -> LocalTraining:
         assert self.network is not None
@@ -153,10 +150,10 @@ class LdpFedAvg(StepArguments):
     def _rides_on(self) -> str:
         return self.message_type
 
-    def _take(
+    def _arguments(
         self, initial_arrays: ArrayRecord | None, num_rounds: int, train_config: ConfigRecord | None
-    ) -> None:
-        """Take the model, the number of rounds (0: by rule) and the app's config."""
+    ) -> Arguments:
+        """Return the model, the number of rounds (0: by rule) and the app's config."""
         if self.network is not None:
             if initial_arrays is not None:
                 raise ValueError("Expected no initial_arrays with a network, which has its own.")
@@ -168,36 +165,38 @@ class LdpFedAvg(StepArguments):
                 f"{type(initial_arrays).__name__}."
             )
         check_integer("num_rounds", num_rounds, 0)
-        self._trained = Trained.of(initial_arrays, self.trainable)
-        self._model = initial_arrays
-        self._num_rounds = self._rounds(num_rounds)
-        self._train_config = ConfigRecord({**(train_config or {})})
-        self._of_start["initial_arrays"] = initial_arrays
-        self._of_start["num_rounds"] = num_rounds
-        self._of_start["train_config"] = self._train_config
+        Trained.of(initial_arrays, self.trainable)  # refuses a bad model now
+        self._rounds(num_rounds)
+        return Arguments(initial_arrays, num_rounds, ConfigRecord({**(train_config or {})}))
 
-    def _estimate(self) -> ArrayRecord | None:
-        return self._model
+    def _identity(self, arguments: Arguments) -> dict[str, object]:
+        return vars(arguments)
 
-    def protocol(self) -> Protocol:
+    def _trained(self, run: Run) -> Trained:
+        assert run.arguments.initial_arrays is not None
+        return Trained.of(run.arguments.initial_arrays, self.trainable)
+
+    def protocol(self, run: Run) -> Protocol:
         """Ask cohort after cohort for its mean update, and follow it."""
-        initial, trained = self._model, self._trained
-        theta = trained.start
+        trained, rounds = self._trained(run), self._rounds(run.arguments.num_rounds)
+        initial, theta = run.arguments.initial_arrays, trained.start
+        assert initial is not None
         reporting = self._reporting(len(theta))
         question = replace(reporting.question, trained=trained.among)
-        schedule = self._schedule(reporting, self.num_users, self._num_rounds)
-        self._planned_steps = len(schedule.steps)
-        notes = self._judged(schedule, reporting)
+        schedule = self._schedule(reporting, run.num_users, rounds)
+        run.planned_steps = len(schedule.steps)
+        notes = self._judged(schedule, reporting, run.num_users, rounds)
         moved = None if self.optimizer is None else ServerOptimizer.of(self.optimizer).steps()
         fitted = self.path_length is None and self.learning_rate is None and moved is None
         planned = [1.0] * len(schedule.steps) if moved else schedule.steps
         walk = Walk(theta, planned, LONGEST_STEP / reporting.radius, fitted)
         signal = Signal(len(theta), len(schedule.steps))
-        cohorts = self.cohorts(schedule.sizes)
+        cohorts = run.cohorts(schedule.sizes)
         direction, ended = np.zeros_like(theta), False
         for number in range(1, len(schedule.steps) + 1):
             cohort = cohorts[(number - 1) % len(cohorts)]
-            message = self._message(number, with_parameters(initial, walk.position, trained.names))
+            model = with_parameters(initial, walk.position, trained.names)
+            message = self._message(number, model, run.arguments)
             try:
                 answer = yield Ask(cohort, question, reporting.randomizer, content=message)
             except TooFewReports:
@@ -205,7 +204,7 @@ class LdpFedAvg(StepArguments):
                     raise
                 if self.sparsity:
                     estimate = keep_largest(walk.estimate, self.sparsity)
-                    self._model = with_parameters(initial, estimate, trained.names)
+                    run.estimate = with_parameters(initial, estimate, trained.names)
                 break
             update = answer.mean
             deviation = reporting.radius * math.sqrt(reporting.noise / answer.count)
@@ -214,7 +213,7 @@ class LdpFedAvg(StepArguments):
             # Clipped updates may be far shorter than the clip: what to expect is not known.
             if ended := self.clip is None and signal.missing:  # before the others pay
                 walk.go_back()
-                self._model = initial
+                run.estimate = initial
                 break
             if moved:
                 direction = moved(number, walk.position, update) - walk.position
@@ -226,9 +225,10 @@ class LdpFedAvg(StepArguments):
                 walk.position = keep_largest(walk.position, self.sparsity)
             if self.sparsity and (self.threshold == "each" or number == len(schedule.steps)):
                 estimate = keep_largest(estimate, self.sparsity)
-            self._model = with_parameters(initial, estimate, trained.names)
+            run.estimate = with_parameters(initial, estimate, trained.names)
+        assert run.estimate is not None
         return FedAvgResult(
-            model=self._model,
+            model=run.estimate,
             noise_to_signal=schedule.noise_to_signal,
             path_length=math.nan if moved else sum(walk.steps) * reporting.radius,
             noise=math.nan if moved else walk.noise,
@@ -239,16 +239,17 @@ class LdpFedAvg(StepArguments):
             ],
         )
 
-    def _config(self, number: int) -> ConfigRecord:
-        return ConfigRecord({**self._train_config, "server-round": number})
+    @staticmethod
+    def _config(number: int, arguments: Arguments) -> ConfigRecord:
+        return ConfigRecord({**arguments.train_config, "server-round": number})
 
-    def _census_content(self) -> RecordDict:
+    def _census_content(self, arguments: Arguments) -> RecordDict:
         """Return the config of round 0, which mods before ldp-flower's may read."""
-        return RecordDict({self.configrecord_key: self._config(0)})
+        return RecordDict({self.configrecord_key: self._config(0, arguments)})
 
-    def _message(self, number: int, model: ArrayRecord) -> RecordDict:
+    def _message(self, number: int, model: ArrayRecord, arguments: Arguments) -> RecordDict:
         """Return what Flower's ``FedAvg`` would send."""
-        config = self._config(number)
+        config = self._config(number, arguments)
         content = RecordDict({self.arrayrecord_key: model, self.configrecord_key: config})
         if self.network is not None:
             content[NETWORK] = self._local().to_config()
@@ -268,7 +269,7 @@ class LdpFedAvg(StepArguments):
             raise WouldRefuse(refusal)
         return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)
 
-    def check_census(self) -> None:
+    def check_census(self, run: Run) -> None:
         """Refuse a run that would be of no use, with all reasons at once.
 
         Raises
@@ -276,6 +277,7 @@ class LdpFedAvg(StepArguments):
         TooFewReports
             If it would.
         """
-        reporting = self._reporting(len(self._trained.start))
-        if refusal := self._refused(reporting, self.num_users, self._num_rounds):
+        reporting = self._reporting(len(self._trained(run).start))
+        rounds = self._rounds(run.arguments.num_rounds)
+        if refusal := self._refused(reporting, run.num_users, rounds):
             raise TooFewReports(refusal)

@@ -16,9 +16,9 @@ from ldp_flower.models import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
-from ..runtime.base import TooFewReports
 from ..runtime.census import wait_for_nodes
 from ..runtime.facts import Card, PrivacySpent, Step
+from ..runtime.run import TooFewReports
 from .network_replies import Replies
 from .network_result import SPENT, RecordDpSgdResult
 from .network_store import NetworkStore

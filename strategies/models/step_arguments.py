@@ -97,7 +97,6 @@ class StepArguments(FedAvgArguments):
             names = ("path_length", "learning_rate", "decay", "momentum")
             check_unused(self, "with an optimizer", *names)
             self.optimizer = ServerOptimizer.of(self.optimizer)
-        self._num_rounds = 0
         self._reporting(1)  # refuses a bad epsilon now
 
     def _reporting(self, dim: int) -> Reporting:
@@ -167,13 +166,15 @@ class StepArguments(FedAvgArguments):
         )
         return "more users" if needed is None else f"some {needed:,} users"
 
-    def _judged(self, schedule: Schedule, reporting: Reporting) -> list[str]:
+    def _judged(
+        self, schedule: Schedule, reporting: Reporting, num_users: int, num_rounds: int
+    ) -> list[str]:
         """Log the rule of thumb, and warn; return notes for the result."""
         text = schedule.told(reporting)
         logger.info("%s", text)
         if schedule.noise_to_signal <= WARN_ABOVE:
             return []
-        wanted = self._for_a_good_model(reporting, self.num_users, self._num_rounds)
+        wanted = self._for_a_good_model(reporting, num_users, num_rounds)
         note = f"{text}: above {WARN_ABOVE}, expect a poor model; {wanted} would be enough."
         logger.warning("%s", note)
         return [note]

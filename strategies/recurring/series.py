@@ -1,8 +1,7 @@
 """Series: the same question at every collection, by rotating panels or permanent answers."""
 
-import copy
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,12 +12,12 @@ from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
 from ..runtime.identity import prints_of, recognise
 from ..runtime.plain import to_plain
 from ..runtime.population import Panel, Population, SizeOnlyPopulation, fewest_users, panel_sizes
-from ..runtime.result import Result
+from ..runtime.run import Arguments, LiveRun, Protocol, Run, TooFewReports
 from ..runtime.run_store import RunStore
 from ..subprotocols.permanent import AsksPermanently, PermanentForm, ask_for_bits
 from ..tables.private_evaluation import PrivateEvaluation
@@ -192,7 +191,7 @@ class Series(LdpStrategy[SeriesResult]):
             collected = all_complete(kept)
         return self._result(collected)
 
-    def refusal(self, num_users: int) -> str:
+    def refusal(self, num_users: int, arguments: Arguments | None = None) -> str:
         """Return why a series of so many users does not start, and how many would do."""
         if (form := self._form) is not None:
             return self._with_enough(
@@ -205,26 +204,24 @@ class Series(LdpStrategy[SeriesResult]):
         least = self._least(num_users)
         return f"{enough}the smallest of {self.collections} panels may have only {least}. {why}"
 
-    def check_census(self) -> None:
+    def check_census(self, run: Run) -> None:
         """Refuse panels that the strategy would refuse, those to come included at the start."""
         if self._form is not None:
-            why = self._form.refusal(self._population, self.min_reports)
+            why = self._form.refusal(run.population, self.min_reports)
         elif why := self.strategy._tried(self._smallest):
             why = f"A panel of {self._smallest} users is too small. {why}"
         if why:
             self._kept.part(self._number).clear()  # nobody was asked: the next census is another
             raise TooFewReports(why)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask this collection's panel what the strategy asks, or everybody for permanent bits."""
         if self._form is not None:
             last = max((n for n in range(1, self._number) if complete(self._kept, n)), default=None)
             before = None if last is None else kept_bits(self._kept.part(last))
-            bits = yield from ask_for_bits(self._form, self._population, self.collections)
+            bits = yield from ask_for_bits(self._form, run.population, self.collections)
             return found_in(self._form, bits, before)
-        asked = copy.copy(self.strategy)
-        asked._population = self._population
-        return (yield from asked.protocol())
+        return (yield from self.strategy.protocol(run))
 
     @property
     def _num_features(self) -> int | None:
@@ -244,10 +241,11 @@ class Series(LdpStrategy[SeriesResult]):
             recognise(kept, type(self.strategy), {**of_strategy, **own})
             yield kept
 
-    @contextmanager
-    def _opened(self, store: str | Path | None) -> Iterator[RunStore]:
-        self._kept_in = self.store
-        yield self._kept.part(self._number)
+    def _opened_store(self, *_: object) -> AbstractContextManager[RunStore]:
+        return nullcontext(self._kept.part(self._number))
+
+    def _place(self, store: str | Path | None) -> str | Path | None:
+        return self.store
 
     def _of_census(self, nodes: Mapping[int, NodeKeys], salt: int) -> Population:
         """Return this collection's panel, or everybody for permanent bits."""
@@ -264,9 +262,9 @@ class Series(LdpStrategy[SeriesResult]):
         """Return how many users the smallest panel has, at least, as good as surely."""
         return SizeOnlyPopulation(num_users).between(0, HASH_END // self.collections).size
 
-    def _finished(self, result: Result, seeded: bool) -> SeriesResult:
+    def _finished(self, run: LiveRun, result: Any) -> SeriesResult:
         """Keep the estimates of this collection; return the levels so far."""
-        found = self._with_facts(result, seeded)
+        found = run.with_facts(result)
         names, values, errors = found.estimates()
         assert found.privacy is not None
         own = Collected(
@@ -275,8 +273,8 @@ class Series(LdpStrategy[SeriesResult]):
             values=values,
             std_errors=errors,
             num_users=found.num_users,
-            asked=len(self._population),
-            reports=self._users("reports"),
+            asked=run.num_users,
+            reports=run.users("reports"),
             no_budget=found.no_budget,
             steps=found.steps,
             notes=found.notes,

@@ -14,7 +14,7 @@ from ldp_flower.guarantee.user_source import SCHEMA
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _NUMBERS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
-_UNKNOWN = -1  # features of a node that does not tell them, as where an app trains
+_UNKNOWN = -1  # features of a node that does not declare them, as where an app trains
 _SHOWN = 5  # different numbers of features in an error
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
@@ -37,9 +37,9 @@ _ADVICE = {
 def advice(errors: Iterable[str]) -> str:
     """Return what to change about apps that answer the census with such errors, if it is known."""
     texts = list(errors)
-    for pattern, told in _ADVICE.items():
+    for pattern, hint in _ADVICE.items():
         if any(re.match(pattern, text, re.DOTALL) for text in texts):
-            return f". {told}"
+            return f". {hint}"
     return "."
 
 
@@ -86,9 +86,9 @@ class Facts:
     simulated : bool
         Whether it is simulated.
     features : int or None
-        How many features its users' rows have, where it tells.
+        How many features its users' rows have, where it declares that.
     exhausted : int
-        How many of its users have no budget left for any report, where it tells.
+        How many of its users have no budget left for any report, where it declares that.
     """
 
     keys: NodeKeys
@@ -111,7 +111,7 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     """Return what a node says, or None if it cannot be true or it claims too many users."""
     try:
         group, first, users, *flags = (int(number) for number in content.split())
-        # A store of before nodes told these numbers has none.
+        # A store of before nodes sent these numbers has none.
         features, exhausted = [*flags[3:], *(_UNKNOWN, 0)[len(flags) - 3 :]]
         seeded, rehearsing, simulated = map(bool, flags[:3])
     except ValueError:
@@ -128,7 +128,7 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
 def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:
     """Return the nodes whose users' rows have as many features as a strategy needs.
 
-    A node that does not tell is believed to have them. One with others would refuse every
+    A node that declares none is believed to have them. One with others would refuse every
     question, so that it is not asked; and so that no node can stop a run by what it says.
 
     Raises
@@ -180,8 +180,8 @@ def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | 
         "it has besides": found - own,
         "it declares otherwise": {part for part in own & found if expected[part] != declared[part]},
     }
-    told = (f"{words} {_listed(parts)}" for words, parts in differences.items() if parts)
-    return OTHER_SCHEMA + ", ".join(told)
+    found = (f"{words} {_listed(parts)}" for words, parts in differences.items() if parts)
+    return OTHER_SCHEMA + ", ".join(found)
 
 
 def _listed(parts: set[str]) -> str:

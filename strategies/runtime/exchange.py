@@ -172,17 +172,21 @@ class Exchange:
         self._rides_on = rides_on
         self._schema = schema
         self._public: dict[int, dict[int, MetricRecord]] = {}
+        self._read_from: set[tuple[int, int]] = set()  # steps and nodes
 
-    def collect(self, grid: Grid, step: int, messages: list[Message], timeout: float) -> None:
-        """Send messages and store every reply as it arrives, until all are there."""
+    def collect(
+        self, grid: Grid, step: int, messages: list[Message], timeout: float
+    ) -> list[Message]:
+        """Send messages and store every reply as it arrives, until all are there; return them."""
         if not messages:
-            return
+            return []
         pushed = list(grid.push_messages(messages))
         if len(pushed) != len(messages):
             raise RuntimeError("The SuperLink did not take this step's messages; its log says why.")
         receivers = [message.metadata.dst_node_id for message in messages]
         waiting = {i: node for i, node in zip(pushed, receivers, strict=True) if i is not None}
-        end, pause, told = time.monotonic() + timeout, 0.05, time.monotonic()
+        end, pause, logged = time.monotonic() + timeout, 0.05, time.monotonic()
+        came: list[Message] = []
         while waiting:
             asked, before = time.monotonic(), len(waiting)
             replies = list(grid.pull_messages(list(waiting)))
@@ -190,20 +194,24 @@ class Exchange:
             took = time.monotonic() - asked
             answered = [(waiting.pop(r.metadata.reply_to_message_id, None), r) for r in replies]
             self.receive(step, [(node, r) for node, r in answered if node is not None])
+            came += [reply for node, reply in answered if node is not None]
             remaining = end - time.monotonic()
             if not waiting or remaining <= 0:
                 break
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
+            if time.monotonic() - logged > 10:
+                logged = time.monotonic()
                 logger.info("\t     waiting for %d of %d nodes", len(waiting), len(messages))
             time.sleep(min(pause, remaining))
             pause = min(1.5 * pause, 0.5)
             if len(waiting) < before:
                 pause = min(pause, max(_PAUSES * took, 0.05))
+        return came
 
     def receive(self, step: int, replies: Iterable[tuple[int, Message]]) -> None:
-        """Store the replies of nodes."""
-        self._store.add_replies(step, [self._read(step, node, reply) for node, reply in replies])
+        """Store the replies of nodes; of each node the first counts."""
+        new = [(node, reply) for node, reply in replies if (step, node) not in self._read_from]
+        self._read_from.update((step, node) for node, _ in new)
+        self._store.add_replies(step, [self._read(step, node, reply) for node, reply in new])
 
     def _read(self, step: int, node: int, reply: Message) -> Reply:
         """Decode one reply; what cannot be decoded is empty, and rejected later."""

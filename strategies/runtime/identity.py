@@ -32,7 +32,7 @@ def printed(value: object) -> Print:
     Raises
     ------
     ValueError
-        If it is or holds something, such as a function, whose content cannot be told.
+        If it is or holds something, such as a function, whose content cannot be compared.
     """
     found = hashlib.sha256(_encoded(value)).hexdigest()
     if isinstance(value, np.ndarray):
@@ -64,7 +64,7 @@ def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]
     for name, found in parameters.items():
         if isinstance(found, str):
             raise ValueError(
-                f"Expected parameters that a store can tell a run by, got {name}: {found}."
+                f"Expected parameters that a store can identify a run by, got {name}: {found}."
             )
     kept = store.get("protocol")
     if kept is None:
@@ -132,7 +132,7 @@ def _encoded(value: Any) -> bytes:
     if is_dataclass(value) and not isinstance(value, type):
         held = {field.name: getattr(value, field.name) for field in fields(value)}
         return _joined("object", _name(type(value)), _encoded(held))
-    raise ValueError(f"Cannot tell one {type(value).__name__} from another")
+    raise ValueError(f"Cannot compare one {type(value).__name__} with another")
 
 
 def _name(kind: type) -> str:

@@ -21,7 +21,7 @@ _RECORDS = (MetricRecord, ConfigRecord)
 
 
 def to_plain(value: Any) -> Any:
-    """Return dicts, lists, texts, numbers and None that tell a value.
+    """Return dicts, lists, texts, numbers and None that stand for a value.
 
     Raises
     ------
@@ -43,7 +43,9 @@ def to_plain(value: Any) -> Any:
         return [to_plain(each) for each in value]
     elif is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    raise TypeError(f"A result cannot be told in plain values with a {type(value).__name__} in it.")
+    raise TypeError(
+        f"A result cannot be written as plain values with a {type(value).__name__} in it."
+    )
 
 
 def from_plain(kind: Any, value: Any) -> Any:

@@ -43,10 +43,10 @@ class Estimates(NamedTuple):
 class Result(flower.Result):
     """A Flower ``Result`` with how it came about; subclasses add the estimate.
 
-    Their fields are what :meth:`to_dict` tells, so they are numbers, texts, NumPy arrays of
+    Their fields are what :meth:`to_dict` returns, so they are numbers, texts, NumPy arrays of
     numbers, Flower's records, a schema, dataclasses, and lists, tuples and mappings of these. A
     subclass writes :meth:`table` and ``_draw(axes)``, and says in ``_findings`` what a
-    representation tells first.
+    representation shows first.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Result(flower.Result):
         What a user of the estimate should know.
     """
 
-    #: Properties that :meth:`to_dict` tells beside the fields.
+    #: Properties that :meth:`to_dict` returns beside the fields.
     _derived: ClassVar[tuple[str, ...]] = ()
     #: Whether it is about the schema's target, which a page then names.
     _predicts: ClassVar[bool] = True
@@ -94,7 +94,7 @@ class Result(flower.Result):
         Returns
         -------
         DataFrame
-            Names come first, then numbers in the units that the names tell.
+            Names come first, then numbers in the units that the names state.
         """
         from pandas import DataFrame
 
@@ -136,7 +136,7 @@ class Result(flower.Result):
     def to_html(self, path: str | Path | None = None) -> str:
         """Return a page for a reviewer, and write it if a path is given.
 
-        It tells the question, the guarantee in words, the result with its figure, the notes,
+        It states the question, the guarantee in words, the result with its figure, the notes,
         and who answered. It needs no other file, and can be read in light and dark and
         printed.
         """
@@ -176,7 +176,7 @@ class Result(flower.Result):
         return self._findings()[:1]
 
     def _findings(self) -> list[str]:
-        """Return the lines that tell the estimate."""
+        """Return the lines that state the estimate."""
         return []
 
     def _statement(self) -> list[str]:
@@ -197,10 +197,10 @@ class Result(flower.Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON; see :meth:`from_dict`."""
-        # Where a class makes ``arrays`` of other fields, these tell them.
+        # Where a class makes ``arrays`` of other fields, these stand for them.
         made_of_others = hasattr(self, "__post_init__")
-        told = (each.name for each in fields(self) if each.name != "arrays" or not made_of_others)
-        plain = {name: to_plain(getattr(self, name)) for name in told}
+        names = (each.name for each in fields(self) if each.name != "arrays" or not made_of_others)
+        plain = {name: to_plain(getattr(self, name)) for name in names}
         derived = {name: to_plain(getattr(self, name)) for name in self._derived}
         return {"kind": type(self).__name__, **plain, **derived}
 
@@ -313,13 +313,13 @@ class LinearResult(CoefficientResult):
     std_error: Floats
 
     def doubted(self) -> Self:
-        """Return it with a note if nothing stands out of the noise, though something is told.
+        """Return it, with a note if no reported coefficient stands out of the noise.
 
-        All coefficients compete for being told, so that the largest is one of many.
+        All coefficients compete for being reported, so that the largest is one of many.
         """
         chance = math.sqrt(2 * math.log(2 * max(len(self.coef), 4)))
-        told = self.coef != 0
-        if not told.any() or (np.abs(self.coef) > chance * self.std_error)[told].any():
+        nonzero = self.coef != 0
+        if not nonzero.any() or (np.abs(self.coef) > chance * self.std_error)[nonzero].any():
             return self
         return replace(self, notes=[*self.notes, _NOISE.format(chance, len(self.coef))])
 

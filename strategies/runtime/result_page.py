@@ -38,12 +38,12 @@ def title_of(result: "Result") -> str:
 
 
 def sections_of(result: "Result") -> list[Section]:
-    """Return what a result tells, in a reader's order."""
+    """Return what a result says, in a reader's order."""
     table = result._shown(result.table())
-    told = [sentence for name, sentence in _COLUMNS.items() if name in table.columns]
+    sentences = [sentence for name, sentence in _COLUMNS.items() if name in table.columns]
     return [
         Section("", [_asked(result), *result._headline()]),
-        Section("Result", [table_of(table), *told, _figure(result)]),
+        Section("Result", [table_of(table), *sentences, _figure(result)]),
         Section("Notes", [listed(result.notes)] if result.notes else []),
         Section("What is protected", [*_guarantee(result.privacy), *result._statement()]),
         Section("Who answered", [_answered(result), table_of(_steps(result))]),
@@ -68,8 +68,8 @@ def _figure(result: "Result") -> Markup:
 def _guarantee(privacy: "PrivacySpent | None") -> list[str]:
     if privacy is None:
         return ["Nobody was asked anything, and nothing was spent."]
-    told = [f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit)} {_SERVER}"]
-    return told + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
+    sentences = [f"{guarantee(privacy.epsilon, privacy.delta, privacy.unit)} {_SERVER}"]
+    return sentences + [_SEEDED] * privacy.seeded + [_REAL_VALUED] * (not privacy.exact)
 
 
 def _answered(result: "Result") -> Markup:

@@ -18,6 +18,7 @@ from ldp_flower.values.links import LINKS
 from ..runtime.audit_users import one_silo
 from ..runtime.features import SparseStrategy
 from ..runtime.population import Cohort
+from ..runtime.run import Run
 
 _LINKS = ("identity", "logistic")
 
@@ -66,9 +67,9 @@ class SiloRegression(SparseStrategy):
         plan.pop("target_scale", None)  # classes have none
         yield cls(dim, epsilon=epsilon, link="logistic", **plan), one_silo(dim)
 
-    def everyone(self) -> Cohort:
+    def everyone(self, run: Run) -> Cohort:
         """Return all silos as one cohort."""
-        (cohort,) = self.cohorts([self._population.remaining])
+        (cohort,) = run.cohorts([run.num_unasked])
         return cohort
 
     def _score_bound(self, wanted: float | None, name: str) -> float:

@@ -12,10 +12,10 @@ from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 from .base import SiloRegression
 
 _WIDER = 8  # times the sparsity, that may be kept at first, as in the theory
@@ -127,11 +127,11 @@ class DpIht(SiloRegression):
         """The inverse of the largest curvature."""
         return 1 / (LINKS[self.link].curvature * self._largest_moment + self.ridge)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask everybody for the gradient ahead, step, threshold; ``num_steps`` times."""
         theta = before = np.zeros(self.dim)
         covariance, curvature = np.zeros((2, 2)), self._usual_curvature()
-        everyone, step_size = self.everyone(), self.step_size
+        everyone, step_size = self.everyone(run), self.step_size
         for number in range(self.num_steps):
             momentum = number / (number + 3)
             ahead = theta + momentum * (theta - before)

@@ -17,11 +17,11 @@ from ldp_flower.values.public_maps import synthetic_features
 
 from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 
 _MIN_BOUND = 0.1  # of the radius, that a silo may always differ from the student by
 _NOTHING = (
@@ -144,7 +144,7 @@ class KnowledgeTransfer(SparseStrategy):
         for options in both:
             yield cls(dim, sparsity=1, epsilon=epsilon, radius=1.0, **options), users
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask wave after wave; pool the answers by their precision, and train the student."""
         student, bound = np.zeros(self.dim), self.radius
         features = None
@@ -152,7 +152,7 @@ class KnowledgeTransfer(SparseStrategy):
             features = synthetic_features(self._synthetic_seed, self.num_answers, self.dim)
         pooled, precision = np.zeros(self.num_answers or self.dim), 0.0
         for left in range(self.num_waves, 0, -1):
-            (cohort,) = self.cohorts([self._population.remaining // left])
+            (cohort,) = run.cohorts([run.num_unasked // left])
             mechanism = self.randomizer(bound)
             try:
                 answer: Estimate = yield Ask(cohort, self._teacher(student), mechanism)

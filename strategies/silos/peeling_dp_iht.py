@@ -12,11 +12,11 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 from .base import ShrinkingClip
 
 
@@ -93,9 +93,9 @@ class PeelingDpIht(ShrinkingClip):
             self.epsilon, self.dim, bound, self.delta, self.num_steps, self.sparsity
         )
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Let everybody peel the moved estimate; ``num_steps`` times."""
-        theta, noise = yield from self.descend(self.everyone())
+        theta, noise = yield from self.descend(self.everyone(run))
         return LinearResult(coef=theta, std_error=np.where(theta != 0, noise, 0.0))
 
     def descend(self, cohort: Cohort) -> Generator[Ask, Estimate, tuple[Floats, float]]:

@@ -9,9 +9,9 @@ from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
 from ldp_flower.values.projections import keep_largest
 
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.facts import Card
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 from .peeling_dp_iht import PeelingDpIht
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ class PeelingTransfer(PeelingDpIht):
             return super()._refusal(num_users)
         return f"Every step asks one silo: min_reports = {self.min_reports} cannot be reached."
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Train one teacher a silo, then the student."""
         found: list[Floats] = []
         noises: list[float] = []
-        for silo in self.cohorts([1] * self.num_users):
+        for silo in run.cohorts([1] * run.num_users):
             try:
                 teacher, noise = yield from self.descend(silo)
             except TooFewReports:

@@ -11,10 +11,10 @@ from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.projections import keep_largest
 
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 from .base import ClippedSilos
 
 _STEPS = 2  # by default, times the sparsity
@@ -95,10 +95,10 @@ class PrivateFrankWolfe(ClippedSilos):
         bound = self._first_bound * self.feature_bound
         return RecordVertices(self.epsilon, self.dim, bound, self.delta, self._num_steps)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Move towards the named vertices, by ever smaller steps."""
         theta = np.zeros(self.dim)
-        everyone, randomizer = self.everyone(), self.randomizer()
+        everyone, randomizer = self.everyone(run), self.randomizer()
         for number in range(self._num_steps):
             question = Gradient(
                 theta,

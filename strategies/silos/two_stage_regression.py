@@ -14,11 +14,11 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 from .base import ShrinkingClip
 
 Integers = NDArray[np.int64]
@@ -114,9 +114,9 @@ class TwoStageRegression(ShrinkingClip):
         radius = residual_bound * length
         return ConcentratedGaussian(self.epsilon, num_chosen, radius, self.delta, steps)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Choose, then descend."""
-        everyone = self.everyone()
+        everyone = self.everyone(run)
         chosen = yield from self._choose(everyone)
         theta, noise = np.zeros(self.dim), np.inf
         step_size = 1 / (LINKS[self.link].curvature * self.feature_variance)

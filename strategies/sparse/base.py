@@ -14,10 +14,10 @@ from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import Floats, check_integer
 
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters
 from .sparse_result import SparseResult
@@ -103,7 +103,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         """Whether the waves can hold all coefficients at once, without a vote."""
 
     @abstractmethod
-    def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
+    def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
         """Return the scale of the observations; one of variance 0 is not refined."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         """Return coefficients and standard errors in units of the data."""
 
     @abstractmethod
-    def _notes(self, belief: Posterior, scale: TargetScale) -> list[str]:
+    def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         """Return what a user of the result should know."""
 
     def _unexplained(self, centre: Floats) -> float:
@@ -140,16 +140,16 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         """Return the mechanism for a wave's vectors of ``dim`` coordinates."""
         return ball_codebook(self.epsilon, dim, radius)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Learn the scale, let a cohort vote, then refine the posterior wave by wave."""
-        scale = yield from self._learn_scale()
+        scale = yield from self._learn_scale(run)
         evidence = Evidence(self.dim, self._rows)
-        if voters := self._num_voters():
-            (cohort,) = self.cohorts([voters])
+        if voters := self._num_voters(run.num_unasked):
+            (cohort,) = run.cohorts([voters])
             oracle = best_vote(self.epsilon, self.dim, self._score)
             evidence.vote = yield from ask_vote(cohort, oracle, self._selection, self._rows)
         belief = posterior(evidence)
-        for information, cohort in self._waves():
+        for information, cohort in self._waves(run):
             try:
                 scale = yield from self._wave(cohort, information, belief, evidence, scale)
             except TooFewReports:
@@ -158,23 +158,22 @@ class SparseWaves(FeatureStrategy[SparseResult]):
                 break
             belief = posterior(evidence)
         coef, std_error = self._coefficients(belief, scale)
-        notes = self._notes(belief, scale)
+        notes = self._notes(belief, scale, run.num_users)
         return SparseResult(coef=coef, std_error=std_error, notes=notes, inclusion=belief.inclusion)
 
-    def _num_voters(self) -> int:
+    def _num_voters(self, users: int) -> int:
         if self._few:
             return 0
-        users = self._population.remaining
         enough = _SURELY * enough_voters(self.epsilon, self.dim, self._score)
         return int(np.clip(enough, _FEWEST_VOTERS * users, _MOST_VOTERS * users))
 
-    def _waves(self) -> Iterator[tuple[float, Cohort]]:
+    def _waves(self, run: Run) -> Iterator[tuple[float, Cohort]]:
         """Yield cohorts, each with the precision that all users still to come can add."""
-        waves = min(self.num_waves, max(1, self._population.remaining // self.min_reports))
+        waves = min(self.num_waves, max(1, run.num_unasked // self.min_reports))
         precision = self._rows / self.randomizer(_TYPICAL_ACTIVE, 1.0).variance
         for left in range(waves, 0, -1):
-            remaining = self._population.remaining
-            (cohort,) = self.cohorts([remaining // left])
+            remaining = run.num_unasked
+            (cohort,) = run.cohorts([remaining // left])
             yield precision * remaining, cohort
 
     def _wave(

@@ -21,6 +21,7 @@ from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
+from ..runtime.run import Run
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection
 from .base import SparseWaves
@@ -135,11 +136,11 @@ class SparseMean(SparseWaves):
     def _few(self) -> bool:
         return self.dim <= _MOST_AT_ONCE
 
-    def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
+    def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
         if self.scale is not None:
             return TargetScale(self.scale, 0.0)
         estimated = yield from estimate_target_scale(
-            scale_cohorts(self, self.epsilon, "scale"),
+            scale_cohorts(run, self.epsilon, "scale"),
             self.epsilon,
             self.dim,
             partial(DistanceBin, np.zeros(self.dim)),
@@ -161,7 +162,7 @@ class SparseMean(SparseWaves):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         return scale.value * belief.mean, scale.value * np.sqrt(belief.variance)
 
-    def _notes(self, belief: Posterior, scale: TargetScale) -> list[str]:
+    def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         notes = scale.doubts("scale")
         if not (belief.inclusion > 0.5).any():
             notes.append(
@@ -172,7 +173,7 @@ class SparseMean(SparseWaves):
                     self.epsilon,
                     self.dim,
                     2.0,
-                    self.num_users,
+                    num_users,
                 )
             )
         return notes

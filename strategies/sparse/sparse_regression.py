@@ -32,9 +32,9 @@ from ..numerics.attenuation import ridge_moments
 from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
+from ..runtime.run import Protocol, Run
 from ..subprotocols.held_out_error import checked
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection, typical_score
@@ -177,11 +177,11 @@ class SparseRegression(SparseWaves):
             scale=self.target_scale,
         )
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Run the waves; with numbers as targets a hold-out cohort checks the model."""
         if self._logistic:
-            return (yield from super().protocol())
-        return (yield from checked(self, self.epsilon, super().protocol()))
+            return (yield from super().protocol(run))
+        return (yield from checked(run, self.epsilon, super().protocol(run)))
 
     @property
     def _logistic(self) -> bool:
@@ -199,12 +199,12 @@ class SparseRegression(SparseWaves):
     def _few(self) -> bool:
         return 3 * self.dim <= self.samples_per_user
 
-    def _learn_scale(self) -> Generator[Ask, Estimate, TargetScale]:
+    def _learn_scale(self, run: Run) -> Generator[Ask, Estimate, TargetScale]:
         if self._logistic:
             return TargetScale(1.0, 0.0)  # of labels, -1 and 1
         if self.target_scale is not None:
             return TargetScale(self.target_scale, _GUESSED_SCALE**2)
-        cohorts = scale_cohorts(self, self.epsilon)
+        cohorts = scale_cohorts(run, self.epsilon)
         return (yield from estimate_target_scale(cohorts, self.epsilon, self.samples_per_user))
 
     def _selection(self, set_size: int) -> Question:
@@ -229,7 +229,7 @@ class SparseRegression(SparseWaves):
             return as_logistic(belief.mean), logistic_std_error(belief.mean, belief.variance)
         return scale.value * belief.mean, scale.value * np.sqrt(belief.variance)
 
-    def _notes(self, belief: Posterior, scale: TargetScale) -> list[str]:
+    def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         notes = scale.doubts("target_scale")
         if not (belief.inclusion > 0.5).any():
             notes.append(
@@ -240,7 +240,7 @@ class SparseRegression(SparseWaves):
                     self.epsilon,
                     self.dim,
                     math.sqrt(self.samples_per_user) * _WORTH_SHOWING,
-                    self.num_users,
+                    num_users,
                 )
             )
         return notes

@@ -7,9 +7,9 @@ from typing import Any
 
 from ldp_flower.guarantee.questions import SquaredErrors
 
-from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.result import LinearResult
+from ..runtime.run import Run, TooFewReports
 from .squared_errors import number_randomizer
 
 # Where predictions are far off nearly all users say so: their mean is -1, with this standard error.
@@ -18,7 +18,7 @@ _SURE = 3.0  # standard errors; of models as good as 0 one in 700 gets a note
 
 
 def checked(
-    strategy: LdpStrategy[Any], epsilon: float, protocol: Generator[Ask, Any, Any]
+    run: Run, epsilon: float, protocol: Generator[Ask, Any, Any]
 ) -> Generator[Ask, Any, LinearResult]:
     """Run a protocol that expects features of unit scale; a note says if they surely are not.
 
@@ -26,11 +26,11 @@ def checked(
     than that of predicting 0.
     """
     share_of_noise = number_randomizer(epsilon, 1.0).variance
-    size = math.ceil(min((share_of_noise + 1) / _ERROR**2, _SHARE * strategy.num_users))
-    if size < strategy.min_reports:
+    size = math.ceil(min((share_of_noise + 1) / _ERROR**2, _SHARE * run.num_users))
+    if size < run.min_reports:
         unchecked: LinearResult = yield from protocol
         return unchecked
-    (cohort,) = strategy.cohorts([size])
+    (cohort,) = run.cohorts([size])
     result: LinearResult = yield from protocol
     if not result.coef.any():
         return result

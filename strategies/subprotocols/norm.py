@@ -3,16 +3,15 @@
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ldp_flower.guarantee.questions import Question
 from ldp_flower.randomizers import Estimate
 
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from ..runtime.run import Run
 from .squared_errors import number_randomizer
 
 _LOG_RANGE = math.log(16)  # a norm lies within this factor of its prior
@@ -29,10 +28,10 @@ class Norm:
     log_error: float
 
 
-def norm_askers(strategy: LdpStrategy[Any], epsilon: float) -> int:
+def norm_askers(run: Run, epsilon: float) -> int:
     """Return how many of a strategy's users to ask for a norm."""
-    most = int(_MOST_SHARE * strategy.num_users)
-    return max(min(most, enough_for_norm(epsilon)), strategy.min_reports)
+    most = int(_MOST_SHARE * run.num_users)
+    return max(min(most, enough_for_norm(epsilon)), run.min_reports)
 
 
 def enough_for_norm(epsilon: float) -> int:

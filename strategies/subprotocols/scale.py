@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.special import gammainc, ndtr
@@ -17,9 +16,9 @@ from ldp_flower.guarantee.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
 from ldp_flower.validation import Floats
 
-from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from ..runtime.run import Run, TooFewReports
 
 _PER_OCTAVE = 2
 _OCTAVES = 20
@@ -83,9 +82,7 @@ class TargetScale:
         )
 
 
-def scale_cohorts(
-    strategy: LdpStrategy[Any], epsilon: float, argument: str = "target_scale"
-) -> Iterator[Cohort]:
+def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> Iterator[Cohort]:
     """Return the cohorts that may be asked for a scale, each cut when it is needed.
 
     A cohort is large enough to tell the 40 bins apart, nearly always. Where many users do
@@ -97,14 +94,14 @@ def scale_cohorts(
         If that would be too many of the users.
     """
     size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
-    size = max(size, strategy.min_reports)
-    if size > _SHARE * strategy.num_users:
+    size = max(size, run.min_reports)
+    if size > _SHARE * run.num_users:
         raise TooFewReports(
-            f"To learn the scale of the data would take {size} of {strategy.num_users} users. "
+            f"To learn the scale of the data would take {size} of {run.num_users} users. "
             f"Declare {argument} if it is public, or ask more users."
         )
-    most = max(_COHORTS, int(_COHORTS * _SHARE * strategy.num_users / size))
-    return (strategy.cohorts([size])[0] for _ in range(most))
+    most = max(_COHORTS, int(_COHORTS * _SHARE * run.num_users / size))
+    return (run.cohorts([size])[0] for _ in range(most))
 
 
 def estimate_target_scale(

@@ -11,9 +11,9 @@ from ldp_flower.validation import Floats
 
 from ..numerics.crossing import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
-from ..runtime.base import TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from ..runtime.run import TooFewReports
 from .cell_search import FoundQuantile
 
 #: Thresholds of the first round, all over the bounds.

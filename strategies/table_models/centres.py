@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Generator
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,8 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
 
 from ..numerics.denoising import shrink
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
+from ..runtime.run import Run
 from ..tables.standardisation import Standardisation
 
 _SHARE = 0.04  # of all users
@@ -58,7 +57,7 @@ def num_wanted(num_users: float, epsilon: float, columns: int) -> float:
 
 
 def estimate_centres(
-    strategy: LdpStrategy[Any], epsilon: float, schema: Schema, askers: int
+    run: Run, epsilon: float, schema: Schema, askers: int
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask a cohort for the means of columns whose centres are not declared.
 
@@ -72,7 +71,7 @@ def estimate_centres(
     columns = np.array(list(squares), np.int64)
     mechanism = ball_codebook(epsilon, len(columns), math.sqrt(sum(squares.values())))
     question = ColumnMeans(np.zeros(len(known.means)), columns)
-    (cohort,) = strategy.cohorts([askers])
+    (cohort,) = run.cohorts([askers])
     answer = yield known.applied(Ask(cohort, question, mechanism))
     common = float(answer.mean.mean())
     own = shrink(answer.mean - common, mechanism.variance / answer.count)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import digamma
@@ -14,9 +13,9 @@ from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.two_normals import Ranked, discriminant, likely_share, ranked
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from ..runtime.run import Run
 from ..subprotocols.squared_errors import number_randomizer
 from ..tables.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
@@ -50,9 +49,7 @@ class HoldOut:
     ranking: Cohort
 
     @classmethod
-    def of(
-        cls, strategy: LdpStrategy[Any], epsilon: float, rows_per_user: float, classes: int
-    ) -> "HoldOut":
+    def of(cls, run: Run, epsilon: float, rows_per_user: float, classes: int) -> "HoldOut":
         """Take them from users not asked yet, a share for each of so many classes.
 
         Raises
@@ -60,12 +57,12 @@ class HoldOut:
         TooFewReports
             If a cohort would be smaller than the strategy's ``min_reports``.
         """
-        sizes = num_held_out(strategy.num_users / classes, epsilon, rows_per_user)
-        share, *others = (max(size, strategy.min_reports) for size in sizes)
-        some = num_present(share, strategy.min_reports)
+        sizes = num_held_out(run.num_users / classes, epsilon, rows_per_user)
+        share, *others = (max(size, run.min_reports) for size in sizes)
+        some = num_present(share, run.min_reports)
         if not some:
-            return cls(None, *strategy.cohorts([share, *others]))
-        return cls(*strategy.cohorts([some, share - some, *others]))
+            return cls(None, *run.cohorts([share, *others]))
+        return cls(*run.cohorts([some, share - some, *others]))
 
 
 def num_present(share_users: int, min_reports: int) -> int:

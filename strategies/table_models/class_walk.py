@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Generator
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,8 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
 
 from ..numerics.walk import Walk
-from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
+from ..runtime.run import Run, TooFewReports
 from ..tables.standardisation import Standardisation
 
 _STEPS = 50  # at most
@@ -24,7 +23,7 @@ SURE = 2.0  # standard errors of an estimate that exceed chance in 39 of 40 runs
 
 
 def class_walk(
-    strategy: LdpStrategy[Any],
+    run: Run,
     num_users: int,
     standardisation: Standardisation,
     place: int,
@@ -36,7 +35,7 @@ def class_walk(
 
     Parameters
     ----------
-    strategy : LdpStrategy
+    run : Run
         Whose users are asked, each with the strategy's ``epsilon``.
     num_users : int
         How many of those not asked yet.
@@ -55,15 +54,15 @@ def class_walk(
         If a step's cohort would be smaller than the strategy's ``min_reports``.
     """
     dim = len(standardisation.means) - 1
-    steps = num_steps(num_users, strategy.min_reports)
-    mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
+    steps = num_steps(num_users, run.min_reports)
+    mechanism = ball_codebook(run.epsilon, dim, 1.0)
     signal = math.sqrt(num_users / mechanism.variance)
     planned = min(FARTHEST, signal) / steps
     # In units in which a row of features has about norm 1.
     walk = Walk(np.zeros(dim), [planned] * steps, LONGEST, fitted=True)
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     unanswered = False
-    for cohort in strategy.cohorts(sizes):
+    for cohort in run.cohorts(sizes):
         theta = walk.position / math.sqrt(dim)
         question = ClassStep(theta, ridge, float(place), num_classes, weighted)
         try:

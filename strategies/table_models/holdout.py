@@ -7,7 +7,6 @@ A mean residual is one number a user, for which noise is least; the score takes 
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,9 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from ..runtime.run import Run
 from ..subprotocols.squared_errors import number_randomizer
 
 # Of each hold-out cohort: its largest share of the users; and the radius of a report, in scales of
@@ -94,23 +93,21 @@ def held_out(num_users: float, epsilon: float, *, two_stages: bool = False) -> f
     return sum(cohort_size(name, num_users, epsilon) for name in names)
 
 
-def hold_out(
-    strategy: LdpStrategy[Any], name: str, shares: Sequence[float] = (1.0,)
-) -> list[Cohort]:
+def hold_out(run: Run, name: str, shares: Sequence[float] = (1.0,)) -> list[Cohort]:
     """Take a hold-out cohort from the users who have not been asked, in parts."""
-    size = cohort_size(name, strategy.num_users, strategy.epsilon)
-    return strategy.cohorts([max(math.ceil(part * size), strategy.min_reports) for part in shares])
+    size = cohort_size(name, run.num_users, run.epsilon)
+    return run.cohorts([max(math.ceil(part * size), run.min_reports) for part in shares])
 
 
-def hold_out_present(strategy: LdpStrategy[Any]) -> Cohort | None:
+def hold_out_present(run: Run) -> Cohort | None:
     """Take the cohort of :func:`ask_present`; nobody if it would be too small."""
-    size = math.ceil(cohort_size("present", strategy.num_users, strategy.epsilon))
-    return strategy.cohorts([size])[0] if size >= strategy.min_reports else None
+    size = math.ceil(cohort_size("present", run.num_users, run.epsilon))
+    return run.cohorts([size])[0] if size >= run.min_reports else None
 
 
-def hold_out_rough_mean(strategy: LdpStrategy[Any]) -> list[Cohort]:
+def hold_out_rough_mean(run: Run) -> list[Cohort]:
     """Take the cohorts of :func:`rough_mean`, before the descent."""
-    return hold_out(strategy, "rough mean", [share for share, _ in _ROUGH_MEAN_STEPS])
+    return hold_out(run, "rough mean", [share for share, _ in _ROUGH_MEAN_STEPS])
 
 
 def ask_present(

@@ -11,8 +11,8 @@ from ldp_flower.randomizers import ball_codebook
 from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
+from ..runtime.run import Run
 from ..subprotocols.norm import enough_for_norm
 from ..tables.standardisation import estimate_standardisation, with_standardisation
 from .holdout import ask_line, ask_scales, held_out, hold_out
@@ -66,7 +66,7 @@ def too_few_for_two_legs(num_users: int, epsilon: float, min_reports: int) -> st
 
 
 def two_legs(
-    strategy: LdpStrategy[Any], schema: Schema, rows_per_user: float | None, start: Floats
+    run: Run, schema: Schema, rows_per_user: float | None, start: Floats
 ) -> Generator[Ask, Any, Floats]:
     """Return coefficients of the schema's features, from all users not asked yet.
 
@@ -74,21 +74,19 @@ def two_legs(
     the second leg goes on in units of these: where bounds are much wider than what columns
     hold, the first one gets nowhere. A hold-out cohort estimates the step along the second.
     """
-    dim, epsilon = schema.num_features, strategy.epsilon
+    dim, epsilon = schema.num_features, run.epsilon
     (scale_users,), (line,) = (
-        hold_out(strategy, "stage scales"),
-        hold_out(strategy, "stage moments"),
+        hold_out(run, "stage scales"),
+        hold_out(run, "stage moments"),
     )
-    length, walkers = row_length(schema), int(FIRST * strategy.num_users)
-    first = yield from ridge_walk(
-        strategy, walkers, dim, rows_per_user, row_length=length, start=start
-    )
+    length, walkers = row_length(schema), int(FIRST * run.num_users)
+    first = yield from ridge_walk(run, walkers, dim, rows_per_user, row_length=length, start=start)
     columns = yield from estimate_standardisation(
-        strategy, epsilon, schema, partial(ball_codebook, epsilon)
+        run, epsilon, schema, partial(ball_codebook, epsilon)
     )
     walk = ridge_walk(
-        strategy,
-        strategy.num_unasked,
+        run,
+        run.num_unasked,
         dim,
         rows_per_user,
         row_length=length,

@@ -18,9 +18,10 @@ from ldp_flower.validation import check_choice, check_integer
 from ..forecasts.planned import features_of, rows_of
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..runtime.units import contrasts
 from ..subprotocols.norm import estimate_norm
 from .centres import estimate_centres, num_askers, usual_square
@@ -150,27 +151,27 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
         features, classes = self.schema.num_features, len(self._places)
         return too_few_for_classes(num_users, self.epsilon, self.min_reports, classes, features)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Tell each class from the others, and say how well."""
-        if refusal := self._too_few(self.num_users):
+        if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
         places, epsilon = self._places, self.epsilon
-        rows = yield from self._rows()
-        askers = num_askers(self.num_users, epsilon, self.min_reports, self.schema)
-        standardisation = yield from estimate_centres(self, epsilon, self.schema, askers)
+        rows = yield from self._rows(run)
+        askers = num_askers(run.num_users, epsilon, self.min_reports, self.schema)
+        standardisation = yield from estimate_centres(run, epsilon, self.schema, askers)
         few = rows < FEW_ROWS
         method = ("lengths" if few else "directions") if self.method == "auto" else self.method
         logger.info(
             "Users report %s, with about %.0f rows each; %d report the columns' centres",
             *(method, rows, askers),
         )
-        kept = [HoldOut.of(self, epsilon, rows, len(places)) for _ in places]
-        users, ridge = self.num_unasked // len(places), usual_square(self.schema) / rows
+        kept = [HoldOut.of(run, epsilon, rows, len(places)) for _ in places]
+        users, ridge = run.num_unasked // len(places), usual_square(self.schema) / rows
         found = []
         for place, cohorts in zip(places, kept, strict=True):
             weighted = method == "lengths"
             theta = yield from class_walk(
-                self, users, standardisation, place, len(self.schema.classes), ridge, weighted
+                run, users, standardisation, place, len(self.schema.classes), ridge, weighted
             )
             evaluated = yield from evaluate_class(
                 cohorts, epsilon, self.schema, standardisation, theta, place, rows
@@ -215,12 +216,12 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
             notes=notes,
         )
 
-    def _rows(self) -> Generator[Ask, Estimate, float]:
+    def _rows(self, run: Run) -> Generator[Ask, Estimate, float]:
         """Return the typical number of rows: as declared, or as some users report."""
         if self.rows_per_user is not None:
             return float(self.rows_per_user)
-        size = max(math.ceil(_COUNTERS * self.num_users), self.min_reports)
-        (cohort,) = self.cohorts([size])
+        size = max(math.ceil(_COUNTERS * run.num_users), self.min_reports)
+        (cohort,) = run.cohorts([size])
         norm = yield from estimate_norm(cohort, self.epsilon, RowCount, _USUAL_ROWS)
         return max(1.0, norm.value)
 

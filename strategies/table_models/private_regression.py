@@ -17,8 +17,9 @@ from ldp_flower.validation import check_choice, check_integer
 from ..forecasts.planned import features_of, rows_of
 from ..forecasts.tables import TableUsers, synthetic_schema, users_of_tables
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..runtime.units import contrasts
 from .enough import doubts, too_few
 from .holdout import (
@@ -154,18 +155,18 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         given = num_users, self.epsilon, self.min_reports
         return (self.method == "two legs" and too_few_for_two_legs(*given)) or too_few(*given)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Descend, and let held-out users decide how much of it is returned."""
-        if refusal := self._too_few(self.num_users):
+        if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
-        method, why = self._chosen(self.num_users)
+        method, why = self._chosen(run.num_users)
         logger.info("\t     method %s: %s", method, why)
         epsilon, dim = self.epsilon, self.schema.num_features
-        one, notes = np.eye(1, dim)[0], doubts(self.num_users, epsilon)
-        asked, rough = hold_out_present(self), hold_out_rough_mean(self)
-        means, gains = hold_out(self, "mean", MEAN_STEPS), hold_out(self, "gain", GAIN_STEPS)
-        scale_users, scorers = (hold_out(self, name)[0] for name in ("scales", "score"))
-        at_end, at_model = hold_out(self, "intercept", INTERCEPT_STEPS)
+        one, notes = np.eye(1, dim)[0], doubts(run.num_users, epsilon)
+        asked, rough = hold_out_present(run), hold_out_rough_mean(run)
+        means, gains = hold_out(run, "mean", MEAN_STEPS), hold_out(run, "gain", GAIN_STEPS)
+        scale_users, scorers = (hold_out(run, name)[0] for name in ("scales", "score"))
+        at_end, at_model = hold_out(run, "intercept", INTERCEPT_STEPS)
         present = EVERYBODY
         if asked is not None:
             present = yield from ask_present(asked, epsilon, dim)
@@ -179,12 +180,12 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         if method == "walk":
             length = row_length(self.schema)
             descent = ridge_walk(
-                self, self.num_unasked, dim, self.rows_per_user, row_length=length, start=start
+                run, run.num_unasked, dim, self.rows_per_user, row_length=length, start=start
             )
             theta = (yield from descent).coef
         else:
-            theta = yield from two_legs(self, self.schema, self.rows_per_user, start)
-            if noise_of_centres(self.num_users, dim, epsilon) > 1:
+            theta = yield from two_legs(run, self.schema, self.rows_per_user, start)
+            if noise_of_centres(run.num_users, dim, epsilon) > 1:
                 notes.append(f"Two legs are not advisable here: {why}.")
         # The line from the mean target to the model, in units of the scales of either.
         direction = theta - start

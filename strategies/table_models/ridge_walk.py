@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,8 @@ from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
-from ..runtime.base import LdpStrategy, TooFewReports
 from ..runtime.exchange import Ask
+from ..runtime.run import Run, TooFewReports
 
 STEPS = 20  # at most
 RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square length
@@ -50,7 +49,7 @@ class Walk:
 
 
 def ridge_walk(
-    strategy: LdpStrategy[Any],
+    run: Run,
     num_users: int,
     dim: int,
     rows_per_user: float | None,
@@ -69,7 +68,7 @@ def ridge_walk(
 
     Parameters
     ----------
-    strategy : LdpStrategy
+    run : Run
         Whose users are asked, each with the strategy's ``epsilon``.
     num_users : int
         How many of those not asked yet.
@@ -93,8 +92,8 @@ def ridge_walk(
     TooFewReports
         If a step's cohort would be smaller than the strategy's ``min_reports``.
     """
-    steps = num_steps(num_users, strategy.min_reports)
-    mechanism = ball_codebook(strategy.epsilon, dim, 1.0)
+    steps = num_steps(num_users, run.min_reports)
+    mechanism = ball_codebook(run.epsilon, dim, 1.0)
     # In units in which a row of features has about length 1, as its target has.
     unit = 1 / (math.sqrt(dim) if row_length is None else row_length)
     signal = math.sqrt(num_users / mechanism.variance)
@@ -108,7 +107,7 @@ def ridge_walk(
     noise: list[float] = []
     sizes = [num_users // steps + (i < num_users % steps) for i in range(steps)]
     unanswered = False
-    for cohort in strategy.cohorts(sizes):
+    for cohort in run.cohorts(sizes):
         question = RidgeStep(theta, ridge, RESIDUAL_BOUND, centre, scale, rows_per_user)
         try:
             answer = yield Ask(cohort, view(question), mechanism)

@@ -16,10 +16,11 @@ from ldp_flower.validation import Floats, check_positive
 from ..forecasts.planned import features_of
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy, Protocol, TooFewReports
+from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.squared_errors import Told, ask_squared_errors, clip_radius, number_randomizer
 from .evaluation_result import EvaluationResult
 
@@ -154,11 +155,11 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         """Yield the evaluation of a model that is partly right."""
         yield cls(np.full(dim, 0.5), epsilon=epsilon), normal_users(dim, 2)
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Ask for the baseline, then for differences, and solve for both means."""
-        if refusal := self._too_few(self.num_users):
+        if refusal := self._too_few(run.num_users):
             raise TooFewReports(refusal)
-        baseline_cohort, *others = self.cohorts(self._sizes(self.num_users))
+        baseline_cohort, *others = run.cohorts(self._sizes(run.num_users))
         half = self.bound / 2
         baseline = yield from self._measure(baseline_cohort, half, (0.0, 1.0), half)
         scale = min(max(baseline.value, 0.0) + baseline.std_error, self.bound)
@@ -178,7 +179,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             if _is_clear(means, covariance):
                 pivot = min(1 - means[0] / means[1], 1.0)
             beyond = difference.value > radius / 2
-        return self._evaluation(means, covariance, beyond)
+        return self._evaluation(means, covariance, beyond, run.num_users)
 
     def _too_few(self, num_users: int) -> str:
         """Return why so many users are too few; nothing if they are not."""
@@ -214,7 +215,9 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
             )
         )
 
-    def _evaluation(self, means: Floats, covariance: Floats, beyond: bool) -> EvaluationResult:
+    def _evaluation(
+        self, means: Floats, covariance: Floats, beyond: bool, num_users: int
+    ) -> EvaluationResult:
         loss, baseline = map(float, means)
         notes = []
         if not _is_clear(means, covariance):
@@ -227,10 +230,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         else:
             r2, std_error = 1 - loss / baseline, _std_error(means, covariance)
             if std_error > _PRECISE:
-                needed = math.ceil(self.num_users * (std_error / _PRECISE) ** 2)
+                needed = math.ceil(num_users * (std_error / _PRECISE) ** 2)
                 notes.append(
                     f"A standard error of {_PRECISE} would take about {needed:,} users at this "
-                    f"epsilon; here are {self.num_users:,}."
+                    f"epsilon; here are {num_users:,}."
                 )
             if beyond:
                 notes.append(

@@ -15,9 +15,9 @@ from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import shrink
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
+from ..runtime.run import Run
 from ..subprotocols.norm import estimate_norm, norm_askers
 
 Integers = NDArray[np.int64]
@@ -90,7 +90,7 @@ _TARGET_STD_ERROR = (
 
 
 def estimate_standardisation(
-    strategy: LdpStrategy[Any],
+    run: Run,
     epsilon: float,
     schema: Schema,
     mechanism: Mechanism,
@@ -104,7 +104,7 @@ def estimate_standardisation(
 
     Parameters
     ----------
-    strategy : LdpStrategy
+    run : Run
         Whose users are asked.
     epsilon : float
         Privacy parameter of each user's one report.
@@ -118,7 +118,7 @@ def estimate_standardisation(
     scales = np.flatnonzero(~schema.scaled)
     columns = np.union1d(centres, scales)
     farthest = np.where(schema.scaled, np.inf, _CLIP_RADIUS)
-    estimator = _Estimator(strategy, epsilon, mechanism, farthest)
+    estimator = _Estimator(run, epsilon, mechanism, farthest)
     if not len(columns):
         return estimated
     estimated = yield from estimator.sizes(estimated, columns, _FIRST_SIZES, _SHARE)
@@ -134,14 +134,14 @@ def estimate_standardisation(
 class _Estimator:
     """Asks cohorts of a strategy's users for vectors of columns."""
 
-    strategy: LdpStrategy[Any]
+    run: Run
     epsilon: float
     mechanism: Mechanism
     farthest: Floats  # from 0 that a column can be
 
     def _cohort(self, mechanism: Randomizer, share: float) -> Cohort:
-        size = min(share * self.strategy.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
-        return self.strategy.cohorts([max(math.ceil(size), self.strategy.min_reports)])[0]
+        size = min(share * self.run.num_users, mechanism.variance / _TARGET_STD_ERROR**2)
+        return self.run.cohorts([max(math.ceil(size), self.run.min_reports)])[0]
 
     def sizes(
         self,
@@ -175,7 +175,7 @@ class _Estimator:
         centre = centre.copy()
         centre[columns] = shrink(coarse.mean, coarse_variance)
         question = partial(ColumnMeanNorm, centre, coordinates=columns)
-        (cohort,) = self.strategy.cohorts([norm_askers(self.strategy, self.epsilon)])
+        (cohort,) = self.run.cohorts([norm_askers(self.run, self.epsilon)])
         asks = estimate_norm(cohort, self.epsilon, question, root / 2)
         distance = (yield from with_standardisation(asks, known)).value
         second = self.mechanism(len(columns), min(_SAFETY_FACTOR * distance, root))

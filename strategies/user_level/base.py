@@ -21,11 +21,11 @@ from ..forecasts.planned import features_of, rows_of
 from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
 from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol
 from ..runtime.exchange import Ask
 from ..runtime.features import SparseStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 
@@ -93,7 +93,7 @@ class SelectedRegression(SparseStrategy):
 
     @abstractmethod
     def _regress(
-        self, selected: Integers, scale: float, notes: list[str]
+        self, run: Run, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         """Return the selected coefficients and their standard errors, over ``scale``.
 
@@ -128,18 +128,18 @@ class SelectedRegression(SparseStrategy):
             scale=self.target_scale,
         )
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Estimate the scale, let half of the users vote, let the others estimate."""
         notes: list[str] = []
         scale = self.target_scale
         if scale is None:
-            scale = yield from self._estimate_scale(notes)
+            scale = yield from self._estimate_scale(run, notes)
         selected = np.arange(self.dim)
         if self._voting:
-            (cohort,) = self.cohorts([int(_VOTERS * self._population.remaining)])
+            (cohort,) = run.cohorts([int(_VOTERS * run.num_unasked)])
             selected = yield from self._vote(cohort, notes)
         coef, std_error = np.zeros(self.dim), np.zeros(self.dim)
-        values, errors = yield from self._regress(selected, scale, notes)
+        values, errors = yield from self._regress(run, selected, scale, notes)
         coef[selected], std_error[selected] = values, errors
         if self.method == "auto":
             coef = keep_largest(keep_above(coef, _STANDS_OUT * std_error), self.sparsity)
@@ -148,8 +148,8 @@ class SelectedRegression(SparseStrategy):
         std_error = np.where(coef != 0, scale * std_error, 0.0)
         return LinearResult(coef=scale * coef, std_error=std_error, notes=notes)
 
-    def _estimate_scale(self, notes: list[str]) -> Generator[Ask, Estimate, float]:
-        cohorts = scale_cohorts(self, self.epsilon)
+    def _estimate_scale(self, run: Run, notes: list[str]) -> Generator[Ask, Estimate, float]:
+        cohorts = scale_cohorts(run, self.epsilon)
         scale = yield from estimate_target_scale(cohorts, self.epsilon, self.samples_per_user)
         notes += scale.doubts("target_scale")
         return scale.value

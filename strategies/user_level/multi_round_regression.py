@@ -14,9 +14,9 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_integer
 from ldp_flower.values.projections import project_on_ball
 
-from ..runtime.base import TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
+from ..runtime.run import Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
 
@@ -95,11 +95,11 @@ class MultiRoundRegression(SelectedRegression):
             yield replace(strategy, num_steps=2), users
 
     def _regress(
-        self, selected: Integers, scale: float, notes: list[str]
+        self, run: Run, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         size = len(selected)
         per_batch = self.min_reports * (2 if self.method == "paper" else 1)
-        steps = max(1, min(self.num_steps, self._population.remaining // per_batch))
+        steps = max(1, min(self.num_steps, run.num_unasked // per_batch))
         x, average = np.zeros(size), np.zeros(size)
         # Weights of the start's error, at most 1 long, and of the batches' noise in a point.
         x_weights, average_weights = np.eye(steps + 1)[:1].repeat(2, axis=0)
@@ -110,8 +110,8 @@ class MultiRoundRegression(SelectedRegression):
             point = blend * x + (1 - blend) * average
             weights = blend * x_weights + (1 - blend) * average_weights
             error = float(np.linalg.norm(weights[:, None] * errors))
-            share = self._population.remaining // (steps + 1 - step)
-            asks = self._gradient(share, selected, scale, point, min(error, 1.0), notes)
+            share = run.num_unasked // (steps + 1 - step)
+            asks = self._gradient(run, share, selected, scale, point, min(error, 1.0), notes)
             try:
                 gradient = yield from asks
             except TooFewReports:
@@ -129,6 +129,7 @@ class MultiRoundRegression(SelectedRegression):
 
     def _gradient(
         self,
+        run: Run,
         num_users: int,
         selected: Integers,
         scale: float,
@@ -144,12 +145,12 @@ class MultiRoundRegression(SelectedRegression):
         spread = math.sqrt(size / self.samples_per_user)
         if self.method == "paper":
             estimator = CoordinateMean(self.epsilon, size, scale * error, scale * spread)
-            cohorts = self.cohorts(estimator.sizes(num_users))
-            found = yield from estimator.estimate(cohorts, question, self._population.salt)
+            cohorts = run.cohorts(estimator.sizes(num_users))
+            found = yield from estimator.estimate(cohorts, question, run.salt)
             notes[:] = dict.fromkeys([*notes, *estimator.doubts(num_users)])
         else:
             radius = self._quantile(size) * math.hypot(error, spread)
             mechanism = self.randomizer(size, scale * radius)
-            (cohort,) = self.cohorts([num_users])
+            (cohort,) = run.cohorts([num_users])
             found = yield Ask(cohort, question, mechanism)
         return Estimate(found.mean / scale, found.std_error / scale, found.count)

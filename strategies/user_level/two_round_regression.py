@@ -13,9 +13,9 @@ from ldp_flower.validation import Floats
 
 from ..numerics.attenuation import ridge_moments
 from ..numerics.denoising import shrink
-from ..runtime.base import TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
+from ..runtime.run import Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import SelectedRegression
 
@@ -79,35 +79,35 @@ class TwoRoundRegression(SelectedRegression):
     )
 
     def _regress(
-        self, selected: Integers, scale: float, notes: list[str]
+        self, run: Run, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         if self.method == "paper":
-            return (yield from self._by_coordinates(selected, notes))
-        return (yield from self._by_waves(selected))
+            return (yield from self._by_coordinates(run, selected, notes))
+        return (yield from self._by_waves(run, selected))
 
     def _question(self, selected: Integers, theta: Floats) -> ResidualCoefficients:
         ridge = _RIDGE[self.method]
         return ResidualCoefficients(theta, np.ones(len(selected)), ridge, selected)
 
     def _by_coordinates(
-        self, selected: Integers, notes: list[str]
+        self, run: Run, selected: Integers, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         size = len(selected)
         spread = math.sqrt(size / max(self.samples_per_user - size - 1, 1))
         estimator = CoordinateMean(self.epsilon, size, 1.0, spread)
-        notes += estimator.doubts(self._population.remaining)
-        cohorts = self.cohorts(estimator.sizes(self._population.remaining))
+        notes += estimator.doubts(run.num_unasked)
+        cohorts = run.cohorts(estimator.sizes(run.num_unasked))
         question = self._question(selected, np.zeros(self.dim))
-        found = yield from estimator.estimate(cohorts, question, self._population.salt)
+        found = yield from estimator.estimate(cohorts, question, run.salt)
         return found.mean, found.std_error
 
-    def _by_waves(self, selected: Integers) -> Generator[Ask, Any, tuple[Floats, Floats]]:
+    def _by_waves(self, run: Run, selected: Integers) -> Generator[Ask, Any, tuple[Floats, Floats]]:
         size, rows = len(selected), self.samples_per_user
         factor, noise = ridge_moments(size / rows, _RIDGE["auto"])
-        users = self._population.remaining
+        users = run.num_unasked
         sizes = [int(share * users) for share in _WAVES[:-1]]
         total, precision, square = np.zeros(size), 0.0, np.zeros(size)
-        for cohort in self.cohorts([*sizes, users - sum(sizes)]):
+        for cohort in run.cohorts([*sizes, users - sum(sizes)]):
             # Before the first wave it is only known that the length is at most 1.
             centre, error = np.zeros(size), 1.0
             if precision:

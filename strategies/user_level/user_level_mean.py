@@ -27,12 +27,12 @@ from ..forecasts.populations import MeanUsers
 from ..numerics.attenuation import shortened_slope
 from ..numerics.denoising import shrink
 from ..runtime.audit_users import normal_users
-from ..runtime.base import Protocol, TooFewReports
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
+from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 
@@ -221,30 +221,30 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
             ),
         )
 
-    def protocol(self) -> Protocol:
+    def protocol(self, run: Run) -> Protocol:
         """Run the chosen method."""
         if self.method == "paper":
-            return (yield from self._by_coordinates())
-        return (yield from self._by_waves())
+            return (yield from self._by_coordinates(run))
+        return (yield from self._by_waves(run))
 
-    def _by_coordinates(self) -> Protocol:
+    def _by_coordinates(self, run: Run) -> Protocol:
         root = math.sqrt(self.dim)
         spread = self.spread or self.bound * root / math.sqrt(self._samples_per_user)
         estimator = CoordinateMean(self.epsilon, self.dim, self.bound * root, spread)
-        cohorts = self.cohorts(estimator.sizes(self.num_users))
+        cohorts = run.cohorts(estimator.sizes(run.num_users))
         question = Mean(np.zeros(self.dim))
-        found = yield from estimator.estimate(cohorts, question, self._population.salt)
-        doubts = estimator.doubts(self.num_users)
+        found = yield from estimator.estimate(cohorts, question, run.salt)
+        doubts = estimator.doubts(run.num_users)
         return LinearResult(coef=found.mean, std_error=found.std_error, notes=doubts)
 
-    def _by_waves(self) -> Protocol:
-        (cohort,) = self.cohorts([max(int(_COARSE * self.num_users), self.min_reports)])
+    def _by_waves(self, run: Run) -> Protocol:
+        (cohort,) = run.cohorts([max(int(_COARSE * run.num_users), self.min_reports)])
         waves = [(yield from self._wave(cohort, np.zeros(self.dim), self.bound, 1.0))]
         notes: list[str] = []
-        spread = self.spread or (yield from self._estimate_spread(waves, notes))
-        num_waves = min(self._num_waves, max(1, self._population.remaining // self.min_reports))
+        spread = self.spread or (yield from self._estimate_spread(run, waves, notes))
+        num_waves = min(self._num_waves, max(1, run.num_unasked // self.min_reports))
         for left in range(num_waves, 0, -1):
-            (cohort,) = self.cohorts([self._population.remaining // left])
+            (cohort,) = run.cohorts([run.num_unasked // left])
             mean, variance = self._combined(waves, spread)[:2]
             typical = math.sqrt(spread**2 + self.dim * variance)
             centre, radius, slope = shrink(mean, variance), self._clip * typical, self._slope
@@ -283,11 +283,11 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
         return np.asarray(mean), 1 / float(precisions.sum()), std_error
 
     def _estimate_spread(
-        self, waves: list[_Wave], notes: list[str]
+        self, run: Run, waves: list[_Wave], notes: list[str]
     ) -> Generator[Ask, Estimate, float]:
         """Ask for users' distances from the estimate so far, and take its own error off."""
         try:
-            cohorts = scale_cohorts(self, self.epsilon)
+            cohorts = scale_cohorts(run, self.epsilon)
         except TooFewReports:
             notes.append(_GUESSED)
             return self._alike

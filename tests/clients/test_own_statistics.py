@@ -430,8 +430,8 @@ class ShareAbove(LdpStrategy[Result]):
 
     threshold: float
 
-    def protocol(self):
-        (cohort,) = self.cohorts([self.num_users])
+    def protocol(self, run):
+        (cohort,) = run.cohorts([run.num_users])
         answer = yield Ask(cohort, Above(self.threshold), RandomizedResponse(self.epsilon))
         self.share = (1 + float(answer.mean[0])) / 2
         return Result()

@@ -92,9 +92,9 @@ app = ServerApp()
 
 
 class Halves(LdpStrategy):
-    def protocol(self):
-        half = self.num_users // 2
-        for cohort in self.cohorts([half, self.num_users - half]):
+    def protocol(self, run):
+        half = run.num_users // 2
+        for cohort in run.cohorts([half, run.num_users - half]):
             randomizer = SubsetHypercube(self.epsilon, 4)
             answer = yield Ask(cohort, Gradient(np.zeros(4)), randomizer)
         return LinearResult(coef=answer.mean, std_error=answer.std_error)

@@ -150,10 +150,11 @@ def _attack(
         epsilon, delta = claims.of_run()
         wanted = max(_PER_CLAIM * math.exp(min(epsilon or 0.0, 20.0)), _MIN_JUDGED)
         how_many = int(min(wanted, max(options.seconds / (2 * seconds), 60), _MAX_JUDGED))
-        announce(f"Step 4 of 5: telling two of them apart: some {2 * how_many * seconds:.0f} s")
+        announce(f"Step 4 of 5: distinguishing two of them: some {2 * how_many * seconds:.0f} s")
         looks = (summaries[pair[0]], summaries[pair[1]])
         bound, name = lower_bound(node, pair, looks, how_many, delta, 1 - CONFIDENCE)
-        by = f"{name} told '{pair[0].name}' and '{pair[1].name}' apart, with {how_many} runs each"
+        which = f"'{pair[0].name}' and '{pair[1].name}'"
+        by = f"{name} distinguished {which}, with {how_many} runs each"
         report.tried.append(by)
     elif not leaks.by and not sources.found and len(errors) < len(talk.kinds):
         raise CannotAuditError(
@@ -209,7 +210,7 @@ def _judge(node: Node, talk: Conversation, bound: float, by: str, report: AppAud
     if bound > (epsilon or 0.0):
         promise = "no claim is known (--claim)" if epsilon is None else f"claimed {epsilon:g}"
         evidence = f"epsilon is at least {bound:.3g} at delta {delta:g}, {promise}: {by}"
-        report.found.append(Finding("noisy replies tell data apart", "the whole run", evidence))
+        report.found.append(Finding("noisy replies distinguish data", "the whole run", evidence))
 
 
 def _after_restarts(node: Node, base: list[Run]) -> Iterator[Finding]:

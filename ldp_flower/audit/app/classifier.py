@@ -1,4 +1,4 @@
-"""A lower bound of epsilon: classifiers tell replies on two neighbouring data sets apart.
+"""A lower bound of epsilon: classifiers distinguish replies on two neighbouring data sets.
 
 They are trained on some runs, and the threshold of their score is chosen on others. The bound, by
 Clopper & Pearson (1934), is that of fresh runs.
@@ -28,7 +28,7 @@ _Places = dict[tuple[int, str], NDArray[np.intp]]  # by number of a message, and
 
 _COLUMNS = 240  # numbers of a run that are compared: as many as some hundred runs can weigh
 _MAX_TRAINING = 200  # runs that count values, train, or choose the threshold, each
-_BLOCK = 25  # runs on one data set in a row: what grows from run to run must not tell two apart
+_BLOCK = 25  # runs on one data set in a row: what grows from run to run must not distinguish two
 _THRESHOLDS = 401  # quantiles of a score that are tried
 _SLACK = 0.1  # of a bound by the runs that choose the threshold
 _LARGEST = 1e100  # squares of numbers stay finite
@@ -77,7 +77,7 @@ class Summary:
                 total += int(noisy.sum()) * ratio**2 / 2
         for piece in self.forms | other.forms:
             here, there = self.forms[piece], other.forms[piece]
-            if max(here, there) > 1:  # what is never seen twice tells nothing
+            if max(here, there) > 1:  # what is never seen twice shows nothing
                 total += (here - there) ** 2 / self.count
         return total
 

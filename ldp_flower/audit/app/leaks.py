@@ -22,7 +22,7 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True)
 class Difference:
-    """A piece of a reply that tells two data sets apart on every run."""
+    """A piece of a reply that distinguishes two data sets on every run."""
 
     message: int
     path: str
@@ -53,22 +53,22 @@ class Difference:
         if self.path == "reply" and not self.is_text:
             return "whether it answers depends on data"
         if self.path == "records" or self.path.endswith(": keys"):
-            return "names or order of what is sent tell data"
-        return "a text tells data" if self.is_text else "the form of the reply tells data"
+            return "names or order of what is sent depend on data"
+        return "a text depends on data" if self.is_text else "the form of the reply depends on data"
 
 
 def differences(first: Sequence[Run], second: Sequence[Run]) -> Iterator[Difference]:
-    """Yield what tells two sets of runs apart for sure."""
+    """Yield what distinguishes two sets of runs for sure."""
     for number in range(len(first[0])):
         ours, theirs = [run[number] for run in first], [run[number] for run in second]
-        told: set[str] = set()
+        found_at: set[str] = set()
         for path in dict.fromkeys([*ours[0].form, *theirs[0].form]):
             one, two = ({reply.form.get(path, _NOTHING) for reply in of} for of in (ours, theirs))
-            known = "reply" in told or path.removesuffix(LENGTH) in told
-            # What is not there at all is told by the names of keys.
+            known = "reply" in found_at or path.removesuffix(LENGTH) in found_at
+            # What is not there at all shows in the names of keys.
             known |= _NOTHING in one | two and not path.endswith("not finite")
             if len(one) == len(two) == 1 and one != two and not known:
-                told.add(path)
+                found_at.add(path)
                 yield Difference(number, path, one.pop()[:_SHOWN], two.pop()[:_SHOWN])
         for path in ours[0].numbers:
             rows, others = stacked(ours, path), stacked(theirs, path)
@@ -76,8 +76,8 @@ def differences(first: Sequence[Run], second: Sequence[Run]) -> Iterator[Differe
                 continue
             fixed = (rows == rows[0]).all(axis=0) & (others == others[0]).all(axis=0)
             away = np.where(fixed, np.abs(rows[0] - others[0]), 0.0)
-            if away.any() and path.removesuffix(LAST_BITS) not in told:
-                told.add(path)
+            if away.any() and path.removesuffix(LAST_BITS) not in found_at:
+                found_at.add(path)
                 i, many = int(np.argmax(away)), int(np.count_nonzero(away))
                 seen = f"{rows[0, i]:.9g}", f"{others[0, i]:.9g}"
                 yield Difference(number, path, *seen, float(away[i]), many)

@@ -34,10 +34,10 @@ def _findings(audit: AppAudit) -> list[tuple[str, ...]]:
 
 
 def _epsilons(audit: AppAudit) -> list[tuple[str, ...]]:
-    def told(value: float | None) -> str:
+    def shown(value: float | None) -> str:
         return "" if value is None else "infinite" if math.isinf(value) else f"{value:.4g}"
 
-    return [(w.where, told(w.claimed), told(w.measured), told(w.exact)) for w in audit.worth]
+    return [(w.where, shown(w.claimed), shown(w.measured), shown(w.exact)) for w in audit.worth]
 
 
 def verdict(audit: AppAudit) -> str:

@@ -54,8 +54,8 @@ def seen(message: Message, reply: Message | None, now: float) -> Seen:
             form[f"{name}: keys"] = tuple(record)
             for key, value in record.items():
                 _add(f"{name}/{key}", value, isinstance(record, ArrayRecord), form, numbers)
-    told = {path: repr(value) for path, value in form.items()}
-    return Seen(told | {"reply": str(form["reply"])}, numbers)
+    seen = {path: repr(value) for path, value in form.items()}
+    return Seen(seen | {"reply": str(form["reply"])}, numbers)
 
 
 def _add(

@@ -1,4 +1,4 @@
-"""Questions about one class: whether a row is of it, and what tells that.
+"""Questions about one class: whether a row is of it, and what predicts that.
 
 Users' targets are the classes' places, 0, 1, ..., as a schema makes them of categories. A row
 with any other target is none of their rows.

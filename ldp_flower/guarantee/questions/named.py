@@ -29,10 +29,10 @@ def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     if chosen is None or columns is None:
         return ""
     names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
-    told = [_printable(name) for name in list(names)[:_MAX_COLUMNS_NAMED]]
-    if more := len(names) - len(told):
-        told.append(f"{more} more")
-    return f" of {', '.join(told)}"
+    shown = [_printable(name) for name in list(names)[:_MAX_COLUMNS_NAMED]]
+    if more := len(names) - len(shown):
+        shown.append(f"{more} more")
+    return f" of {', '.join(shown)}"
 
 
 def _printable(name: str) -> str:

@@ -180,7 +180,7 @@ class Labels(Question):
     """
 
     stem: ClassVar[str] = "labels"
-    rows: ClassVar[Rows] = Rows.ALL  # or the block would tell which targets are finite
+    rows: ClassVar[Rows] = Rows.ALL  # or the block would show which targets are finite
     features_public: ClassVar[bool] = True
     #: Largest number of targets: with each a row of features leaves.
     most: ClassVar[int] = 16

@@ -114,7 +114,7 @@ class PrefixTree(LocalHashing):
     def variance(self) -> float:
         """``L q (1 - q) / (p - q)**2`` for an item that nobody holds.
 
-        L is the number of lengths, of which only the last tells items apart; p and q
+        L is the number of lengths, of which only the last distinguishes items; p and q
         are :attr:`own` and :attr:`other`.
         """
         p, q = float(self.own), float(self.other)

@@ -25,7 +25,7 @@ class DiscreteSquareWave(OneChoice):
 
     There are ``domain_size + window - 1`` reports, of which those from a cell's number to
     ``window - 1`` above it are likely for it. What is no cell's number counts as a random one.
-    For distribution functions this tells more than a frequency oracle, which takes
+    For distribution functions this is more informative than a frequency oracle, which takes
     cells that are neighbours for as different as any.
 
     Parameters
@@ -38,9 +38,9 @@ class DiscreteSquareWave(OneChoice):
     Notes
     -----
     Source: Li, Wang, Lopuhaa-Zwakenberg, Li & Skoric (2020), over the reals; here likely reports
-    are drawn exactly. The window has their width, at which a report tells most of a cell that may
-    be any. A debiased report is an unbiased estimate of the cell's number; what
-    reports tell of all cells together is in their counts, so they are not added up.
+    are drawn exactly. The window has their width, at which a report is most informative about a
+    cell that may be any. A debiased report is an unbiased estimate of the cell's number; what
+    reports say about all cells together is in their counts, so they are not added up.
 
     Guarantee
     ---------

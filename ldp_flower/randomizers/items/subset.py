@@ -29,7 +29,7 @@ class SubsetSelection(FrequencyOracle):
     """Randomiser for an item or a set of items: a random set that likely meets it.
 
     With one item it has the least variance of all known oracles for domains that are
-    not small; with a set of ``set_size`` items it is the set vote, which tells more
+    not small; with a set of ``set_size`` items it is the set vote, which is more informative
     than a vote for one of them. A report lists about ``domain_size / (exp(epsilon) + 1)``
     items for a single one and fewer for sets.
 

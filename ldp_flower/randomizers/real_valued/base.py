@@ -17,7 +17,7 @@ _STEP = 2.0**-26  # of the power of two above the largest number
 def on_grid(numbers: Floats, largest: float) -> Floats:
     """Round to multiples of a power of two that is small beside noise that ends at ``largest``.
 
-    Floats near zero are so fine that which of them come out tells what the noise was added
+    Floats near zero are so fine that which of them come out shows what the noise was added
     to: one number in 1e8 or so would be impossible for another value. Any noise has many
     floats within a step of the grid, which adds less than 1e-8 of the variance.
     """

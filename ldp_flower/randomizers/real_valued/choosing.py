@@ -137,7 +137,7 @@ class RecordPeeling(Choosing):
         return super().contains(reports) and self._are_places(places, self.dim)
 
 
-_MAX_COORDINATES = 1 << 23  # a four-byte float tells twice as many vertices apart
+_MAX_COORDINATES = 1 << 23  # a four-byte float distinguishes twice as many vertices
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ _GRID, _FINEST_GRID = 1e-3, 1e-4  # losses are rounded up to it: a part of the e
 _SMALLEST_DELTA = 1e-10  # privacy loss distributions are cut off at 1e-15
 _SMALLEST_RATE = 1e-6
 _MAX_STEPS = 1_000_000
-# Beyond these, four-byte sums overflow, or vanish: both would tell records apart.
+# Beyond these, four-byte sums overflow, or vanish: both would distinguish records.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-30, 1e30
 _ACCURACY, _STRIDE = 1e-4, 0.25  # of the noise multiplier's logarithm
-_MIN_NOISE = 0.3  # at less, records that are drawn are told; it is no use to anybody
+_MIN_NOISE = 0.3  # at less, drawn records can be recognised
 
 
 def dp_sgd_epsilon(

@@ -16,7 +16,7 @@ from .gaussian import gaussian_mu
 
 _MAX_RECORDS = 1 << 24  # a four-byte float counts so far
 # Beyond these, sums overflow, or are rounded by as much as a record can change them, or
-# the noise's scale is rounded, at last to 0: all would tell records apart.
+# the noise's scale is rounded, at last to 0: all would distinguish records.
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 1e-30, 1e30
 _NOISE_ENDS = 37.0  # standard deviations of normals
 # Sums out of their reach under one record and not under another have a probability of 1e-111
@@ -26,7 +26,7 @@ _MAX_CENTRE = 1024.0  # radii
 
 
 def with_noise(sums: Floats, sigma: float, rng: RandomSource) -> Floats:
-    """Add normal noise of standard deviation ``sigma``; what is told is on a grid."""
+    """Add normal noise of standard deviation ``sigma``; the result is on a grid."""
     return on_grid(sums + sigma * rng.normals(sums.shape), _NOISE_ENDS * sigma)
 
 

@@ -112,17 +112,17 @@ def test_what_is_no_network_is_refused_before_data_are_loaded(tmp_path):
     ledger = SqliteLedger.create(tmp_path / "ledger.db")
     config = {"max-epsilon": 8.0, "ledger-path": str(tmp_path / "ledger.db")}
     strategy = LdpFedAvg(epsilon=8.0, network=network())
-    strategy._take(None, 1, None)
+    arguments = strategy._arguments(None, 1, None)
 
     def load(context):
         raise AssertionError
 
     app = NetworkUsersApp(load)
     for changes in ({"text": "[]"}, {"steps": -1}, {"learning_rate": "x"}, {"version": 9}):
-        sent = strategy._message(1, record_of(network().arrays))
+        sent = strategy._message(1, record_of(network().arrays), arguments)
         sent[NETWORK] = type(sent[NETWORK])({**sent[NETWORK], **changes})
         assert deployed(app, sent, config).error.code == Refusal.MALFORMED
-    sent = strategy._message(1, record_of(network().arrays))
+    sent = strategy._message(1, record_of(network().arrays), arguments)
     del sent[NETWORK]
     assert "networks that come as data" in deployed(app, sent, config).error.reason
     assert ledger.spent() == {}

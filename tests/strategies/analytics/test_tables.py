@@ -28,6 +28,7 @@ from ldp_flower.strategies.analytics.cells import CellShares, cell_question
 from ldp_flower.strategies.analytics.levels import Levels
 from ldp_flower.strategies.analytics.two_way import nonnegative
 from ldp_flower.strategies.runtime.population import Cohort
+from ldp_flower.strategies.runtime.run import Run
 
 SORTS = [*"abcd"]
 SCHEMA = Schema(
@@ -67,8 +68,8 @@ class Crowd:
 
 
 def ran(strategy, users, rng):
-    strategy._population = crowd = Crowd(users, rng)
-    running, answer = strategy.protocol(), None
+    crowd = Crowd(users, rng)
+    running, answer = strategy.protocol(Run(strategy, crowd)), None
     while True:
         try:
             answer = crowd.answer(running.send(answer))

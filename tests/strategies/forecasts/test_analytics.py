@@ -14,7 +14,7 @@ from ldp_flower.strategies import (
     Quantiles,
     TwoWay,
 )
-from ldp_flower.strategies.runtime.base import TooFewReports
+from ldp_flower.strategies.runtime.run import TooFewReports
 
 NUMBER = Schema({"x": Numeric(0, 1)})
 SORT = Schema({"sort": Categories(list("abcd"))})

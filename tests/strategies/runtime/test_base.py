@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import Strategy
 
 from ldp_flower import InProcessGrid, PrivacyPolicy, Users
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
@@ -286,8 +287,8 @@ class Mean(LdpStrategy):
 
     randomizer = SubsetHypercube(4.0, DIM)
 
-    def protocol(self):
-        (everyone,) = self.cohorts([self.num_users])
+    def protocol(self, run):
+        (everyone,) = run.cohorts([run.num_users])
         answer = yield Ask(everyone, Gradient(np.zeros(DIM)), self.randomizer)
         return LinearResult(coef=answer.mean, std_error=answer.std_error)
 
@@ -400,8 +401,8 @@ def test_a_finished_run_can_be_read_again_from_its_store(tmp_path):
 class Twice(LdpStrategy):
     """Asks one cohort twice and another once: costs must add up where cohorts overlap."""
 
-    def protocol(self):
-        one, two = self.cohorts([30, 30])
+    def protocol(self, run):
+        one, two = run.cohorts([30, 30])
         question = Curvature(np.ones(DIM), cap=8.0)
         answer = None
         for cohort, epsilon in ((one, 0.5), (one, 0.75), (two, 1.0)):
@@ -428,6 +429,47 @@ def test_a_policy_that_allows_one_answer_leaves_out_those_who_gave_it():
         r".*30 users have spent budget\. No store was given",
     ):
         Twice(epsilon=1.25).start(grid, timeout=1, num_nodes=2)
+
+
+def test_flowers_own_loop_drives_the_protocol_to_the_same_bits():
+    users, _ = make_users(3000)
+    strategy, opened = iht(), {"num_nodes": 3, "timeout": 1, "seed": 1}
+    expected = strategy.start(Grid(users, 3, seed=1), **opened)
+    grid = Grid(users, 3, seed=1)
+    with strategy.opened(grid, **opened) as run:
+        with pytest.raises(RuntimeError, match="LdpIht has not ended after 0 steps"):
+            run.result()
+        rounds = len(expected.steps)  # one more than the protocol has: nobody is asked then
+        by_flower = Strategy.start(strategy, grid, ArrayRecord(), num_rounds=rounds, timeout=1)
+        assert strategy.configure_train(9, ArrayRecord(), ConfigRecord(), grid) == []
+        result = run.result()
+    np.testing.assert_array_equal(result.coef, expected.coef)
+    np.testing.assert_array_equal(by_flower.arrays.to_numpy_ndarrays()[0], expected.coef)
+    assert [step.reports for step in result.steps] == [step.reports for step in expected.steps]
+    with pytest.raises(RuntimeError, match="LdpIht runs its own rounds"):
+        strategy.configure_train(1, ArrayRecord(), ConfigRecord(), grid)
+
+
+def test_two_runs_of_one_strategy_share_nothing():
+    users, _ = make_users(3000)
+    strategy, opened = iht(), {"num_nodes": 3, "timeout": 1, "seed": 1}
+    first, again = (strategy.start(Grid(users, 3, seed=1), **opened) for _ in range(2))
+    np.testing.assert_array_equal(first.coef, again.coef)
+    assert first.steps == again.steps and first.steps is not again.steps
+
+
+def test_an_overridden_aggregate_train_gets_the_replies_of_every_step():
+    class Counting(LdpIht):
+        def aggregate_train(self, server_round, replies):
+            counted.append(len(replies := list(replies)))
+            return super().aggregate_train(server_round, replies)
+
+    users, _ = make_users(3000)
+    counted = []
+    result = Counting(DIM, sparsity=2, epsilon=4.0).start(
+        Grid(users, 3, seed=1), num_nodes=3, timeout=1, seed=1
+    )
+    assert counted == [3] * (len(result.steps) - 1)
 
 
 def test_flowers_own_methods_carry_the_protocol_too():

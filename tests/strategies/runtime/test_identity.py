@@ -137,8 +137,8 @@ class Mine(LdpStrategy):
     epsilon: float = 1.0
     min_reports: int = 30
 
-    def protocol(self):
-        (everyone,) = self.cohorts([self.num_users])
+    def protocol(self, run):
+        (everyone,) = run.cohorts([run.num_users])
         question = RootCurvature(np.ones(DIM), prior=1.0, log_range=1.0)
         answer = yield Ask(everyone, question, RandomizedResponse(1.0))
         return LinearResult(coef=np.array(answer.mean), std_error=np.array(answer.std_error))

@@ -36,6 +36,7 @@ from ldp_flower.strategies import (
     TwoWay,
     UserLevelMean,
 )
+from ldp_flower.strategies.runtime.run import Arguments
 
 COLUMNS = {"x": Numeric(-1, 1), "sort": Categories(["a", "b", "c"]), "kind": Categories(["p", "q"])}
 NUMBER = Schema(COLUMNS, "y", Numeric(-2, 2))
@@ -45,9 +46,12 @@ PARAMETERS = 650
 
 
 def federated(num_rounds=0, **arguments):
-    strategy = LdpFedAvg(**arguments)
-    strategy._take(ArrayRecord([np.zeros(PARAMETERS)]), num_rounds, None)
-    return strategy
+    return LdpFedAvg(**arguments), num_rounds
+
+
+def refusal_of(strategy, num_users, num_rounds=0):
+    model = ArrayRecord([np.zeros(PARAMETERS)]) if isinstance(strategy, LdpFedAvg) else None
+    return strategy.refusal(num_users, Arguments(model, num_rounds))
 
 
 STRATEGIES = [
@@ -83,24 +87,26 @@ STRATEGIES = [
 NEEDED = re.compile(r"([\d,]+) (?:users|nodes) are needed")
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: repr(each)[:60])
-def test_a_refusal_names_one_number_with_which_the_run_starts(strategy):
+@pytest.mark.parametrize("given", STRATEGIES, ids=lambda each: repr(each)[:60])
+def test_a_refusal_names_one_number_with_which_the_run_starts(given):
+    strategy, num_rounds = given if isinstance(given, tuple) else (given, 0)
     tried = set()
     for few in (1, 19, 20, 30, 45, 80, 150, 299, 700, 1500, 10_000):
-        if not (why := strategy.refusal(few)):
+        if not (why := refusal_of(strategy, few, num_rounds)):
             continue
         (number,) = NEEDED.findall(why)
         needed = int(number.replace(",", ""))
         assert needed > few
         if needed not in tried:
-            assert strategy.refusal(needed - 1) and not strategy.refusal(needed), why
+            assert refusal_of(strategy, needed - 1, num_rounds), why
+            assert not refusal_of(strategy, needed, num_rounds), why
         tried.add(needed)
         if larger := re.search(r"with these users, epsilon ([\d.]+\d)", why):
-            assert not replace(strategy, epsilon=float(larger[1])).refusal(few), why
+            other = replace(strategy, epsilon=float(larger[1]))
+            assert not refusal_of(other, few, num_rounds), why
         if rounds := re.search(r"num_rounds=(\d+)", why):
-            strategy._num_rounds, told = int(rounds[1]), strategy._num_rounds
-            assert not strategy.refusal(few) or "q >" in strategy.refusal(few), why
-            strategy._num_rounds = told
+            with_fewer = refusal_of(strategy, few, int(rounds[1]))
+            assert not with_fewer or "q >" in with_fewer, why
     assert tried
 
 

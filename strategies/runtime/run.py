@@ -1,0 +1,354 @@
+"""Run: the state of one run. A strategy holds settings only, and its protocol gets one of these."""
+
+import logging
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+
+from ldp_flower.randomizers import Estimate
+from ldp_flower.randomness import public_coin
+
+from .exchange import Answers, Ask, Exchange, privacy_spent, with_known_noise
+from .facts import Step
+from .population import Cohort, Part, Population
+from .result import Result
+from .run_store import RunStore
+
+if TYPE_CHECKING:
+    from .base import LdpStrategy
+
+logger = logging.getLogger("flwr")
+
+#: Questions out; an Estimate, or Answers if the randomizer is not summable, back in.
+Protocol = Generator[Ask, Any, Result]
+
+T = TypeVar("T", bound=Result)
+
+_FACTS = (
+    *("num_users", "num_reports", "steps"),
+    *("train_metrics_clientapp", "evaluate_metrics_serverapp"),
+)
+_PLANNED = 4  # times the reports with which a step goes on that it is planned for: twice the error
+
+_REJECTED = "{} answers of nodes were left out: those asked cannot have sent them."
+_OTHERS = "{} nodes were not asked: their users' rows do not have {} features."
+_SHORT = (
+    "{} of {} steps got fewer than {} reports, as nodes or budgets were missing: standard errors "
+    "are those of the reports there are."
+)
+_ENDED = "The run ended early: the estimate is that of the steps before. {} {}"
+_LOST = "No store was given, so their reports are lost: start(store=...) keeps them."
+_KEPT = (
+    "Their reports are kept in {}: start again with it when the nodes are back, and only those "
+    "who have not answered are asked."
+)
+_REHEARSED = "{} of the nodes ran in rehearsal mode: their reports hold only noise."
+_NEEDED = re.compile(r"([\d,]+) (?:users|nodes) are needed")
+
+
+class TooFewReports(RuntimeError):
+    """A step got, or would get, too few answers to go on."""
+
+    @property
+    def needed(self) -> int | None:
+        """With how many users, by its own text, a run that was refused starts."""
+        found = _NEEDED.search(str(self))
+        return None if found is None else int(found[1].replace(",", ""))
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What Flower's signature of ``start`` gives a protocol."""
+
+    initial_arrays: ArrayRecord | None = None
+    num_rounds: int = 0
+    train_config: ConfigRecord = field(default_factory=ConfigRecord)
+
+
+@dataclass(frozen=True)
+class Census:
+    """What the census of a run found.
+
+    Attributes
+    ----------
+    step : Step
+        Who answered.
+    num_users : int
+        Number of users of all nodes that answered.
+    seeded : bool
+        Whether a node draws its noise from a seed.
+    rehearsing : int
+        Number of nodes whose reports hold only noise.
+    others : int
+        Number of nodes that are not asked: their users' rows have other features.
+    """
+
+    step: Step
+    num_users: int
+    seeded: bool
+    rehearsing: int
+    others: int
+
+
+class Run:
+    """One run of a strategy: its users, what they were asked, and what was found.
+
+    Parameters
+    ----------
+    strategy : LdpStrategy
+        The settings.
+    population : Population
+        Whom the run may ask.
+    arguments : Arguments, optional
+        What ``start`` was given for the protocol.
+
+    Attributes
+    ----------
+    planned_steps : int, optional
+        Number of steps, where the protocol knows it.
+    estimate : ArrayRecord, optional
+        The estimate so far, where the protocol has one before its end.
+    found : Result, optional
+        What the protocol has returned.
+    """
+
+    def __init__(
+        self,
+        strategy: "LdpStrategy[Any]",
+        population: Population,
+        arguments: Arguments | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.population = population
+        self.arguments = arguments or Arguments()
+        self.planned_steps: int | None = None
+        self.estimate = self.arguments.initial_arrays
+        self.found: Any = None
+
+    @property
+    def epsilon(self) -> float:
+        """The strategy's privacy parameter."""
+        return self.strategy.epsilon
+
+    @property
+    def min_reports(self) -> int:
+        """Fewest users that a step of the strategy is planned for."""
+        return self.strategy.min_reports
+
+    @property
+    def num_users(self) -> int:
+        """Number of users whom the run may ask."""
+        return len(self.population)
+
+    @property
+    def num_unasked(self) -> int:
+        """Number of users in no cohort yet."""
+        return self.population.remaining
+
+    @property
+    def salt(self) -> int:
+        """Public salt of the run."""
+        return self.population.salt
+
+    def cohorts(self, sizes: Sequence[int]) -> list[Cohort]:
+        """Take users that have not been asked yet into disjoint random cohorts.
+
+        Raises
+        ------
+        TooFewReports
+            If a cohort would be smaller than ``min_reports``.
+        """
+        if sum(sizes) > self.num_unasked or min(sizes) < self.min_reports:
+            raise TooFewReports(self.strategy._too_small(sizes, self.num_users))
+        return self.population.cut(sizes)
+
+    def part(self, size: int) -> "Run":
+        """Return a run of so many of the users who are not asked yet, for a protocol within."""
+        return Run(self.strategy, Part(self.population, size), self.arguments)
+
+
+class LiveRun(Run):
+    """A run whose questions are sent: it counts steps, and ends with the strategy's result.
+
+    Parameters
+    ----------
+    strategy, population, arguments
+        As of :class:`Run`.
+    exchange : Exchange
+        The run's traffic.
+    kept : RunStore
+        Keeps what came back.
+    census : Census
+        Who takes part.
+    place : str or Path, optional
+        File of the store, for messages.
+    """
+
+    def __init__(
+        self,
+        strategy: "LdpStrategy[Any]",
+        population: Population,
+        arguments: Arguments,
+        exchange: Exchange,
+        kept: RunStore,
+        census: Census,
+        place: str | Path | None,
+    ) -> None:
+        super().__init__(strategy, population, arguments)
+        self.kept = kept
+        self.facts = Result(num_users=census.num_users, steps=[census.step])
+        self.ended = ""  # why, if it was early
+        self._exchange, self._census, self._place = exchange, census, place
+        self._asked: list[Ask] = []
+        self._ask: Ask | None = None
+        self._protocol: Protocol
+
+    def begin(self) -> None:
+        """Take the protocol's first question."""
+        self._last = self.kept.last_step()  # of a run that is started again: all before it are over
+        self._protocol = self.strategy.protocol(self)
+        self._advance(None)
+
+    @property
+    def number(self) -> int:
+        """Number of the step that is next, from 1."""
+        return len(self.facts.steps)
+
+    def collect(self, grid: Grid, timeout: float) -> list[Message]:
+        """Ask the current question; store the replies as they arrive, and return them.
+
+        A run that is started again asks nothing that is over: its answers are in the store.
+        """
+        if self.number < self._last or self.kept.get(f"step {self.number} complete"):
+            return []
+        arrays = ArrayRecord() if self.estimate is None else self.estimate
+        config = self.arguments.train_config
+        messages = self.strategy.configure_train(self.number, arrays, config, grid)
+        return self._exchange.collect(grid, self.number, messages, timeout)
+
+    def keep(self, number: int, metrics: MetricRecord | None) -> None:
+        """Keep that a step is over, unless nobody answered it or it ended the run early.
+
+        Those are asked again if the run is started again.
+        """
+        if self.facts.steps[number].reports and not self.ended:
+            self.kept.put(f"step {number} complete", True)
+        if metrics is not None:
+            self.facts.train_metrics_clientapp[number] = metrics
+
+    def result(self) -> Any:
+        """Return the strategy's result.
+
+        Raises
+        ------
+        RuntimeError
+            If the protocol has not ended.
+        """
+        if self.found is None:
+            name = type(self.strategy).__name__
+            raise RuntimeError(f"{name} has not ended after {self.number - 1} steps: ask on.")
+        return self.strategy._finished(self, self.found)
+
+    def messages(self) -> list[Message]:
+        """Return the messages of the current question, to those who have not answered it yet."""
+        if self._ask is None:
+            return []
+        of = "" if self.planned_steps is None else f" of {self.planned_steps}"
+        logger.info(
+            "[STEP %d%s] %s: asking %d users",
+            *(self.number, of, self._ask.question.name, self._ask.cohort.size),
+        )
+        return self._exchange.messages(self.number, self._ask, self.population)
+
+    def take(self, replies: Sequence[Message]) -> MetricRecord:
+        """Hand the replies to the current question to the protocol; return what became of them."""
+        ask, number = self._ask, self.number
+        if ask is None:
+            return MetricRecord()
+        self._exchange.receive(number, [(r.metadata.src_node_id, r) for r in replies])
+        answer, step = self._exchange.answer(number, ask, self.population)
+        self.facts.steps.append(step)
+        self.facts.num_reports += step.reports
+        self._asked.append(ask)
+        logger.info("\t└──> %s", step)
+        needed = -(-self.min_reports // _PLANNED) if ask.min_reports is None else ask.min_reports
+        if step.reports < needed:
+            self._advance(TooFewReports(f"{step}. At least {needed} reports are needed."))
+        elif step.reports < self.min_reports and isinstance(answer, Estimate):
+            self._advance(with_known_noise(answer, ask.randomizer))
+        else:
+            self._advance(answer)
+        public = self.strategy._aggregated(self._exchange.public_metrics(number))
+        named = {f"public.{name}": value for name, value in public.items()}
+        return MetricRecord({**step.counts(), **named})
+
+    def _advance(self, answer: Estimate | Answers | TooFewReports | None) -> None:
+        """Hand the protocol an answer, or that too few came, and take its next question.
+
+        A protocol to which too few came returns what it has, or asks on without them, or leaves
+        the exception to whoever started the run.
+        """
+        why = str(answer) if isinstance(answer, TooFewReports) else ""
+        try:
+            if isinstance(answer, TooFewReports):
+                ask = self._protocol.throw(answer)
+            else:
+                ask = self._protocol.send(answer)
+            coin = public_coin(self.population.salt, self.kept.first + self.number)
+            self._ask = replace(ask, randomizer=ask.randomizer.for_cohort(ask.cohort.size, coin))
+        except StopIteration as end:
+            self._ask, self.found, self.ended = None, end.value, why
+            self.estimate = self.found.arrays
+        except TooFewReports as error:
+            raise TooFewReports(f"{error} {self._spent()}".rstrip()) from None
+
+    def _answered(self) -> Iterator[tuple[Ask, Step]]:
+        """Return the questions so far, each with what became of it."""
+        return zip(self._asked, self.facts.steps[1:], strict=True)
+
+    def users(self, count: str) -> int:
+        """Return a sum over steps of a count of users, those of one cohort counted once."""
+        found: dict[Cohort, int] = {}
+        for ask, step in self._answered():
+            found[ask.cohort] = max(found.get(ask.cohort, 0), step.counts()[count])
+        return sum(found.values())
+
+    def _spent(self) -> str:
+        """Say how many users have spent budget so far, and where their reports are."""
+        if not (users := self.users("reports")):
+            return ""
+        kept = _LOST if self._place is None else _KEPT.format(self._place)
+        return f"{users:,} users have spent budget. {kept}"
+
+    def with_facts(self, result: T) -> T:
+        """Add what is known of the run to what a protocol has found."""
+        strategy, census = self.strategy, self._census
+        for fact in _FACTS:
+            setattr(result, fact, getattr(self.facts, fact))
+        notes = list(result.notes)
+        if rejected := sum(step.rejected for step in result.steps):
+            notes.append(_REJECTED.format(rejected))
+        needed = [step for ask, step in self._answered() if ask.min_reports is None]
+        if short := sum(step.reports < self.min_reports for step in needed):
+            notes.append(_SHORT.format(short, self.number - 1, self.min_reports))
+        if self.ended:
+            result.ended_early = True
+            notes.append(_ENDED.format(self.ended, self._spent()))
+        if census.others:
+            notes.append(_OTHERS.format(census.others, strategy._num_features))
+        if census.rehearsing:
+            notes.append(_REHEARSED.format(census.rehearsing))
+        result.notes = notes
+        result.no_budget = self.users("no_budget")
+        result.strategy = type(strategy).__name__
+        card = getattr(strategy, "card", None)  # which an app's own strategy need not have
+        result.question = card.question if card else ""
+        if result.schema is None:
+            result.schema = getattr(strategy, "schema", None)  # where a family takes one
+        result.privacy = privacy_spent(self._asked, strategy.protects, census.seeded)
+        return result
