@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ldp_flower.expectation import WouldRefuse
 from ldp_flower.randomizers import Estimate, Randomizer
@@ -74,15 +74,3 @@ def dry_run(
         return DryRun(end.value, tuple(asks))
     finally:
         logger.disabled = disabled
-
-
-def check_enough(strategy: LdpStrategy[Any], num_users: int) -> None:
-    """Refuse what a protocol refuses before it asks anybody.
-
-    Raises
-    ------
-    WouldRefuse
-        In its own words.
-    """
-    if why := strategy.refusal(num_users):
-        raise WouldRefuse(why)

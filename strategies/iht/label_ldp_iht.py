@@ -236,14 +236,6 @@ class LabelLdpIht(SparseStrategy):
             max_users=max(_MAX_PLANNED // self.dim, 1),
         )
 
-    def _tells_scale(self, num_users: int) -> bool:
-        """Whether the spread of so many users' reports tells a scale, see :meth:`_scale_of`."""
-        bound = self._bound_over_scale()
-        one = _single(self.randomizer(bound))
-        square = clipped_square(bound) + one.variance / bound**2
-        error = math.sqrt(2 / (num_users * self.labels_per_user)) * square
-        return _has_known_noise(one) and error < _PRECISE * abs(_slope(bound))
-
     def protocol(self, run: Run) -> Protocol:
         """Estimate the scale unless there is a bound; then ask for labels less predictions."""
         notes: list[str] = []

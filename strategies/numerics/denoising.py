@@ -1,7 +1,5 @@
 """What takes noise off an estimate: thresholds, shortening, sets that the truth lies in."""
 
-import math
-
 import numpy as np
 
 from ldp_flower.validation import Floats
@@ -36,32 +34,6 @@ def shrink(vector: Floats, variance: float) -> Floats:
     surplus = max(len(vector) - 2, 0) * variance
     square = float(vector @ vector)
     return vector * (1 - surplus / square) if square > surplus else np.zeros_like(vector)
-
-
-def with_least_risk(vector: Floats, variance: float) -> Floats:
-    """Take the noise off an estimate by the rule that seems best for it.
-
-    The rules set entries to zero whose square is below a multiple ``c`` of the variance and
-    take ``c * variance / entry`` off the others; ``c`` is 0 (nothing stands out), 1 (the
-    Wiener filter) or 2 log(dim) (all but few are zero). What remains is shortened as far as
-    it still looks like noise. Stein's unbiased estimate of the risk (1981) says how far, and
-    which rule gains most. ``variance`` is that of every coordinate.
-    """
-    best, most = np.zeros_like(vector), 0.0
-    for multiple in (0.0, 1.0, 2 * math.log(max(len(vector), 2))):
-        kept = vector**2 > multiple * variance
-        taken = multiple * variance / np.where(kept, vector, 1.0)
-        rest = np.where(kept, vector - taken, 0.0)
-        slopes = np.where(kept, 1 + taken / np.where(kept, vector, 1.0), 0.0)
-        signal = float(rest @ vector - variance * slopes.sum())
-        square = float(rest @ rest)
-        if signal <= 0 or square == 0:
-            continue
-        factor = min(signal / square, 1.0)
-        gain = factor * (2 * signal - factor * square)
-        if gain > most:
-            best, most = factor * rest, gain
-    return best
 
 
 def project_on_l1_ball(vector: Floats, radius: float) -> Floats:

@@ -148,7 +148,7 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
     assert findings(folder) == {
         ("a function of the data, without noise", "train: metrics/num-examples, in 2 messages"),
         ("names or order of what is sent tell data", "train: metrics: keys, in 2 messages"),
-        ("the form of the reply tells data", "train: metadata: ttl, in 2 messages"),
+        ("the form of the reply depends on data", "train: metadata: ttl, in 2 messages"),
         ("whether it answers depends on data", "train: reply, in 2 messages"),
     }
 
@@ -170,7 +170,7 @@ def test_noise_is_measured_against_the_owners_claim(write):
     folder = write(trained="w = 3 * np.sign(w) + np.random.default_rng().laplace(0, 0.5, 3)")
     assert findings(folder, Options(claim=72.0, seconds=0.2)) == set()
     (found,) = audit_app(folder, Options(claim=0.2, seconds=0.2)).found
-    assert found.what == "noisy replies tell data apart" and "claimed 0.2" in found.evidence
+    assert found.what == "noisy replies distinguish data" and "claimed 0.2" in found.evidence
 
 
 def test_what_cannot_be_tried_says_what_to_give(write, tmp_path):
