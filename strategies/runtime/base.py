@@ -24,6 +24,7 @@ from flwr.serverapp.strategy import Strategy
 from ldp_flower.expectation import Plannable
 from ldp_flower.guarantee.keys import NodeKeys
 from ldp_flower.guarantee.users import Users
+from ldp_flower.schema import Schema
 from ldp_flower.validation import check_integer, check_number, is_integer, make_plain
 
 from .census import MAX_USERS_PER_NODE
@@ -152,10 +153,14 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         return RecordDict()
 
     @property
+    def _schema(self) -> Schema | None:
+        """The schema that users' tables need to have, where a family takes one."""
+        return getattr(self, "schema", None)
+
+    @property
     def _num_features(self) -> int | None:
         """Number of features that users' rows need to have; None: any."""
-        schema = getattr(self, "schema", None)  # where a family takes one
-        return None if schema is None else schema.num_features
+        return None if self._schema is None else self._schema.num_features
 
     @property
     def _fewest_nodes(self) -> int:

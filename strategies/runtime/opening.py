@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.keys import HASH_END
-from ldp_flower.schema import Schema
 
 from .census import advice, wait_for_nodes, with_features
 from .exchange import Exchange
@@ -76,8 +75,8 @@ def begun(
     if kept.get("roster") is None:
         roster = wait_for_nodes(grid, num_nodes, roster_timeout, strategy._fewest_nodes)
         kept.put("roster", roster)
-    schema = next((own for own in vars(strategy).values() if isinstance(own, Schema)), None)
-    exchange = Exchange(kept, strategy._rides_on, None if schema is None else schema.digests())
+    digests = None if strategy._schema is None else strategy._schema.digests()
+    exchange = Exchange(kept, strategy._rides_on, digests)
     if not kept.get("step 0 complete"):
         content = strategy._census_content(arguments)
         exchange.collect(grid, 0, exchange.census_messages(kept.get("roster"), content), timeout)

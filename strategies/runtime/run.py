@@ -349,6 +349,6 @@ class LiveRun(Run):
         card = getattr(strategy, "card", None)  # which an app's own strategy need not have
         result.question = card.question if card else ""
         if result.schema is None:
-            result.schema = getattr(strategy, "schema", None)  # where a family takes one
+            result.schema = strategy._schema
         result.privacy = privacy_spent(self._asked, strategy.protects, census.seeded)
         return result
