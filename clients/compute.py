@@ -1,7 +1,7 @@
 """A node with rows to answer from, and the values that a statistic has of them."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,15 +13,15 @@ from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import Rows
-from ldp_flower.guarantee.questions.named import of_columns
 from ldp_flower.guarantee.user_source import UserSource
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
 
+from ..guarantee.questions.base import Question
+from ..guarantee.questions.transformed import OfClasses, Standardised
 from .arithmetic.rows import chosen
 from .effective_policy import EffectivePolicy, called
 from .node import Node, operators_ledger
-from .out_of_range import tell_far_rows, tell_far_values
 from .own_statistics import NONE, OwnStatistics, of_each
 from .reply import Received, Refusal
 from .statistics import compute, public_block
@@ -201,3 +201,70 @@ def _together_or_apart(
             return otherwise()
     runs = (slots[i : i + 1] for i in range(len(slots)))
     return np.concatenate([_together_or_apart(compute, one, otherwise, name) for one in runs])
+
+
+_MAX_COLUMNS_NAMED = 8  # columns that are named; a server can ask for thousands
+
+
+def of_columns(question: Question, columns: Sequence[str] | None) -> str:
+    """Return the columns that a question names, such as ``" of age, wage"``.
+
+    Parameters
+    ----------
+    question : Question
+        A question that fits the users' rows.
+    columns : sequence of str or None
+        The names of features and, where it has one, last of the targets.
+
+    Returns
+    -------
+    str
+        Empty if the question names none, which is then about all of them, or they have no names.
+    """
+    while isinstance(question, Standardised | OfClasses):  # of the same columns
+        question = question.inner
+    chosen = getattr(question, "coordinates", None)
+    if chosen is None or columns is None:
+        return ""
+    names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
+    shown = [_printable(name) for name in list(names)[:_MAX_COLUMNS_NAMED]]
+    if more := len(names) - len(shown):
+        shown.append(f"{more} more")
+    return f" of {', '.join(shown)}"
+
+
+def _printable(name: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in name)
+
+
+_FAR_FACTOR = 10.0  # times the bound: no tail, but other units
+_MAX_FAR_SHARE = 0.5  # share of the rows, or users, from which on units are in question
+
+_UNITS = (
+    "%d of %d %s are more than 10 times beyond the bound of %s and count as the bound: are "
+    "columns centred, and in the units that the strategy expects? A Schema sees to both."
+)
+
+
+def tell_far_rows(users: Users, query: Query) -> None:
+    """Log it if most rows are far beyond the bound to which the question clips them."""
+    bound = getattr(query.question, "feature_bound", None)
+    if bound is not None:
+        _tell(users.features, bound, "rows", query.statistic)
+
+
+def tell_far_values(values: NDArray[np.float64], query: Query) -> None:
+    """Log it if most users' values are far beyond what the mechanism takes."""
+    radius = getattr(query.randomizer, "radius", None)
+    if isinstance(radius, float):
+        _tell(values, radius, "users' values", query.statistic)
+
+
+def _tell(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
+    logger: Any = logging.getLogger(__name__)
+    sizes = np.abs(rows).max(axis=1, initial=0.0)
+    clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))
+    if far > _MAX_FAR_SHARE * len(sizes):
+        logger.warning(_UNITS, far, len(sizes), what, name)
+    elif clipped:
+        logger.info("%d of %d %s are beyond the bound of %s.", clipped, len(sizes), what, name)

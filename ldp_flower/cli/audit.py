@@ -181,11 +181,11 @@ def _audit_app(
 
     try:
         declared = declared_config(app.expanduser().resolve())
-        config = {}
+        settings = {}
         for key, value in map(pair, config):
-            config[key] = override(declared, key, value)
+            settings[key] = override(declared, key, value)
         of_node = {key: scalar(value) for key, value in map(pair, node_config)}
-        options = Options(loader, config, of_node, nodes, claim, delta, unit, seconds)
+        options = Options(loader, settings, of_node, nodes, claim, delta, unit, seconds)
         with _progress() as tell:
             found = audit_app(app, options, tell)
     except (CannotAuditError, ValueError) as error:

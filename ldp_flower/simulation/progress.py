@@ -12,8 +12,8 @@ from .grid import InProcessGrid
 
 _AFTER, _EVERY = 2.0, 0.2  # seconds until the first line, and between two
 _WIDTH = 60  # characters
-# Which loggers say the same of the rows of every cohort: nodes have a log a message.
-_OF_ROWS = ("ldp_flower.clients.compute", "ldp_flower.clients.out_of_range")
+# The logger that says the same of the rows of every cohort: nodes have a log a message.
+_OF_ROWS = "ldp_flower.clients.compute"
 
 
 class TellingGrid(InProcessGrid):
@@ -71,16 +71,14 @@ def said_once() -> Iterator[None]:
             )
         return False
 
-    loggers = [logging.getLogger(name) for name in _OF_ROWS]
-    for logger in loggers:
-        logger.addFilter(kept)
+    logger = logging.getLogger(_OF_ROWS)
+    logger.addFilter(kept)
     try:
         yield
     finally:
-        for logger in loggers:
-            logger.removeFilter(kept)
+        logger.removeFilter(kept)
         for record in said.values():
-            logging.getLogger(record.name).handle(record)
+            logger.handle(record)
 
 
 def _is_seen() -> bool:

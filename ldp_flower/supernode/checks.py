@@ -5,16 +5,18 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.supercore.task_identity import TaskIdentity
 
 from .. import table_file
 from ..clients import LdpClientApp
 from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
-from .census import census
+from ..guarantee.messages import CENSUS
 from .guard.sandbox import SandboxError
 from .run import AppError, RecordsFile
 from .settings import Settings, Table, Training
@@ -286,3 +288,13 @@ class _Heard(logging.Handler):
         else:  # that of a value is a sentence of ours
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
             self.warnings.append(f"{kind}{error}")
+
+
+def census(app: ClientApp, node_config: Mapping[str, object]) -> Message:
+    """Return what an app answers to the census on a node of this configuration."""
+    if vars(TaskIdentity)["_run_id"] is None:  # not inside one of Flower's own processes
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
+    message = Message(RecordDict(), dst_node_id=1, message_type=f"query.{CENSUS}")
+    message.metadata.__dict__["_message_id"] = "check"
+    config = cast(dict[str, bool | float | int | str], dict(node_config))
+    return app(message, Context(1, 1, config, RecordDict(), {}))

@@ -21,9 +21,8 @@ from ..numerics.walk import Walk
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Arguments, Protocol, Run, TooFewReports
-from .expected import expected
 from .model_result import FedAvgResult
-from .schedule import LONGEST_STEP
+from .schedule import LONGEST_STEP, expected
 from .server_optimizer import ServerOptimizer
 from .signal import Signal
 from .step_arguments import StepArguments

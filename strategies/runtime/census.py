@@ -180,8 +180,8 @@ def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | 
         "it has besides": found - own,
         "it declares otherwise": {part for part in own & found if expected[part] != declared[part]},
     }
-    found = (f"{words} {_listed(parts)}" for words, parts in differences.items() if parts)
-    return OTHER_SCHEMA + ", ".join(found)
+    listed = (f"{words} {_listed(parts)}" for words, parts in differences.items() if parts)
+    return OTHER_SCHEMA + ", ".join(listed)
 
 
 def _listed(parts: set[str]) -> str:
