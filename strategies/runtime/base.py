@@ -106,8 +106,24 @@ class TooFewReports(RuntimeError):
         return None if found is None else int(found[1].replace(",", ""))
 
 
+class WithoutEvaluation(Strategy):
+    """A strategy of Flower's that asks no node to evaluate: that would cost privacy."""
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return nothing."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpStrategy(Strategy, Plannable, Generic[R]):
+class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
@@ -340,18 +356,6 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         public = self._aggregated(self._exchange.public_metrics(server_round))
         told = {f"public.{name}": value for name, value in public.items()}
         return self._estimate(), MetricRecord({**step.counts(), **told})
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Return nothing: evaluating on users' data would cost them privacy."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return nothing."""
-        return None
 
     def summary(self) -> None:
         """Log the protocol's parameters."""
