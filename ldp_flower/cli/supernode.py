@@ -9,10 +9,9 @@ from rich.text import Text
 
 from ..supernode import flower
 from ..supernode.checks import Findings, examine
-from ..supernode.guard.limits import Limits
 from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
-from ..supernode.settings import Settings, Table, Training
+from ..supernode.settings import Settings, Table
 from .check_app import check_app
 from .compare import pair
 from .console import USAGE, console, errors, fail
@@ -45,18 +44,10 @@ RecordsOf = Annotated[
         "without an app."
     ),
 ]
-TrainOn = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="Let the runs' own code train on this folder, in a sandbox, and report what it "
-        "learns; may be repeated."
-    ),
+Removed = Annotated[
+    list[str] | None,
+    typer.Option("--train-on", "--sandbox", "--train-seconds", "--train-memory", hidden=True),
 ]
-SandboxKind = Annotated[
-    str, typer.Option(metavar="bubblewrap|none", help="What keeps training apart.")
-]
-Seconds = Annotated[int, typer.Option(min=1, help="After which training is ended.")]
-Memory = Annotated[int, typer.Option(min=1, help="MiB that training may use.")]
 
 
 def supernode(
@@ -70,22 +61,15 @@ def supernode(
     ids: Ids = None,
     unquoted: Unquoted = False,
     records: RecordsOf = None,
-    train_on: TrainOn = None,
-    sandbox: SandboxKind = "bubblewrap",
-    train_seconds: Seconds = Limits.seconds,
-    train_memory: Memory = Limits.memory,
+    train_on: Removed = None,
 ) -> None:
     """Start Flower's SuperNode with the operator's own app, and keep it running.
 
     Every message of every run is answered by this app, from this table or with what these records
-    train. Of what a run
-    brings along nothing is unpacked, imported or executed.
-
-    With --train-on messages that train are answered, too: by a randomised report of what the
-    run's own code learns. It runs in a sandbox, without network, ledger and other files.
+    train. Of what a run brings along nothing is unpacked, imported or executed.
     """
-    training = _training(train_on, sandbox, train_seconds, train_memory)
-    settings = _settings(app, table, schema, user_column, ids, unquoted, records, training)
+    _refuse_removed(train_on)
+    settings = _settings(app, table, schema, user_column, ids, unquoted, records)
     try:
         flower.check()
         config = node_config_of(arguments)
@@ -118,10 +102,7 @@ def check(
     ids: Ids = None,
     unquoted: Unquoted = False,
     records: RecordsOf = None,
-    train_on: TrainOn = None,
-    sandbox: SandboxKind = "bubblewrap",
-    train_seconds: Seconds = Limits.seconds,
-    train_memory: Memory = Limits.memory,
+    train_on: Removed = None,
     nodes: Annotated[
         int | None,
         typer.Option(
@@ -143,8 +124,8 @@ def check(
     APP: a Flower app, whose ServerApp runs in this process up to its first question. What
     such a run is refused for first is shown, with the number of nodes that it starts with.
     """
-    training = _training(train_on, sandbox, train_seconds, train_memory)
-    given = (app, table, schema, user_column, ids, unquoted, records, training)
+    _refuse_removed(train_on)
+    given = (app, table, schema, user_column, ids, unquoted, records)
     anything = any(each not in (None, False) for each in given)
     if Path(what).expanduser().is_dir():
         if anything:
@@ -172,34 +153,31 @@ def _settings(
     ids: Path | None,
     unquoted: bool,
     records: Path | None,
-    training: Training | None,
 ) -> Settings:
     path = os.environ.get("PATH", os.defpath)
     of_table = (table, schema, user_column, ids, unquoted or None)
     if records is not None:
-        if any(given is not None for given in (app, training, *of_table)):
-            fail("Expected --records alone: it needs no app, no table and no sandbox.", USAGE)
+        if any(given is not None for given in (app, *of_table)):
+            fail("Expected --records alone: it needs no app and no table.", USAGE)
         return Settings(None, None, path, records=str(records.expanduser().resolve()))
-    if app is not None or (training is not None and of_table == (None,) * 5):
+    if app is not None:
         if any(given is not None for given in of_table):
             fail("Expected either --app or --table, which needs no app.", USAGE)
-        return Settings(app, None, path, training)
+        return Settings(app, None, path)
     if table is None or schema is None or user_column is None:
         fail("Expected --app, --table with --schema and --user-column, or --records.", USAGE)
     file, declared = (str(each.expanduser().resolve()) for each in (table, schema))
     named = None if ids is None else str(ids.expanduser().resolve())
-    return Settings(None, Table(file, declared, user_column, named, not unquoted), path, training)
+    return Settings(None, Table(file, declared, user_column, named, not unquoted), path)
 
 
-def _training(data: list[Path] | None, sandbox: str, seconds: int, memory: int) -> Training | None:
-    if not data:
-        if (sandbox, seconds, memory) != ("bubblewrap", Limits.seconds, Limits.memory):
-            fail("Expected --sandbox, --train-seconds and --train-memory with --train-on.", USAGE)
-        return None
-    folders = [str(path.expanduser().resolve()) for path in data]
-    if sandbox not in ("bubblewrap", "none"):
-        fail(f"Expected --sandbox bubblewrap or none, got {sandbox!r}.", USAGE)
-    return Training(folders, "none" if sandbox == "none" else "bubblewrap", seconds, memory)
+def _refuse_removed(train_on: list[str] | None) -> None:
+    if train_on:
+        fail(
+            "--train-on and its options are removed: no code of a run is executed. Train networks "
+            "that come as data by --records, or an app of the operator's own by --app.",
+            USAGE,
+        )
 
 
 def _tell(findings: Findings) -> None:

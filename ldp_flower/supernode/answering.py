@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from flwr.app import Context, Error, Message
+from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flowers
 
 from ..clients import Refusal
 from . import flower
 from .journal import Journal
-from .run import Operator, Run
+from .run import Run
 from .settings import Settings
 
 _log = logging.getLogger("flwr")
@@ -31,11 +32,11 @@ def main(settings_file: str, arguments: list[str]) -> None:
     flower.check()
     settings = Settings.read(Path(settings_file))
     os.environ["PATH"] = settings.path
-    _let_answer(settings.operator)
+    _let_answer(settings.client_app, settings.name)
     flower.run("flwr-clientapp", arguments)
 
 
-def _let_answer(operator: Callable[[], Operator]) -> None:
+def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
     """Make Flower's program take the operator's answer, and leave the run's app packed."""
     fabs: list[bytes] = []
 
@@ -46,7 +47,7 @@ def _let_answer(operator: Callable[[], Operator]) -> None:
         def load(fab_id: str, fab_version: str, _fab_hash: str) -> Callable[..., Message]:
             def answer(message: Message, context: Context) -> Message:
                 run = Run(context.run_id, fab_id, fab_version, fabs[0])
-                return answered(operator, message, context, run)
+                return answered(load_app, name, message, context, run)
 
             return answer
 
@@ -71,22 +72,21 @@ def _install_nothing(*_: object, **__: object) -> NoReturn:
 
 
 def answered(
-    operator: Callable[[], Operator], message: Message, context: Context, run: Run
+    load_app: Callable[[], ClientApp], name: str, message: Message, context: Context, run: Run
 ) -> Message:
     """Return the operator's reply, or an error of a fixed text, and log which it is."""
-    started, journal, chosen = time.monotonic(), Journal(), None
+    started, journal = time.monotonic(), Journal()
     with journal:
         try:
-            chosen = operator()
-            reply = chosen.answer(message, context, run)
+            reply = load_app()(message, context)
             if not _replies(reply, message):
                 raise TypeError(f"Expected a reply to the message, got {type(reply).__name__}.")
         except KeyboardInterrupt:  # is the operator's
             raise
         except BaseException:  # an app may leave by sys.exit: its process would never answer
-            _log.exception("%s could not answer.", "Nobody" if chosen is None else chosen.name)
+            _log.exception("%s could not answer.", name)
             reply = Message(Error(Refusal.FAILED, _FAILED), reply_to=message)
-    _log.info(journal.line(message, reply, run, chosen, time.monotonic() - started))
+    _log.info(journal.line(message, reply, run, name, time.monotonic() - started))
     return reply
 
 

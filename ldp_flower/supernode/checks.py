@@ -17,9 +17,8 @@ from ..guarantee.budget import PrivacyPolicy
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.ledger_file import LedgerError
 from ..guarantee.messages import CENSUS
-from .guard.sandbox import SandboxError
 from .run import AppError, RecordsFile
-from .settings import Settings, Table, Training
+from .settings import Settings
 
 # Above it an attacker who guesses between two versions of the data is wrong with a probability of
 # 1 / (1 + exp(epsilon)): once in 22,000 times.
@@ -65,11 +64,8 @@ def examine(config: Mapping[str, object], settings: Settings | None = None) -> F
     if settings is not None and not findings.problems:
         if settings.records is not None:
             _records(config, settings.records, policy, findings)
-        elif settings.name:
+        else:
             _app(config, settings, findings)
-        if settings.training is not None:
-            _train(config, settings.training, findings)
-            _twice(settings.training, settings.table, findings)
     return findings
 
 
@@ -130,7 +126,7 @@ def _keys(config: Mapping[str, object], settings: Settings | None, findings: Fin
             f"The key {key!r} is no setting of ldp-flower and is left to the app: is {setting!r} "
             "meant?"
         )
-    if settings is not None and settings.app is None and settings.training is None:
+    if settings is not None and settings.app is None:
         for key in sorted(PrivacyPolicy.unknown_settings(config) - set(nearly)):
             findings.problems.append(f"The key {key!r} has no effect on a node without an app.")
 
@@ -223,35 +219,6 @@ def _records(
         return
     shape = " x ".join(map(str, records.shape[1:])) or "one number"
     findings.facts.append(f"Records: {path}, {len(records)} of {shape}.")
-
-
-def _train(config: Mapping[str, object], training: Training, findings: Findings) -> None:
-    if "user-id" not in config:
-        findings.problems.append(
-            "There is no user whom training is about: set user-id in the node's configuration."
-        )
-        return
-    try:
-        training.guarded(None).check(config)
-    except SandboxError as error:
-        findings.problems.append(str(error))
-        return
-    if training.sandbox == "none":
-        findings.doubts.append(
-            "Training runs without a sandbox: whoever submits a run can read and send whatever "
-            "this account can, the data and the ledger included."
-        )
-    else:
-        findings.facts.append(f"Training: in a sandbox, on {' and '.join(training.data)}.")
-
-
-def _twice(training: Training, table: Table | None, findings: Findings) -> None:
-    """Find users who pay under two names."""
-    if table is not None and any(Path(table.path).is_relative_to(each) for each in training.data):
-        findings.doubts.append(
-            f"Training reads {table.path} as well: whoever is in it spends up to max-epsilon under "
-            "a name of its own, and up to max-epsilon again under user-id."
-        )
 
 
 def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, str]:

@@ -7,7 +7,7 @@ from typing import Final, Self
 from flwr.app import Message
 
 from ..guarantee import ledger
-from .run import Operator, Run
+from .run import Run
 
 _MAX_NAME_CHARS: Final = 200  # characters of a name
 
@@ -39,18 +39,14 @@ class Journal(logging.Handler):
         """Keep what was paid."""
         self._paid.append(record.getMessage())
 
-    def line(
-        self, message: Message, reply: Message, run: Run, operator: Operator | None, seconds: float
-    ) -> str:
+    def line(self, message: Message, reply: Message, run: Run, name: str, seconds: float) -> str:
         """Return the line of the log about a message."""
-        name = "nobody" if operator is None else operator.name
-        fate = "was not looked at" if operator is None else operator.fate
         kind = shortened(message.metadata.message_type)  # the server's own words
         outcome = f"error {reply.error.code}" if reply.has_error() else "a reply"
         return (
             f"Run {run.run_id}, {kind}: {outcome} of {name} after "
             f"{seconds:.2f} s; {' '.join(self._paid) or 'nothing was paid.'} The run's own app "
-            f"{fate}: '{shortened(run.fab_id)}' '{shortened(run.fab_version)}', SHA-256 "
+            f"was not looked at: '{shortened(run.fab_id)}' '{shortened(run.fab_version)}', SHA-256 "
             f"{run.fab_hash}."
         )
 

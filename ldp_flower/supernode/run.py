@@ -5,10 +5,10 @@ import importlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
@@ -38,52 +38,8 @@ class Run:
         return hashlib.sha256(self.fab).hexdigest()
 
 
-class Operator(Protocol):
-    """What the operator of a node answers messages with."""
-
-    @property
-    def name(self) -> str:
-        """What the log says has answered."""
-
-    @property
-    def fate(self) -> str:
-        """What the log says has become of the run's own app."""
-
-    def answer(self, message: Message, context: Context, run: Run) -> Message:
-        """Return the reply to a message of a run.
-
-        Called in a process of its own for every message, of whatever kind. What it raises
-        is logged, and answered by an error of a fixed text.
-        """
-
-
 class AppError(Exception):
     """There is no such app."""
-
-
-@dataclass(frozen=True)
-class Pinned:
-    """Answers every message of every run by one ClientApp, and looks into no run's code.
-
-    Parameters
-    ----------
-    name : str
-        What the app is called in the log.
-    app : ClientApp
-        The operator's app.
-    """
-
-    name: str
-    app: ClientApp
-
-    @property
-    def fate(self) -> str:
-        """What the log says has become of the run's own app."""
-        return "was not looked at"
-
-    def answer(self, message: Message, context: Context, run: Run) -> Message:
-        """Return the app's reply."""
-        return self.app(message, context)
 
 
 def load(reference: str) -> ClientApp:

@@ -2,20 +2,16 @@
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from flwr.clientapp import ClientApp
 
 from ..clients import LdpClientApp, NetworkClientApp
 from ..schema import Schema
 from ..table_file import TableLoader
-from .guard.limits import Limits
-from .guard.sandbox import Sandbox
-from .guard.training import Guarded
-from .run import AppError, Operator, Pinned, RecordsFile, load
+from .run import AppError, RecordsFile, load
 
 
 @dataclass(frozen=True)
@@ -70,31 +66,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Training:
-    """Training by the runs' own code, in a sandbox.
-
-    Attributes
-    ----------
-    data : sequence of str
-        Folders, or files, that it may read.
-    sandbox : {"bubblewrap", "none"}
-        What keeps it apart.
-    seconds, memory : int
-        Its limits, as those of :class:`.guard.limits.Limits`.
-    """
-
-    data: Sequence[str]
-    sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
-    seconds: int = Limits.seconds
-    memory: int = Limits.memory
-
-    def guarded(self, queries: Operator | None) -> Guarded:
-        """Return what answers training, and leaves all else to ``queries``."""
-        limits = Limits(seconds=self.seconds, memory=self.memory)
-        return Guarded(Sandbox(tuple(map(Path, self.data)), limits, self.sandbox), queries)
-
-
-@dataclass(frozen=True)
 class Settings:
     """The operator's choices; no run can see or change them.
 
@@ -106,8 +77,6 @@ class Settings:
         The table, if there is no app.
     path : str
         The operator's own PATH, which its app finds again; Flower's parts have another.
-    training : Training or None (default: None)
-        How the runs' own code trains; None: not at all.
     records : str or None (default: None)
         A file of records, on which networks are trained that come as data.
     """
@@ -115,7 +84,6 @@ class Settings:
     app: str | None
     table: Table | None
     path: str
-    training: Training | None = None
     records: str | None = None
 
     @property
@@ -142,13 +110,6 @@ class Settings:
             "Expected one of --app, --table with --schema and --user-column, or --records."
         )
 
-    def operator(self) -> Operator:
-        """Return what answers messages."""
-        if self.training is not None and not self.name:
-            return self.training.guarded(None)
-        pinned = Pinned(self.name, self.client_app())
-        return pinned if self.training is None else self.training.guarded(pinned)
-
     def write(self, file: Path) -> None:
         """Write the settings into a new file that nobody else can read."""
         with open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
@@ -158,7 +119,5 @@ class Settings:
     def read(cls, file: Path) -> Self:
         """Return the settings that were written."""
         plain = json.loads(file.read_text())
-        table, training = plain.pop("table"), plain.pop("training")
-        return cls(
-            **plain, table=table and Table(**table), training=training and Training(**training)
-        )
+        table = plain.pop("table")
+        return cls(**plain, table=table and Table(**table))

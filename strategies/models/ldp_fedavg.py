@@ -90,8 +90,7 @@ class LdpFedAvg(StepArguments):
        each, rounded so that their sum is at most ``epsilon`` (basic composition);
        cohorts are disjoint and cut by public hashes.
     3. No matter what the strategy sends, the clients' mods and ledgers enforce this
-       on their side. An app without the mod protects nobody, unless the node's operator
-       adds it (``ldp-flower supernode --train-on``).
+       on their side. An app without the mod protects nobody.
     """
 
     card = Card(

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
 
 from ldp_flower.expectation import Expectation, Plannable, Setting, WouldRefuse
 from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
@@ -16,6 +15,7 @@ from ldp_flower.models import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.validation import check_integer
 
+from ..runtime.base import WithoutEvaluation
 from ..runtime.census import wait_for_nodes
 from ..runtime.facts import Card, PrivacySpent, Step
 from ..runtime.run import TooFewReports
@@ -33,7 +33,7 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 @dataclass(eq=False)
-class RecordDpSgd(Strategy, Plannable):
+class RecordDpSgd(WithoutEvaluation, Plannable):
     """Train a network on the records of silos by DP-SGD, without running anybody's code there.
 
     Every silo answers every round: it takes ``steps`` noisy steps from the model that it gets, and
@@ -192,18 +192,6 @@ class RecordDpSgd(Strategy, Plannable):
         logger.info("\t└──> %d nodes, epsilon spent so far %.3g", found.answered, spent)
         metrics = MetricRecord({"nodes": found.answered, "records": found.records, SPENT: spent})
         return found.mean(), metrics
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Return nothing: evaluating on silos' records would cost them privacy."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return nothing."""
-        return None
 
     def start(  # type: ignore[override]
         self,

@@ -66,8 +66,24 @@ def _evaluate(run: LiveRun, number: int, evaluate_fn: EvaluateFn | None) -> None
         run.facts.evaluate_metrics_serverapp[number] = evaluated
 
 
+class WithoutEvaluation(Strategy):
+    """A strategy of Flower's that asks no node to evaluate: that would cost privacy."""
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Return nothing."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LdpStrategy(Strategy, Plannable, Generic[R]):
+class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
     """Base class of all protocols, each with its type of result.
 
     Subclasses are keyword-only dataclasses of public parameters, as the randomizers are:
@@ -256,18 +272,6 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
         run = self._current_run()
         metrics = run.take(list(replies))
         return run.estimate, metrics
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> list[Message]:
-        """Return nothing: evaluating on users' data would cost them privacy."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return nothing."""
-        return None
 
     def summary(self) -> None:
         """Log the protocol's parameters."""

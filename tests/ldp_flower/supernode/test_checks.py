@@ -185,15 +185,16 @@ def test_a_schema_that_an_editor_of_windows_wrote_is_read(node):
     assert invoke("check", CONFIG, *TABLE).exit_code == 0
 
 
-def test_who_would_pay_from_two_accounts_is_told(node):
-    (node / "ledger").mkdir()
-    (node / "ledger.db").rename(node / "ledger" / "ledger.db")
-    (node / "data").mkdir()
-    (node / "table.csv").rename(node / "data" / "table.csv")
-    config = CONFIG.replace("ledger.db", "ledger/ledger.db") + " user-id='silo'"
-    trained = ("--train-on", "data", "--sandbox", "none")
-    checked = invoke("check", config, *TABLE[2:], "--table", "data/table.csv", *trained)
-    assert "Training reads" in checked.stderr and "again under user-id" in checked.stderr
+@pytest.mark.parametrize("option", ["--train-on", "--sandbox", "--train-seconds", "--train-memory"])
+def test_an_option_that_was_removed_names_what_replaces_it(node, option):
+    for arguments in (
+        ("check", CONFIG, option, "1"),
+        ("supernode", option, "1", "--", "--insecure"),
+    ):
+        refused = invoke(*arguments)
+        assert refused.exit_code == 2
+        assert "--train-on and its options are removed" in refused.stderr
+        assert "--records" in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["ledger.db", "table.csv"])

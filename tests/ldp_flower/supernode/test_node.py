@@ -26,7 +26,7 @@ from ldp_flower.supernode.checks import census
 from ldp_flower.supernode.journal import Journal
 from ldp_flower.supernode.launch import programs, supervise
 from ldp_flower.supernode.node_arguments import ArgumentsError, node_config_of, read
-from ldp_flower.supernode.run import AppError, Pinned, Run, load
+from ldp_flower.supernode.run import AppError, Run, load
 from ldp_flower.supernode.sanitize import printable, take_care
 from ldp_flower.supernode.settings import Settings, Table
 
@@ -106,17 +106,6 @@ def context():
     return Context(5, 2, {}, RecordDict(), {})
 
 
-class Operators:
-    name = "site:app"
-    fate = "was not looked at"
-
-    def __init__(self, answer):
-        self._answer = answer
-
-    def answer(self, message, context, run):
-        return self._answer(message, context, run)
-
-
 def raising(error):
     def raises(*_):
         raise error
@@ -128,8 +117,7 @@ def test_the_operators_answer_is_the_reply_and_the_log_says_whose(caplog):
     asked = message("query.report")
     caplog.set_level("INFO", "flwr")
     reply = Message(RecordDict(), reply_to=asked)
-    operator = Operators(lambda message, context, run: reply if run is RUN else None)
-    assert answering.answered(lambda: operator, asked, context(), RUN) is reply
+    assert answering.answered(lambda: lambda *_: reply, "site:app", asked, context(), RUN) is reply
     (line,) = caplog.messages
     assert line.startswith("Run 5, query.report: a reply of site:app after 0.0")
     assert "nothing was paid. The run's own app was not looked at: 'stranger/app' '1.0.0'" in line
@@ -148,13 +136,14 @@ def test_the_operators_answer_is_the_reply_and_the_log_says_whose(caplog):
 def test_an_app_that_gives_no_answer_tells_nothing(answer):
     asked = message()
     asked.metadata.__dict__["_message_id"] = "another"
-    reply = answering.answered(lambda: Operators(answer), asked, context(), RUN)
+    reply = answering.answered(lambda: answer, "site:app", asked, context(), RUN)
     assert (reply.error.code, reply.error.reason) == (104, answering._FAILED)
     assert reply.metadata.reply_to_message_id == "another"
 
 
 def test_an_app_that_cannot_be_loaded_tells_nothing():
-    reply = answering.answered(raising(AppError("/home/me/secret.py")), message(), context(), RUN)
+    load_app = raising(AppError("/home/me/secret.py"))
+    reply = answering.answered(load_app, "site:app", message(), context(), RUN)
     assert (reply.error.code, reply.error.reason) == (104, answering._FAILED)
 
 
@@ -168,18 +157,19 @@ def test_flowers_program_gets_nothing_of_a_run_but_bytes(monkeypatch):
         monkeypatch.setattr(run_clientapp, name, getattr(run_clientapp, name))  # is put back
     seen = []
 
-    def answer(message, context, run):
-        seen.append((run.fab, run.fab_id, run.run_id))
+    def answered(load_app, name, message, context, run):
+        seen.append((load_app, name, run.fab, run.fab_id, run.run_id))
         return Message(RecordDict(), reply_to=message)
 
-    answering._let_answer(lambda: Operators(answer))
+    monkeypatch.setattr(answering, "answered", answered)
+    answering._let_answer(SETTINGS.client_app, "site:app")
     run_clientapp.install_from_fab(b"a zip bomb", skip_prompt=True)
     assert not run_clientapp.get_project_dir("../../etc", "1", "hash").is_dir()
     with pytest.raises(RuntimeError, match="installs nothing"):
         run_clientapp.install_app_dependencies("anything", run_id=1)
     load = run_clientapp.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)
     load("stranger/app", "1.0.0", "hash")(message=message(), context=context())
-    assert seen == [(b"a zip bomb", "stranger/app", 5)]
+    assert seen == [(SETTINGS.client_app, "site:app", b"a zip bomb", "stranger/app", 5)]
 
 
 def test_the_journal_hears_what_was_paid(tmp_path):
@@ -189,7 +179,7 @@ def test_the_journal_hears_what_was_paid(tmp_path):
     with Journal() as journal:
         assert ledger.commit(Entry("q", b""), np.array(["a", "b"]), Cost(0.5, 0.01), policy)
     assert ledger.commit(Entry("r", b""), np.array(["a"]), Cost(0.25), policy)
-    line = journal.line(asked, failed, RUN, Operators(None), 1.0)
+    line = journal.line(asked, failed, RUN, "site:app", 1.0)
     assert "error 102 of site:app after 1.00 s; 2 of 2 users paid epsilon 0.5, delta 0.01." in line
     assert "0.25" not in line
 
@@ -203,7 +193,7 @@ def test_an_operators_app_is_a_client_app_that_is_installed(tmp_path, monkeypatc
     )
     monkeypatch.syspath_prepend(tmp_path)
     app = load("site_app:app")
-    assert isinstance(app, ClientApp) and Pinned("site_app:app", app).name == "site_app:app"
+    assert isinstance(app, ClientApp)
     for reference, text in {
         "site_app": "Expected --app MODULE:ATTRIBUTE",
         "site_app:none": "cannot be loaded: AttributeError",
@@ -341,5 +331,5 @@ def test_a_strangers_names_forge_no_line_of_the_log():
     assert line.isprintable() and len(line) < 300
     asked = message("train." + "x" * 999)
     run = replace(RUN, fab_id="stranger/\n" + "y" * 999)
-    line = Journal().line(asked, Message(RecordDict(), reply_to=asked), run, None, 1.0)
+    line = Journal().line(asked, Message(RecordDict(), reply_to=asked), run, "site:app", 1.0)
     assert line.isprintable() and len(line) < 800

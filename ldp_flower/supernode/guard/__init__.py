@@ -1,1 +1,0 @@
-"""A run's own training, run on the operator's node as a stranger's code."""
