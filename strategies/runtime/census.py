@@ -121,6 +121,7 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
         # A store of before nodes told these numbers has none.
         features, exhausted = [*flags[3:], *(_UNKNOWN, 0)[len(flags) - 3 :]]
         seeded, rehearsing, simulated = map(bool, flags[:3])
+        numbers = np.frombuffer(own, "<i8").astype(np.uint64) if own else None
     except ValueError:
         return None
     # In a simulation keys have group 0, anywhere else the node's own id.
@@ -129,8 +130,7 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
         return None
     known = features if features >= 0 else None
     keys = NodeKeys(group, first, users)
-    if own:
-        numbers = np.frombuffer(own, "<i8").astype(np.uint64)
+    if numbers is not None:
         if len(numbers) != users:
             return None
         keys = NodeKeys(0, 0, users, numbers)
