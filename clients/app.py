@@ -4,7 +4,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query
+from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query
 from ldp_flower.guarantee.questions import wire_types_with
 from ldp_flower.guarantee.user_source import SCHEMA, KnowsSchema
 
@@ -142,6 +142,9 @@ class _Client:
         def answer(received: Received) -> RecordDict:
             node = self._open(received, context)
             records = RecordDict({"census": MetricRecord({**node.census()})})
+            asked = NUMBERS in received.message.content
+            if asked and (numbers := node.numbered().keys.numbers) is not None:
+                records[NUMBERS] = MetricRecord({NUMBERS: numbers.tolist()})
             sources: tuple[object, ...] = (self._load_users, node.users)
             for source in sources:
                 if isinstance(source, KnowsSchema) and source.schema_digests is not None:

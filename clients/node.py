@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,13 @@ class Node:
             "simulated": int(self.terms.simulated),
             "exhausted": int(keys.count - np.count_nonzero(able)),
         }
+
+    def numbered(self) -> Self:
+        """Return the node with users' keys that stay theirs; in a simulation all do."""
+        if not isinstance(self.ledger, SqliteLedger):
+            return self
+        numbers = self.ledger.numbers(self.accounts)
+        return replace(self, keys=NodeKeys(0, 0, self.keys.count, numbers))
 
     def shown(self, values: Floats) -> Floats:
         """Return what is randomised of users' values: in a rehearsal nothing, as of no data."""

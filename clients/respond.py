@@ -43,7 +43,8 @@ def of_silos(node: UsersNode, query: Query, slots: Slots) -> Report:
             values = node.shown(values_of(records.take, chunk, query, node.own))
             totals[i] += mechanism.total(values)
     randomness = node.private_randomness(query.step, slots)
-    return Report.of_reports(slots, mechanism.report(totals, counts, randomness, centre))
+    reports = mechanism.report(totals, counts, randomness, centre)
+    return Report.of_reports(slots, reports, numbers=node.keys.numbers)
 
 
 def _records(node: UsersNode, slot: Slots) -> Users:
@@ -74,6 +75,8 @@ def respond(node: UsersNode, query: Query) -> Report:
         If the query is malformed or forbidden, or no addressed user can afford it.
     """
     _check(node, query)
+    if query.numbered:
+        node = node.numbered()
     by_record = isinstance(query.randomizer, RecordMechanism)
     if by_record and query.question.features_public:
         raise Refusal(Refusal.MALFORMED, "Silos send no public data.")
@@ -117,8 +120,8 @@ def _permanent(node: UsersNode, query: Query, slots: Slots) -> Report:
     values = np.concatenate(
         [values_of(node.take, slots[run], query, node.own, words[run]) for run in runs]
     )
-    noise = SecretRandom(keys, b"noise")
-    return Report.of_reports(slots, query.randomizer.randomize(node.shown(values), noise, coins))
+    bits = query.randomizer.randomize(node.shown(values), SecretRandom(keys, b"noise"), coins)
+    return Report.of_reports(slots, bits, numbers=node.keys.numbers)
 
 
 def _of_users(node: UsersNode, query: Query, slots: Slots) -> Report:
@@ -195,4 +198,4 @@ def randomised(
     if summarised:
         return Report.of_summary(summary)
     block = np.concatenate(blocks) if blocks else None
-    return Report.of_reports(slots, np.concatenate(parts), block)
+    return Report.of_reports(slots, np.concatenate(parts), block, node.keys.numbers)

@@ -3,11 +3,12 @@
 A key is (group, index): in simulation (0, index among all users), in a deployment
 (node id, slot on the node). Server and clients hash it the same way, so the server
 can cut users into cohorts of exact sizes by naming two hash values, and both can
-generate a user's public coin.
+generate a user's public coin. In a series of permanent answers a deployed user's key is
+(0, a number that its ledger gives it), which stays where users join, leave or change nodes.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +36,20 @@ class NodeKeys:
         Second part of the key of slot 0; slot i has ``first + i``.
     count : int
         Number of users.
+    numbers : ndarray of uint64, shape (users,), optional
+        Second parts of the users' keys that stay theirs, whatever their slots; below 2**63.
     """
 
     group: int
     first: int
     count: int
+    numbers: Words | None = field(default=None, compare=False)
 
     def _derive(self, seed: int, purpose: int, step: int, slots: Slots) -> Words:
-        index = slots.astype(np.uint64) + np.uint64(self.first)
+        if self.numbers is None:
+            index = slots.astype(np.uint64) + np.uint64(self.first)
+        else:
+            index = self.numbers[slots]
         return derive(seed, purpose, step, self.group, index)
 
     def hashes(self, salt: int) -> Words:

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
+from ..randomness import Words
 from .budget import Cost, PrivacyPolicy
 from .ledger_file import LedgerError, LedgerFile, fact
 from .periods import is_over
@@ -368,6 +370,18 @@ class SqliteLedger(Ledger):
         if (stored := self.reply(digest)) is None or stored == RESERVED:
             raise LedgerError("The ledger does not hold what was just written to it.")
         return stored
+
+    def numbers(self, accounts: Accounts) -> Words:
+        """Return a public number of each user, below 2**63, which stays the user's on this ledger.
+
+        It follows from the user's name and from what the ledger drew when it was made, so that
+        it tells nobody else a name.
+        """
+        with self._file.transaction() as connection:  # which upgrades a ledger without identity
+            key = str(fact(connection, "identity")).encode()
+        hashes = [blake2b(name.encode(), digest_size=8, key=key) for name in texts(accounts)]
+        whole = b"".join(each.digest() for each in hashes)
+        return np.frombuffer(whole, "<u8").astype(np.uint64) >> np.uint64(1)
 
     def series_keys(self, accounts: Accounts, series: str, coins: Sequence[int]) -> list[bytes]:
         """Return users' secrets for a series of permanent answers, on disk, drawn if it is new.

@@ -19,6 +19,7 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from ..randomizers import Randomizer, Summary, randomizer_from_config
+from ..randomness import Words
 from .keys import HASH_END
 from .questions import WIRE_TYPES, Arrays, Question, WireType, question_from_wire
 from .questions import MessageError as MessageError
@@ -28,6 +29,7 @@ MAX_COLLECTIONS = 1000  # of a series with permanent answers
 
 QUERY = "report"
 CENSUS = "census"
+NUMBERS = "numbers"  # what the census of a series asks for, and replies
 
 # Of a flat array of bytes, as numpy.save writes it, of 128 bytes.
 _HEADER = re.compile(
@@ -130,6 +132,8 @@ class Query:
     collections : int, optional
         Of a series with permanent answers: how many times it is asked in all. What a user answers
         then follows from its value and from a secret that it keeps for the series.
+    numbered : bool (default: False)
+        Whether keys are those of the numbers that users keep, not of their places on a node.
     """
 
     question: Question
@@ -139,8 +143,11 @@ class Query:
     high: int
     step: int
     collections: int | None = None
+    numbered: bool = False
 
     def __post_init__(self) -> None:
+        if type(self.numbered) is not bool:
+            raise MessageError(f"Expected numbered true or false, got {self.numbered!r}.")
         if self.collections is not None and (
             type(self.collections) is not int or not 2 <= self.collections <= MAX_COLLECTIONS
         ):
@@ -176,6 +183,7 @@ class Query:
             {"statistic": statistic, "salt": self.salt, "step": self.step}
             | {"low": self.low, "high": self.high}
             | ({} if self.collections is None else {"collections": self.collections})
+            | ({"numbered": True} if self.numbered else {})
             | {f"param.{name}": number for name, number in params.items()}
             | {f"randomizer.{name}": v for name, v in self.randomizer.to_config().items()}
         )
@@ -215,7 +223,7 @@ class Query:
                 raise MessageError(f"Unknown field {name!r} in a query.")
             sections[section][rest] = value
         own = sections[""]
-        if set(own) - {"collections"} != {"statistic", "salt", "low", "high", "step"}:
+        if set(own) - {"collections", "numbered"} != {"statistic", "salt", "low", "high", "step"}:
             raise MessageError(f"Unknown or missing fields in a query: {sorted(own)}.")
         question = question_from_wire(own.pop("statistic"), arrays, sections["param"], forms)
         try:
@@ -248,7 +256,8 @@ class Report:
     ----------
     arrays : mapping of str to ndarray
         ``slots`` and ``reports``, with ``public`` if the statistic sends public data of
-        the same users; or ``count``, ``sum`` and ``sum_of_squares``.
+        the same users; or ``count``, ``sum`` and ``sum_of_squares``. Where users have numbers
+        that stay theirs, ``numbers`` take the place of ``slots``.
     """
 
     arrays: Arrays
@@ -259,9 +268,17 @@ class Report:
         slots: NDArray[np.int64],
         reports: NDArray[Any],
         public: NDArray[np.float32] | None = None,
+        numbers: Words | None = None,
     ) -> "Report":
-        """Return the single reports of the users in ``slots``, and their public data."""
-        single = {"slots": slots.astype(np.uint32), "reports": reports}
+        """Return the single reports of users, and their public data.
+
+        The users are those in ``slots`` of a node; of all users there, by ``numbers`` if they
+        have any.
+        """
+        users = {"slots": slots.astype(np.uint32)}
+        if numbers is not None:
+            users = {NUMBERS: numbers[slots].astype(np.int64)}
+        single = {**users, "reports": reports}
         return cls(single if public is None else single | {"public": public})
 
     @classmethod
@@ -295,10 +312,8 @@ class Report:
             If it is not a well-formed report.
         """
         config, arrays = _from_record_dict(content)
-        if config or set(arrays) not in (
-            {"slots", "reports"},
-            {"slots", "reports", "public"},
-            {"count", "sum", "sum_of_squares"},
-        ):
+        by = {"slots", NUMBERS} & set(arrays)
+        single = len(by) == 1 and set(arrays) - {"public"} == {*by, "reports"}
+        if config or (not single and set(arrays) != {"count", "sum", "sum_of_squares"}):
             raise MessageError("Expected single reports or their sums.")
         return cls(arrays)

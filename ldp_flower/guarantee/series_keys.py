@@ -6,8 +6,8 @@ is gone, the node refuses.
 
 A secret is for one public coin, which names the column of a user's bit. The same noise on two
 columns would give a value away by their difference, without any noise. The coin follows from the
-node's number, which the server gives, and from the user's place on the node: where it is another
-one than at first, the node refuses.
+user's number on the ledger, which no server, node or place changes. It is kept with the secret, so
+that the node refuses should it ever be another one.
 """
 
 import os
@@ -53,8 +53,8 @@ def series_keys(
     other = [u for u in users if u in known and bytes(known[u])[_BYTES:] != coin_of[u]]
     if other:
         raise LedgerError(
-            f"{len(other)} users have another number of the node, or another place on it, than at "
-            "the first collection of a series: the same noise would give their values away."
+            f"{len(other)} users have another public coin than at the first collection of a "
+            "series: the same noise would give their values away."
         )
     drawn = {user: os.urandom(_BYTES) + coin_of[user] for user in users if user not in known}
     connection.executemany(

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
+from ldp_flower.guarantee.messages import NUMBERS
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import check_integer, is_integer
 
@@ -60,8 +62,8 @@ class Series(LdpStrategy[SeriesResult]):
     -----
     A panel is cut by public hashes, whoever is in the census: so a panel is a random part of the
     users of its week, and estimates are about all of them. Users who join later are in the panels
-    of the collections that are left, each with the probability of everybody else. Users have to
-    keep their places on a node: add new ones at the end.
+    of the collections that are left, each with the probability of everybody else. In a deployment
+    a user's hash is of a number that its ledger gives it, so that users may move on a node.
 
     Smoothing: see :func:`~ldp_flower.strategies.recurring.local_level.local_level`. Smith (1978)
     and Binder & Hidiroglou (1988) are about rotating panels.
@@ -226,6 +228,10 @@ class Series(LdpStrategy[SeriesResult]):
     @property
     def _num_features(self) -> int | None:
         return self.strategy._num_features
+
+    def _census_content(self, arguments: Arguments) -> RecordDict:
+        """Ask for numbers that users keep, so that their panels and coins stay theirs."""
+        return RecordDict({NUMBERS: ConfigRecord()})
 
     @contextmanager
     def _opened_series(self) -> Iterator[RunStore]:

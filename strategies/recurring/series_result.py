@@ -87,15 +87,21 @@ class SeriesResult(Result):
                 changes[:, each.number - 1] = each.change, each.change_std_error
         users, asked, reports = counts
         permanent = last.change is not None
+        levels = levels_of(collected)
         return cls(
             privacy=last.privacy,
             num_users=last.num_users,
             num_reports=int(reports.sum()),
             no_budget=sum(each.no_budget for each in collected),
             steps=last.steps,
-            notes=[*last.notes, *_of_leavers(users), *([_PUBLIC_CHANGES] * permanent)],
+            notes=[
+                *last.notes,
+                *_of_leavers(users),
+                *_of_missing(levels.raw, last.names),
+                *([_PUBLIC_CHANGES] * permanent),
+            ],
             names=last.names,
-            **vars(levels_of(collected)),
+            **vars(levels),
             users=users,
             asked=asked,
             reports=reports,
@@ -188,6 +194,18 @@ class SeriesResult(Result):
             ),
             *([f"  and {more} more"] if more > 0 else []),
         ]
+
+
+def _of_missing(raw: Floats, names: Sequence[str]) -> list[str]:
+    """Return a note on what the last collection has found no estimate of, though others have."""
+    missing = ~np.isfinite(raw[-1]) & np.isfinite(raw).any(axis=0)
+    if not missing.any():
+        return []
+    which = ", ".join(name for name, each in zip(names, missing, strict=True) if each)
+    return [
+        f"The last collection has found no estimate of {which}: the level is that of the last one "
+        "that has, and the band only tells how far it would have moved as before."
+    ]
 
 
 def _of_leavers(users: NDArray[np.int64]) -> list[str]:

@@ -165,7 +165,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         return None
 
     def _census_content(self, arguments: Arguments) -> RecordDict:
-        """Return the records of an app's own that the census rides on, if it rides on any."""
+        """Return what is asked besides, or an app's own records that the census rides on."""
         return RecordDict()
 
     @property

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.messages import NUMBERS
 from ldp_flower.guarantee.user_source import SCHEMA
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
-_NUMBERS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
+_FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
 _UNKNOWN = -1  # features of a node that does not declare them, as where an app trains
 _SHOWN = 5  # different numbers of features in an error
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
@@ -103,17 +105,23 @@ def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census as the store keeps it."""
     facts = content.metric_records["census"]
     others = facts.get("features", _UNKNOWN), facts.get("exhausted", 0)
-    numbers = [*(facts[name] for name in _NUMBERS), *others]
-    return " ".join(str(int(number)) for number in numbers).encode()  # type: ignore[arg-type]
+    told = [*(facts[name] for name in _FACTS), *others]
+    text = " ".join(str(int(number)) for number in told)  # type: ignore[arg-type]
+    if NUMBERS not in content:
+        return text.encode()
+    numbers = np.array(content.metric_records[NUMBERS][NUMBERS], np.int64)
+    return text.encode() + b"\n" + numbers.astype("<i8").tobytes()
 
 
 def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     """Return what a node says, or None if it cannot be true or it claims too many users."""
+    text, _, own = content.partition(b"\n")
     try:
-        group, first, users, *flags = (int(number) for number in content.split())
+        group, first, users, *flags = (int(number) for number in text.split())
         # A store of before nodes sent these numbers has none.
         features, exhausted = [*flags[3:], *(_UNKNOWN, 0)[len(flags) - 3 :]]
         seeded, rehearsing, simulated = map(bool, flags[:3])
+        numbers = np.frombuffer(own, "<i8").astype(np.uint64) if own else None
     except ValueError:
         return None
     # In a simulation keys have group 0, anywhere else the node's own id.
@@ -122,6 +130,10 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
         return None
     known = features if features >= 0 else None
     keys = NodeKeys(group, first, users)
+    if numbers is not None:
+        if len(numbers) != users:
+            return None
+        keys = NodeKeys(0, 0, users, numbers)
     return Facts(keys, seeded, rehearsing, simulated, known, exhausted)
 
 

@@ -13,8 +13,8 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.keys import NodeKeys, Slots
-from ldp_flower.guarantee.messages import CENSUS, QUERY, MessageError, Query, Report
-from ldp_flower.guarantee.questions import Question
+from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query, Report
+from ldp_flower.guarantee.questions import Arrays, Question
 from ldp_flower.guarantee.training import PUBLIC, census, with_query
 from ldp_flower.randomizers import Estimate, Randomizer, RecordMechanism, Summary
 from ldp_flower.randomness import Words
@@ -244,8 +244,8 @@ class Exchange:
         return list(self._public.get(step, {}).values())
 
     def census_messages(self, roster: list[int], own: RecordDict) -> list[Message]:
-        """Return the messages that ask nodes how many users they hold, with an app's records."""
-        content = RecordDict() if self._rides_on is None else census(own)
+        """Return the messages that ask nodes how many users they hold, with more records."""
+        content = own if self._rides_on is None else census(own)
         kind = self._rides_on or f"query.{CENSUS}"
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
@@ -291,14 +291,16 @@ class Exchange:
 
     def messages(self, step: int, ask: Ask, population: Population) -> list[Message]:
         """Return the messages to the nodes that have not answered this step yet."""
-        cohort = ask.cohort
         query = ask.query(population.salt, self._store.first + step)
-        own = ask.content
-        content = query.to_record_dict() if own is None else with_query(own, query)
         kind = self._rides_on or f"query.{QUERY}"
+        waiting = self._waiting(step, population.addressed(ask.cohort))
+        numbered = [population.nodes[node].numbers is not None for node in waiting]
+        contents = {
+            each: _content(ask.content, replace(query, numbered=each)) for each in set(numbered)
+        }
         return [
-            Message(content, node, kind, group_id=str(step))
-            for node in self._waiting(step, population.addressed(cohort))
+            Message(contents[each], node, kind, group_id=str(step))
+            for node, each in zip(waiting, numbered, strict=True)
         ]
 
     def answer(
@@ -351,6 +353,11 @@ class Exchange:
         )
 
 
+def _content(own: RecordDict | None, query: Query) -> RecordDict:
+    """Return a query, riding on an app's own records if there are any."""
+    return query.to_record_dict() if own is None else with_query(own, query)
+
+
 def _checked(
     content: bytes, ask: Ask, coin_step: int, keys: NodeKeys, salt: int, slots: Slots
 ) -> Summary | Answers | None:
@@ -368,6 +375,10 @@ def _checked(
             return None
         summary = Summary(int(count[0]), arrays["sum"], arrays["sum_of_squares"])
         return summary if randomizer.accepts(summary, keys.coins(salt, coin_step, slots)) else None
+    if keys.numbers is not None:
+        arrays = _with_slots(arrays, keys.numbers, slots)
+    if "slots" not in arrays:  # by numbers, though there are none, or the other way round
+        return None
     answered, reports = arrays["slots"], arrays["reports"]
     if answered.ndim != 1 or answered.dtype.kind != "u" or not np.isin(answered, slots).all():
         return None
@@ -382,6 +393,24 @@ def _checked(
     if public.dtype != np.float32 or public.shape != _no_data(len(answered), ask.public).shape:
         return None
     return Answers(reports, keys.coins(salt, coin_step, answered), public)
+
+
+def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
+    """Return reports of users by their numbers as reports by the slots of the census.
+
+    Without those of users who were not in the census: the node's table may be another one by now.
+    """
+    own = arrays.get(NUMBERS)
+    if own is None or own.dtype != np.int64 or own.ndim != 1:
+        return {}
+    if any(each.shape[:1] != own.shape for each in arrays.values()):
+        return {}
+    order = slots[np.argsort(numbers[slots])]
+    places = np.searchsorted(numbers[order], own.astype(np.uint64))
+    found = order[np.minimum(places, len(order) - 1)]
+    known = numbers[found] == own.astype(np.uint64)
+    others = {name: each[known] for name, each in arrays.items() if name != NUMBERS}
+    return {**others, "slots": found[known].astype(np.uint32)}
 
 
 def _no_data(users: int, shape: tuple[int, ...] | None) -> NDArray[np.float32]:

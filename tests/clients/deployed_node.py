@@ -11,7 +11,7 @@ from functools import lru_cache
 from uuid import uuid4
 
 import numpy as np
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from ldp_flower import Users
@@ -51,11 +51,15 @@ def query(step, low=0, high=HASH_END, epsilon=1.0):
 
 
 def ask(app, question, node_config, run_config=None):
-    """Hand a query, or the census (None), to a ClientApp as its SuperNode does."""
+    """Hand a query to a ClientApp as its SuperNode does: or the census, None or a text.
+
+    The text is what the census asks for besides.
+    """
     if vars(TaskIdentity)["_run_id"] is None:  # messages belong to one of Flower's processes
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
-    if question is None:
-        message = Message(RecordDict(), NODE_ID, "query.census")
+    if question is None or isinstance(question, str):
+        asked = RecordDict({} if question is None else {question: ConfigRecord()})
+        message = Message(asked, NODE_ID, "query.census")
     else:
         message = Message(question.to_record_dict(), NODE_ID, "query.report")
     message.metadata.__dict__["_message_id"] = str(uuid4())

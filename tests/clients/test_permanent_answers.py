@@ -208,24 +208,31 @@ USERS = 40
 
 
 class Node:
-    """A deployed node whose users' sorts a test changes from week to week."""
+    """A deployed node whose users' sorts and places a test changes from week to week."""
 
     def __init__(self, folder, **policy):
         self.path = folder / "ledger.db"
         self.ledger = SqliteLedger.create(self.path)
         self.config = {"max-epsilon": 1.0, "ledger-path": str(self.path), **policy}
         self.sorts = np.array(VALUES)[np.arange(USERS) % 3]
+        self.names = [f"{user:02d}" for user in range(USERS)]
+        numbers = self.ledger.numbers(np.array(self.names))
+        self.number_of = dict(zip(self.names, numbers.tolist(), strict=True))
+
+    @property
+    def app(self):
+        """A client that was just started."""
+        sorts = [self.sorts[int(name)] for name in self.names]
+        users = SORTS.users({"sort": sorts}, groups=self.names, ids=self.names)
+        return LdpClientApp(lambda context: users)
 
     def answer(self, query):
-        """Return users' bits, or the code of the error: of a client that was just started."""
-        everyone = np.arange(USERS)
-        users = SORTS.users({"sort": self.sorts}, groups=everyone, ids=everyone)
-        self.held = [VALUES.index(self.sorts[int(user)]) for user in users.ids]
-        reply = ask(LdpClientApp(lambda context: users), query, self.config)
+        """Return users' bits by their numbers, or the code of the error."""
+        reply = ask(self.app, query, self.config)
         if reply.has_error():
             return reply.error.code
         arrays = Report.from_record_dict(reply.content).arrays
-        return dict(zip(arrays["slots"].tolist(), arrays["reports"].tolist(), strict=True))
+        return dict(zip(arrays["numbers"].tolist(), arrays["reports"].tolist(), strict=True))
 
     def execute(self, statement):
         with closing(sqlite3.connect(self.path)) as connection, connection:
@@ -238,7 +245,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def weeks():
-    return sorts_asked(1.0, 10)
+    return [replace(query, numbered=True) for query in sorts_asked(1.0, 10)]
 
 
 @pytest.fixture
@@ -247,17 +254,17 @@ def node(tmp_path):
 
 
 def test_a_series_is_paid_once_and_a_bit_changes_with_its_value_only(node, weeks):
-    coins = NodeKeys(NODE_ID, 0, USERS).coins(weeks[0].salt, 0, np.arange(USERS))
-    column = weeks[0].randomizer.columns(coins)
+    numbers = np.array(list(node.number_of.values()), np.uint64)
+    column = weeks[0].randomizer.columns(derive(weeks[0].salt, 2, 0, 0, numbers))
     rng = np.random.default_rng(0)
     found, held = [], []
     for query in weeks:
         node.sorts = np.where(rng.random(USERS) < 0.3, rng.choice(VALUES, USERS), node.sorts)
         found.append(node.answer(query))
-        held.append(node.held)
+        held.append([VALUES.index(each) for each in node.sorts])
         assert found[-1] == node.answer(query)  # the same bytes again
     assert node.spent == [1.0] * USERS and len(list(node.ledger.book())) == USERS
-    bits = np.array([[week[user] for user in range(USERS)] for week in found])
+    bits = np.array([[week[number] for number in numbers.tolist()] for week in found])
     signs = np.bitwise_count(np.array(held, np.uint64) & column) & 1
     flips = bits ^ signs
     assert (flips == flips[0]).all() and (bits != bits[0]).any()
@@ -289,30 +296,41 @@ def test_another_series_has_other_secrets_and_is_paid_anew(tmp_path, weeks):
 
 def test_a_node_that_has_lost_a_secret_refuses(node, weeks):
     before = node.answer(weeks[0])
-    node.execute("DELETE FROM secret WHERE user = '7'")
+    node.execute("DELETE FROM secret WHERE user = '07'")
     assert node.answer(weeks[1]) == Refusal.MISCONFIGURED
-    assert not node.execute("SELECT 1 FROM secret WHERE user = '7'")
+    assert not node.execute("SELECT 1 FROM secret WHERE user = '07'")
     assert node.answer(weeks[0]) == before  # what was answered stays
 
 
-@pytest.mark.parametrize("changed", ["place", "number"])
-def test_a_user_with_another_coin_refuses(node, weeks, changed, monkeypatch):
-    """The same noise on two columns would tell a value by their difference, without any noise.
+def test_users_who_move_answer_as_before(node, weeks, monkeypatch):
+    """Others join, leave and change places, and the node is registered anew: the same bits."""
+    first = node.answer(weeks[0])
+    left, names = node.names.pop(3), node.names  # users are in the order of their names
+    monkeypatch.setattr("deployed_node.NODE_ID", NODE_ID + 1)
+    second = node.answer(weeks[1])
+    assert second == {n: bit for n, bit in first.items() if n != node.number_of[left]}
+    node.names = [*names, left]
+    assert len(first) == USERS and node.answer(weeks[2]) == first
+    assert node.spent == [1.0] * USERS and len(node.execute("SELECT * FROM secret")) == USERS
 
-    A user's coin follows from its place on the node, and from the node's number, which the server
-    gives.
-    """
+
+def test_a_user_with_another_coin_refuses(node, weeks):
+    """The same noise on two columns would tell a value by their difference, without any noise."""
     assert isinstance(node.answer(weeks[0]), dict)
     kept = node.execute("SELECT * FROM secret")
-    if changed == "place":
-        others = np.arange(1, USERS)  # the first user has left
-        users = SORTS.users({"sort": node.sorts[1:]}, groups=others, ids=others)
-        reply = ask(LdpClientApp(lambda context: users), weeks[1], node.config)
-        assert reply.error.code == Refusal.MISCONFIGURED
-    else:
-        monkeypatch.setattr("deployed_node.NODE_ID", NODE_ID + 1)
-        assert node.answer(weeks[1]) == Refusal.MISCONFIGURED
-    assert node.execute("SELECT * FROM secret") == kept and node.spent == [1.0] * USERS
+    node.execute("UPDATE fact SET value = 'another' WHERE name = 'identity'")
+    assert node.answer(weeks[1]) == Refusal.MISCONFIGURED
+    assert node.execute("SELECT * FROM secret") == kept
+    assert node.execute("SELECT COUNT(*) FROM reply") == [(1,)]
+
+
+def test_a_census_tells_the_numbers_that_users_keep_if_it_asks(tmp_path, node):
+    numbers = list(node.number_of.values())
+    assert len(set(numbers)) == USERS and min(numbers) >= 0 and max(numbers) < HASH_END
+    assert list(ask(node.app, "numbers", node.config).content["numbers"]["numbers"]) == numbers
+    assert "numbers" not in ask(node.app, None, node.config).content
+    other = SqliteLedger.create(tmp_path / "other.db").numbers(np.array(node.names))
+    assert not set(numbers) & set(other.tolist())  # of another ledger: a name alone tells nothing
 
 
 def test_a_budget_that_is_given_anew_pays_anew_for_the_same_secret(node, weeks):

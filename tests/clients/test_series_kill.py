@@ -8,17 +8,16 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from deployed_node import ask
+from dies_at import die_at
 
 from ldp_flower import Categories, Schema
-from ldp_flower.clients import LdpClientApp, node, respond
-from ldp_flower.guarantee import ledger, ledger_file, series_keys
+from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Query, Report
@@ -30,10 +29,8 @@ APART = int(os.environ.get("LDP_FLOWER_LINES", "11"))  # lines from one kill to 
 SCHEMA = Schema({"sort": Categories([*"abc"])})
 FIRST = Query(
     TableCell(np.array(SCHEMA.places("sort")), np.array([3.0])),
-    *(HadamardBit(1.0, 4), 7, 0, HASH_END, 1, WEEKS),
+    *(HadamardBit(1.0, 4), 7, 0, HASH_END, 1, WEEKS, True),
 )
-# Where secrets are drawn, what is paid is written, and replies are made.
-FILES = {module.__file__ for module in (respond, node, ledger, ledger_file, series_keys)}
 
 
 def answer(path, week):
@@ -48,19 +45,7 @@ def answer(path, week):
 
 def _killed_at(line, path, week):
     """Answer, and die before so many lines of the client and of the ledger have run."""
-    left = line
-
-    def tracer(frame, event, argument):
-        nonlocal left
-        if frame.f_code.co_filename not in FILES:
-            return None
-        if event == "line":
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return tracer
-
-    sys.settrace(tracer)
+    die_at(line)
     answer(path, week)
     os._exit(0)
 

@@ -1,12 +1,16 @@
-"""A server that breaks the panels of a series: a ledger needs no trust in them."""
+"""Series on a node with a ledger: users who move, and a server that breaks the panels.
+
+A ledger needs no trust in panels.
+"""
 
 from dataclasses import fields
 
 import numpy as np
 import pytest
 from deployed_node import NODE_ID, ask
+from flwr.app import Context, RecordDict
 
-from ldp_flower import Categories, Schema
+from ldp_flower import Categories, InProcessGrid, Schema
 from ldp_flower.audit import recorded_queries
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys
@@ -70,3 +74,101 @@ def test_a_user_outside_its_panel_twice_or_by_another_series(questions, node):
     assert answered(second) == (102 if limit == 1 else len(panel))
     spent = [cost.epsilon for cost in ledger.spent().values()]
     assert len(spent) == USERS and max(spent) == limit
+
+
+def collected(series, config, sorts, node_id):
+    """Collect once from a deployed node of this number that holds the users named in ``sorts``."""
+    names = list(sorts)
+    users = SCHEMA.users({"sort": list(sorts.values())}, groups=names, ids=names)
+    grid = InProcessGrid(LdpClientApp(lambda context: users), 1)
+    grid.contexts = {node_id: Context(1, node_id, config, RecordDict(), {})}
+    return series.start(grid, num_nodes=1, timeout=0.0)
+
+
+@pytest.mark.parametrize("memoised", [False, True], ids=["panels", "memoised"])
+def test_users_who_move_keep_their_panels_and_their_noise(memoised, tmp_path):
+    """Each week some join, some leave, and the node is registered anew: nobody loses a report.
+
+    Users are in the order of their names on a node, so that most have another place each week.
+    """
+    ledger = SqliteLedger.create(tmp_path / "ledger.db")
+    config = {"max-epsilon": 4.0, "ledger-path": str(tmp_path / "ledger.db")}
+    config["allow-public-changes"] = True
+    counts = Counts(SCHEMA, "sort", epsilon=4.0, min_reports=1)
+    series = Series(counts, collections=WEEKS, memoised=memoised)
+    stay = {f"m{user:04d}": "abc"[user % 3] for user in range(USERS)}
+    sorts, asked = dict(stay), 0
+    for week in range(WEEKS):
+        sorts = {f"a{week}{user:03d}": "a" for user in range(100)} | stay  # those before have left
+        result = collected(series, config, sorts, 10 + week)
+        asked += result.asked[-1]
+        assert result.users[-1] == len(sorts) == USERS + 100
+        assert result.reports[-1] == result.asked[-1] and result.no_budget == 0
+        if memoised:
+            assert result.asked[-1] == len(sorts)
+    spent = ledger.spent()
+    assert {cost.epsilon for cost in spent.values()} == {4.0} and set(stay) <= set(spent)
+    if memoised:
+        assert len(spent) == USERS + 100 * WEEKS
+        # Those who answered twice hold what they held.
+        assert (result.change[1:] == 0).all() and (result.change_std_error[1:] == 0).all()
+    else:
+        assert asked == len(spent)  # everybody who stayed once
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.update(slots=np.arange(len(a["reports"]), dtype=np.uint32)),
+        lambda a: (a.pop("numbers"), a.update(slots=np.arange(USERS, dtype=np.uint32))),
+        lambda a: a.update(numbers=np.roll(a["numbers"], 1)[:-1]),
+        lambda a: a.update(numbers=a["numbers"].astype(float)),
+        lambda a: a.update(numbers=a["numbers"][:, None]),
+        lambda a: a.update(numbers=np.repeat(a["numbers"][:1], USERS)),
+    ],
+)
+def test_numbers_that_no_honest_node_can_send_are_rejected(change, tmp_path):
+    SqliteLedger.create(tmp_path / "ledger.db")
+    config = {"max-epsilon": 4.0, "ledger-path": str(tmp_path / "ledger.db")}
+    config["allow-public-changes"] = True
+    users = SCHEMA.users(TABLE, groups=np.arange(USERS), ids=np.arange(USERS))
+
+    class Forging(InProcessGrid):
+        def _handle(self, message):
+            reply = super()._handle(message)
+            if message.metadata.message_type == "query.report" and reply.metadata.src_node_id == 1:
+                arrays = Report.from_record_dict(reply.content).arrays
+                change(arrays)
+                reply.content = Report(arrays).to_record_dict()
+            return reply
+
+    grid = Forging(LdpClientApp(lambda context: users), 2)
+    for context in grid.contexts.values():
+        context.node_config = config | {"ledger-path": str(tmp_path / f"{context.node_id}.db")}
+        SqliteLedger.create(tmp_path / f"{context.node_id}.db")
+    counts = Counts(SCHEMA, "sort", epsilon=4.0, min_reports=1)
+    series = Series(counts, collections=WEEKS, memoised=True)
+    result = series.start(grid, num_nodes=2, timeout=0.0)
+    assert result.steps[1].rejected == 1 and result.reports[0] == USERS
+
+
+def test_reports_of_users_who_joined_after_the_census_are_left_out(tmp_path):
+    """A table that changed since the census: reports are of users, not of their places."""
+    SqliteLedger.create(tmp_path / "ledger.db")
+    config = {"max-epsilon": 4.0, "ledger-path": str(tmp_path / "ledger.db")}
+    config["allow-public-changes"] = True
+    first = {f"m{user:04d}": "b" for user in range(USERS)}
+    later = {f"b{user:03d}": "a" for user in range(100)} | dict(list(first.items())[100:])
+    tables = [
+        SCHEMA.users({"sort": list(each.values())}, groups=list(each), ids=list(each))
+        for each in (first, later)
+    ]
+    left = iter(tables)
+    grid = InProcessGrid(LdpClientApp(lambda context: next(left)), 1)
+    grid.contexts = {NODE_ID: Context(1, NODE_ID, config, RecordDict(), {})}
+    counts = Counts(SCHEMA, "sort", epsilon=4.0, min_reports=1)
+    series = Series(counts, collections=WEEKS, memoised=True)
+    result = series.start(grid, num_nodes=1, timeout=0.0)
+    assert result.asked[0] == USERS and result.reports[0] == USERS - 100
+    # All others hold a "b": with the columns of other users they would seem to hold anything.
+    assert abs(result.level[0, 1] - 1) < 5 * result.std_error[0, 1] < 0.5

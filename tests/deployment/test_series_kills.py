@@ -8,6 +8,7 @@ import json
 import random
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from federation import Deployment, wait_for, write
@@ -43,38 +44,17 @@ from ldp_flower import Categories, Schema
 
 SCHEMA = Schema({"sort": Categories([*"abc"])})
 """,
+    "weekly/dies_at.py": Path(__file__).parents[1].joinpath("clients", "dies_at.py").read_text(),
     # Dies before so many lines have run, if it finds a file that says so.
     "weekly/client_app.py": """
-import os
-import signal
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from ldp_flower.clients import LdpClientApp, node, respond
-from ldp_flower.guarantee import ledger, ledger_file, series_keys
+from ldp_flower.clients import LdpClientApp
 
 from .data import SCHEMA
-
-FILES = {module.__file__ for module in (respond, node, ledger, ledger_file, series_keys)}
-
-
-def dies_at(place):
-    left = int(place.read_text())
-
-    def tracer(frame, event, argument):
-        nonlocal left
-        if frame.f_code.co_filename not in FILES:
-            return None
-        if event == "line":
-            left -= 1
-            if not left:
-                place.rename(place.with_suffix(".done"))
-                os.kill(os.getpid(), signal.SIGKILL)
-        return tracer
-
-    sys.settrace(tracer)
+from .dies_at import die_at
 
 
 def load_users(context):
@@ -82,7 +62,7 @@ def load_users(context):
     folder, everyone = Path(config["folder"]), np.arange(config["users"])
     (folder / "asked").open("a").write("x")
     if (place := folder / "kill").exists() and (folder / "asked").stat().st_size % 2 == 0:
-        dies_at(place)
+        die_at(int(place.read_text()), lambda: place.rename(place.with_suffix(".done")))
     table = {"sort": np.array([*"abc"])[everyone % 3]}
     return SCHEMA.users(table, groups=everyone, ids=everyone)
 

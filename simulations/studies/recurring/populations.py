@@ -1,13 +1,21 @@
 """Populations that change from week to week: what their users hold, and what is true of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower import Categories, Numeric, Schema
-from ldp_flower.strategies import Counts, LdpStrategy, Means
+from ldp_flower.strategies import (
+    Counts,
+    Distribution,
+    LdpStrategy,
+    Means,
+    PrivateEvaluation,
+    Quantiles,
+    TwoWay,
+)
 
 Floats = NDArray[np.float64]
 
@@ -15,35 +23,56 @@ NUMBER = Schema({"x": Numeric(0, 1)})
 _KINDS = [f"kind {i}" for i in range(12)]
 KIND = Schema({"x": Categories(_KINDS)})
 ILL = Schema({"x": Categories(["well", "ill"])})
+PAIR = Schema({"x": Categories([*"abc"]), "y": Categories([*"kl"])})
+LINE = Schema({"x": Numeric(-1, 1)}, "y", Numeric(-1, 1))
+_LEVELS = [0.1, 0.5, 0.9]
+_OF_DISTRIBUTIONS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]  # what these estimate
 _CHANGING = 0.05  # of the users, a week
 
 
 @dataclass(frozen=True)
 class Population:
-    """What users hold, week by week: an array of shape (weeks, users); NaN: nothing any more."""
+    """What users hold, how it is asked, and what is true of every week.
+
+    ``held`` has shape (weeks, users); NaN: nothing any more. ``truth``: (weeks, estimates).
+    """
 
     schema: Schema
     held: Floats
+    strategy: Callable[[float], LdpStrategy]
+    truth: Floats
+    table: Callable[[int], dict[str, NDArray[np.generic]]]
 
-    @property
-    def truth(self) -> Floats:
-        """Return the means or the shares of every week, shape (weeks, estimates)."""
-        if self.schema is NUMBER:
-            return np.nanmean(self.held, axis=1)[:, None]
-        values = len(self.schema.kind("x").values)  # type: ignore[union-attr]
-        return np.stack([(self.held == value).mean(axis=1) for value in range(values)], axis=1)
 
-    def strategy(self, epsilon: float) -> LdpStrategy:
-        """Return what is asked of it."""
-        kind = Means if self.schema is NUMBER else Counts
-        return kind(self.schema, "x", epsilon=epsilon)
+def _asked_for_means(held: Floats) -> Population:
+    """Return numbers of which the mean is asked."""
+    return Population(
+        NUMBER,
+        held,
+        lambda epsilon: Means(NUMBER, "x", epsilon=epsilon),
+        np.nanmean(held, axis=1)[:, None],
+        lambda week: {"x": held[week]},
+    )
 
-    def table(self, week: int) -> dict[str, NDArray[np.generic]]:
-        """Return the table of a week."""
-        if self.schema is NUMBER:
-            return {"x": self.held[week]}
-        names = np.array(self.schema.kind("x").values)  # type: ignore[union-attr]
-        return {"x": names[self.held[week].astype(int)]}
+
+def _asked_for_shares(schema: Schema, held: Floats) -> Population:
+    """Return categories, by their places, of which the shares are asked."""
+    names = np.array(schema.kind("x").values)  # type: ignore[union-attr]
+    return Population(
+        schema,
+        held,
+        lambda epsilon: Counts(schema, "x", epsilon=epsilon),
+        np.stack([(held == value).mean(axis=1) for value in range(len(names))], axis=1),
+        lambda week: {"x": names[held[week].astype(int)]},
+    )
+
+
+def _asked_for_quantiles(
+    held: Floats, levels: Sequence[float], strategy: Callable[[float], LdpStrategy]
+) -> Population:
+    """Return numbers of which these quantiles are asked."""
+    truth = np.quantile(held, levels, axis=1).T
+    return Population(NUMBER, held, strategy, truth, lambda week: {"x": held[week]})
 
 
 def _moving(rng: np.random.Generator, weeks: int, users: int) -> Floats:
@@ -56,13 +85,13 @@ def _moving(rng: np.random.Generator, weeks: int, users: int) -> Floats:
 def _drift(rng: np.random.Generator, weeks: int, users: int) -> Population:
     """Return numbers whose mean drifts by .1 in 50 weeks."""
     trend = 0.002 * np.arange(weeks)[:, None]
-    return Population(NUMBER, np.clip(_moving(rng, weeks, users) + trend, 0, 1))
+    return _asked_for_means(np.clip(_moving(rng, weeks, users) + trend, 0, 1))
 
 
 def _step(rng: np.random.Generator, weeks: int, users: int) -> Population:
     """Return numbers whose mean steps up by .1 halfway."""
     step = 0.1 * (np.arange(weeks)[:, None] >= weeks // 2)
-    return Population(NUMBER, np.clip(_moving(rng, weeks, users) + step, 0, 1))
+    return _asked_for_means(np.clip(_moving(rng, weeks, users) + step, 0, 1))
 
 
 def _redrawn(
@@ -83,7 +112,7 @@ def _skewed(rng: np.random.Generator, weeks: int, users: int) -> Population:
     def drawn(week: int) -> Floats:
         return np.exp(rng.normal(-3 + 0.7 * week / weeks, 1, users))
 
-    return Population(NUMBER, np.clip(_redrawn(rng, weeks, users, drawn), 0, 1))
+    return _asked_for_means(np.clip(_redrawn(rng, weeks, users, drawn), 0, 1))
 
 
 def _kinds(rng: np.random.Generator, weeks: int, users: int) -> Population:
@@ -95,7 +124,7 @@ def _kinds(rng: np.random.Generator, weeks: int, users: int) -> Population:
         shares[10:] = 0.02 + np.array([0.15, 0.1]) * week / weeks
         return rng.choice(12, users, p=shares / shares.sum()).astype(np.float64)
 
-    return Population(KIND, _redrawn(rng, weeks, users, drawn))
+    return _asked_for_shares(KIND, _redrawn(rng, weeks, users, drawn))
 
 
 def _epidemic(rng: np.random.Generator, weeks: int, users: int) -> Population:
@@ -104,14 +133,68 @@ def _epidemic(rng: np.random.Generator, weeks: int, users: int) -> Population:
     wave = (
         0.01 + 0.1 * np.exp(-0.5 * ((at - 12) / 3) ** 2) + 0.2 * np.exp(-0.5 * ((at - 34) / 4) ** 2)
     )
-    return Population(ILL, (rng.random((weeks, users)) < wave[:, None]).astype(np.float64))
+    return _asked_for_shares(ILL, (rng.random((weeks, users)) < wave[:, None]).astype(np.float64))
 
 
 def _leaving(rng: np.random.Generator, weeks: int, users: int) -> Population:
     """Return numbers of users of whom half leave within a year, sooner where these are high."""
     held = np.clip(_moving(rng, weeks, users), 0, 1)
     gone = np.cumsum(rng.random((weeks, users)) < 0.04 * held, axis=0) > 0
-    return Population(NUMBER, np.where(gone, np.nan, held))
+    return _asked_for_means(np.where(gone, np.nan, held))
+
+
+def _quantiles(rng: np.random.Generator, weeks: int, users: int) -> Population:
+    """Return the numbers of :func:`_step`, of which three quantiles are asked."""
+    held = _step(rng, weeks, users).held
+    return _asked_for_quantiles(
+        held, _LEVELS, lambda epsilon: Quantiles(NUMBER, "x", _LEVELS, epsilon=epsilon)
+    )
+
+
+def _distribution(rng: np.random.Generator, weeks: int, users: int) -> Population:
+    """Return the numbers of :func:`_step`, of which the distribution is asked."""
+    held = _step(rng, weeks, users).held
+    return _asked_for_quantiles(
+        held, _OF_DISTRIBUTIONS, lambda epsilon: Distribution(NUMBER, "x", epsilon=epsilon)
+    )
+
+
+def _pairs(rng: np.random.Generator, weeks: int, users: int) -> Population:
+    """Return two columns that are independent at first, and of which two cells grow."""
+
+    def drawn(week: int) -> Floats:
+        shares = np.outer([0.5, 0.3, 0.2], [0.6, 0.4]).ravel()
+        shares += np.array([1, -1, 0, 0, -1, 1]) * 0.08 * week / weeks
+        return rng.choice(6, users, p=shares).astype(np.float64)
+
+    held = _redrawn(rng, weeks, users, drawn)
+
+    def table(week: int) -> dict[str, NDArray[np.generic]]:
+        row, column = np.divmod(held[week].astype(int), 2)
+        return {"x": np.array([*"abc"])[row], "y": np.array([*"kl"])[column]}
+
+    truth = np.stack([(held == cell).mean(axis=1) for cell in range(6)], axis=1)
+    return Population(
+        PAIR, held, lambda epsilon: TwoWay(PAIR, "x", "y", epsilon=epsilon), truth, table
+    )
+
+
+def _evaluated(rng: np.random.Generator, weeks: int, users: int) -> Population:
+    """Return what a model predicts worse from halfway on, and its R2 every week."""
+    x = rng.uniform(-1, 1, users)
+    noise = np.where(np.arange(weeks) < weeks // 2, 0.15, 0.3)[:, None]
+    held = np.clip(0.7 * x + noise * rng.normal(0, 1, (weeks, users)), -1, 1)
+    people = LINE.users({"x": x, "y": held[0]})
+    model = np.linalg.lstsq(people.features, people.targets, rcond=None)[0]
+    values = np.array([LINE.users({"x": x, "y": each}).targets for each in held])
+    residual = ((values - people.features @ model) ** 2).mean(axis=1)
+    return Population(
+        LINE,
+        held,
+        lambda epsilon: PrivateEvaluation(model, epsilon=epsilon),
+        (1 - residual / (values**2).mean(axis=1))[:, None],
+        lambda week: {"x": x, "y": held[week]},
+    )
 
 
 SHAPES: dict[str, Callable[[np.random.Generator, int, int], Population]] = {
@@ -121,4 +204,8 @@ SHAPES: dict[str, Callable[[np.random.Generator, int, int], Population]] = {
     "kinds": _kinds,
     "epidemic": _epidemic,
     "leaving": _leaving,
+    "quantiles": _quantiles,
+    "distribution": _distribution,
+    "pairs": _pairs,
+    "evaluation": _evaluated,
 }

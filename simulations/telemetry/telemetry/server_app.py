@@ -23,6 +23,7 @@ def main(grid: Grid, context: Context) -> None:
         series = weekly_delays(epsilon, output / "weekly.db")
         levels = series.start(grid, num_nodes=nodes, seed=seed, collection=week)
         levels.to_html(output / "weekly.html")
+        (output / "result.json").write_text(json.dumps({"weekly": levels.to_dict()}, indent=2))
         print(f"{levels}\nLevels in {output}", flush=True)
         return
     asked = {"describe": describe, "delays": delays, "destinations": destinations}

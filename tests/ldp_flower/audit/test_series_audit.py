@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from ldp_flower import Categories, Schema
-from ldp_flower.audit.deployed import MEMORY, NODE_ID, DeployedNode
+from ldp_flower.audit.deployed import MEMORY, DeployedNode
 from ldp_flower.audit.distinguish import log_ratio
 from ldp_flower.audit.handler import ldp_client_app
 from ldp_flower.audit.probe import RecordingGrid
@@ -21,6 +21,8 @@ from ldp_flower.guarantee.keys import HASH_END, NodeKeys
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.questions import WIRE_TYPES
+from ldp_flower.guarantee.series_keys import series_keys
+from ldp_flower.randomness import derive
 from ldp_flower.strategies import Counts, Series
 from ldp_flower.strategies.runtime.population import Panel
 
@@ -42,7 +44,8 @@ def asked_in_weeks(memoised):
     for _ in range(WEEKS):
         grid = RecordingGrid(LdpClientApp(lambda context: users, seed=1), WIRE_TYPES)
         series.start(grid, num_nodes=1, timeout=0.0, seed=5)
-        weeks.append(grid.queries if memoised else [p for q in grid.queries for p in pieces(q)])
+        numbered = [replace(query, numbered=True) for query in grid.queries]
+        weeks.append(numbered if memoised else [p for q in grid.queries for p in pieces(q)])
     return weeks
 
 
@@ -67,24 +70,41 @@ def answered(weeks, sorts, max_epsilon=PANELS):
 
     ``sorts`` has what users hold in each week; -1: who sent no single report.
     """
+    return with_numbers(weeks, sorts, max_epsilon)[0]
+
+
+def with_numbers(weeks, sorts, max_epsilon=PANELS):
+    """Return what :func:`answered` does, and the users' numbers on the ledger.
+
+    Users who answer permanently have other places on the node each week.
+    """
     found = np.full((len(weeks), len(sorts[0])), -1, np.int64)
+    rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "ledger.db"
-        SqliteLedger.create(path)
+        ledger = SqliteLedger.create(path)
+        numbers = ledger.numbers([f"{i:05d}" for i in range(len(sorts[0]))])
         config = {
             "max-epsilon": max_epsilon,
             "ledger-path": str(path),
             "allow-public-changes": True,
         }
         for week, (queries, held) in enumerate(zip(weeks, sorts, strict=True)):
-            users = people(held)
+            permanent = queries[0].collections is not None
+            order = rng.permutation(len(held)) if permanent else np.arange(len(held))
+            users = people(held).take(order)
             node = DeployedNode(ldp_client_app, lambda _, users=users: users, config)
             for query in queries:
                 reply, _ = node.ask(query)
                 arrays = {} if reply.has_error() else Report.from_record_dict(reply.content).arrays
-                if "reports" in arrays:
+                if "numbers" in arrays:
+                    by_number = np.argsort(numbers)
+                    told = arrays["numbers"].astype(np.uint64)
+                    found_at = by_number[np.searchsorted(numbers[by_number], told)]
+                    found[week, found_at] = arrays["reports"]
+                elif "reports" in arrays:
                     found[week, arrays["slots"].astype(int)] = arrays["reports"]
-    return found
+    return found, numbers
 
 
 def histories(users, seed=0):
@@ -117,9 +137,9 @@ def audit_panels(weeks, **node):
     return findings
 
 
-def signs(sorts, query):
+def signs(sorts, query, numbers):
     """Return the bits that users would send without noise, (weeks, users): public but for data."""
-    coins = NodeKeys(NODE_ID, 0, len(sorts[0])).coins(query.salt, 0, np.arange(len(sorts[0])))
+    coins = derive(query.salt, 2, 0, 0, numbers)
     items = np.array([[SORTS.index(each) for each in week] for week in sorts], np.uint64)
     return (np.bitwise_count(items & query.randomizer.columns(coins)) & 1).astype(np.int64)
 
@@ -128,11 +148,14 @@ def audit_memoised(weeks):
     """Return what the answers of 30 weeks say beyond when they change, at epsilon."""
     users = 400
     worlds = histories(users)
-    found = [answered(weeks, held) for held in worlds]
+    found, numbers = zip(*(with_numbers(weeks, held) for held in worlds), strict=True)
     findings = set()
     if any((each < 0).any() for each in found):
         findings.add("who answers depends on data")
-    flips = [each ^ signs(held, weeks[0][0]) for each, held in zip(found, worlds, strict=True)]
+    flips = [
+        each ^ signs(held, weeks[0][0], own)
+        for each, held, own in zip(found, worlds, numbers, strict=True)
+    ]
     if any((each != each[0]).any() for each in flips):
         findings.add("noise is drawn anew")
     # Given when answers change, all that is left is the first bit: the sign against its contrary.
@@ -205,8 +228,8 @@ def test_a_panel_that_is_chosen_by_data_is_found(panels, monkeypatch):
 def test_a_secret_that_users_share_is_found(permanent, monkeypatch, shared):
     honest = Node.permanent_keys
 
-    def same(node, series, slots):
-        keys = honest(node, series, slots)
+    def same(node, series, slots, coins):
+        keys = honest(node, series, slots, coins)
         return [keys[place - place % shared] for place in range(len(keys))]
 
     monkeypatch.setattr(Node, "permanent_keys", same)
@@ -214,10 +237,28 @@ def test_a_secret_that_users_share_is_found(permanent, monkeypatch, shared):
 
 
 def test_noise_that_is_drawn_each_week_is_found(permanent, monkeypatch):
-    def fresh(node, series, slots):
+    def fresh(node, series, slots, coins):
         return [os.urandom(32) for _ in slots]
 
     monkeypatch.setattr(Node, "permanent_keys", fresh)
+    assert "noise is drawn anew" in audit_memoised(permanent)
+
+
+def test_a_column_that_follows_from_a_place_is_found(permanent, monkeypatch):
+    """Then users who move show one flip on two columns: a value, without any noise."""
+
+    def by_place(keys, *about):
+        return honest(replace(keys, numbers=None), *about)
+
+    def unchecked(connection, users, series, coins):
+        return series_keys(connection, users, series, [0 for _ in coins])
+
+    honest = NodeKeys.coins
+    monkeypatch.setattr(NodeKeys, "coins", by_place)
+    users = [["a"] * 40] * 2
+    # A ledger keeps the coin with the secret: the node refuses.
+    assert (answered(permanent[:2], users)[1] < 0).all()
+    monkeypatch.setattr("ldp_flower.guarantee.ledger.series_keys", unchecked)
     assert "noise is drawn anew" in audit_memoised(permanent)
 
 

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ldp_flower.strategies import LdpStrategy
+
 pytestmark = pytest.mark.usefixtures("repository_on_the_path")
 
 
@@ -17,6 +19,7 @@ def test_populations_are_what_they_say():
         found[name] = truth = people.truth
         assert np.isfinite(truth).all()
         people.schema.users(people.table(51))
+        assert truth.shape[0] == 52 and isinstance(people.strategy(4.0), LdpStrategy)
     assert found["drift"][-1, 0] - found["drift"][0, 0] > 0.08
     assert found["step"][26, 0] - found["step"][25, 0] > 0.08
     assert 1.5 < found["skewed"][-1, 0] / found["skewed"][0, 0] < 2.5
@@ -25,6 +28,9 @@ def test_populations_are_what_they_say():
     grown = found["kinds"][-1] - found["kinds"][0]
     assert (grown[10:] > 0.04).all() and (grown[:2] < 0).all()
     assert 0.18 < found["epidemic"][:, 1].max() < 0.24
+    assert (np.diff(found["quantiles"]) > 0).all() and found["distribution"].shape == (52, 9)
+    np.testing.assert_allclose(found["pairs"].sum(axis=1), 1)
+    assert found["evaluation"][0] > 0.8 > 0.7 > found["evaluation"][-1]
     gone = np.isnan(SHAPES["leaving"](np.random.default_rng(1), 52, 4000).held).mean(axis=1)
     assert 0.35 < gone[-1] < 0.55 and (np.diff(gone) >= 0).all()
 

@@ -78,6 +78,8 @@ def test_the_series_in_process(tmp_path, capsys):
         context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=own)
         server_app(InProcessGrid(client_app, 2, own), context)
     result = weekly_delays(4.0, tmp_path / "weekly.db").result()
+    written = json.loads((tmp_path / "result.json").read_text())  # `ldp-flower run` looks for it
+    assert written == {"weekly": json.loads(json.dumps(result.to_dict()))}
     assert result.users.tolist() == [2600] * 3 and result.reports.sum() == result.num_reports
     # A panel is 1 / 26 of the aircraft: within 4 standard deviations.
     assert (np.abs(result.asked - 100) < 40).all()

@@ -179,6 +179,18 @@ def test_a_collection_may_be_left_out_and_is_over_then():
         started(series, Watching({1: people(600)}), collection=6)
 
 
+def test_a_level_without_an_estimate_is_noted():
+    """An R2 of targets that no longer vary."""
+    model = np.linspace(-0.5, 0.5, SCHEMA.num_features)
+    series = Series(PrivateEvaluation(model, epsilon=4.0), collections=3)
+    far = replace(people(3000), targets=np.resize([-2.0, 2.0], 3000))
+    tables = [far, replace(far, targets=np.zeros(3000)), far]
+    results = [simulate(series, users, seed=2) for users in tables]
+    noted = [any("found no estimate of R2" in note for note in each.notes) for each in results]
+    assert noted == [False, True, False]
+    assert [np.isnan(each.raw[-1, 0]) for each in results] == noted
+
+
 def test_too_few_users_are_refused_before_anybody_is_asked():
     series = Series(MEANS, collections=20)
     grid = Watching({1: people(300)})

@@ -75,8 +75,19 @@ def test_a_census_that_was_kept_before_nodes_told_features_is_read(content, feat
     assert (facts.seeded, facts.rehearsing, facts.simulated) == (True, False, True)
 
 
+def test_a_census_with_numbers_has_keys_of_them():
+    numbers = np.array([5, 3, 2**63 - 1])
+    keys = census_facts(b"7 0 3 0 0 0 5 0\n" + numbers.astype("<i8").tobytes(), 7, 100).keys
+    assert (keys.group, keys.first, keys.count) == (0, 0, 3)
+    assert keys.numbers.tolist() == numbers.tolist()
+
+
 @pytest.mark.parametrize(
-    "content", [b"0 0 7 1 0", b"0 0 7 1 0 1 5 8", "0 0 7 1 0 1 5 6 9", b"0 0 7 1 0 1 x", b""]
+    "content",
+    [
+        *(b"0 0 7 1 0", b"0 0 7 1 0 1 5 8", b"0 0 7 1 0 1 5 6 9", b"0 0 7 1 0 1 x", b""),
+        *(b"0 0 7 1 0 0 5 6\n" + bytes(length) for length in (1, 8, 48, 64)),
+    ],
 )
 def test_a_census_that_is_none_is_rejected(content):
     assert census_facts(content, 1, 100) is None
