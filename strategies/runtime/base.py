@@ -34,7 +34,7 @@ from ldp_flower.validation import check_integer, check_number, is_integer, make_
 
 from .census import MAX_USERS_PER_NODE, advice, wait_for_nodes, with_features
 from .exchange import Answers, Ask, Exchange, means_of, privacy_spent, with_known_noise
-from .facts import Card, Step
+from .facts import SPENT, Card, Step
 from .identity import printed, prints_of, recognise
 from .population import Cohort, Population, SizeOnlyPopulation, fewest_users
 from .result import Result
@@ -339,7 +339,8 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
             self._advance(answer)
         public = self._aggregated(self._exchange.public_metrics(server_round))
         told = {f"public.{name}": value for name, value in public.items()}
-        return self._estimate(), MetricRecord({**step.counts(), **told})
+        spent = {SPENT: self._epsilon_after(ask.cohort)}
+        return self._estimate(), MetricRecord({**step.counts(), **spent, **told})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -589,6 +590,14 @@ class LdpStrategy(Strategy, Plannable, Generic[R]):
     def _answered(self) -> Iterator[tuple[Ask, Step]]:
         """Return the questions so far, each with what became of it."""
         return zip(self._asked, self._facts.steps[1:], strict=True)
+
+    def _epsilon_after(self, cohort: Cohort) -> float:
+        """Return what a user has spent so far at most, now that this cohort was asked."""
+        theirs = [each for each in self._asked if each.cohort.overlaps(cohort)]
+        now = privacy_spent(theirs, self.protects, self._seeded)
+        if self._facts.privacy is None or self._facts.privacy.epsilon < now.epsilon:
+            self._facts.privacy = now
+        return self._facts.privacy.epsilon
 
     def _users(self, count: str) -> int:
         """Return a sum over steps of a count of users, those of one cohort counted once."""

@@ -3,6 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
+#: Key of every round's metrics: what its answers and those before cost one user, or record, at most.
+SPENT = "epsilon-spent"
+
 
 @dataclass(frozen=True)
 class Step:
