@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-#: Key of every round's metrics: what its answers and those before cost one user, or record, at most.
+#: Key of a round's metrics: what all answers so far cost one user, or record, at most.
 SPENT = "epsilon-spent"
 
 
