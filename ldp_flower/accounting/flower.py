@@ -3,11 +3,12 @@
 import logging
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.clientapp.mod import LocalDpMod
-from flwr.serverapp import Grid
+from flwr.serverapp import GaussianPrivacyEvent, Grid, PrivacyAccountant, SamplingMethod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -16,7 +17,7 @@ from flwr.serverapp.strategy import (
 )
 
 from ..validation import check_fraction, check_integer, check_positive
-from .composition import gaussian_noise_multiplier
+from .composition import gaussian_noise_multiplier, noise_multiplier_epsilon
 
 logger = logging.getLogger("flwr")
 
@@ -30,6 +31,7 @@ def dp_fedavg(
     *,
     clients_clip: bool = False,
     strategy: FedAvg | None = None,
+    accountant: PrivacyAccountant | None = None,
 ) -> DifferentialPrivacyServerSideFixedClipping | DifferentialPrivacyClientSideFixedClipping:
     """Return Flower's wrapper for DP-FedAvg, with the noise that the whole run needs.
 
@@ -48,16 +50,22 @@ def dp_fedavg(
     strategy : FedAvg, optional
         What is wrapped. By default it asks all of ``num_nodes`` nodes for training, in
         every round, and none for evaluation.
+    accountant : PrivacyAccountant, optional
+        Flower's own, without amplification by sampling. It is told of every round, and what it
+        states is logged beside what the rounds cost a node, and is in their metrics.
 
     Returns
     -------
     Strategy
-        To be started with ``num_rounds=rounds``.
+        To be started with ``num_rounds=rounds``. Each round's metrics have ``epsilon-spent`` so far
+        by a node whose data may be replaced and, with an accountant, ``flower-epsilon``: what this
+        one states where a node may be added or removed, about half of it.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, or the strategy does not average as FedAvg does.
+        If an argument is out of range, the strategy does not average as FedAvg does, or the
+        accountant would not allow so many rounds.
 
     Notes
     -----
@@ -96,7 +104,9 @@ def dp_fedavg(
         if clients_clip
         else DifferentialPrivacyServerSideFixedClipping
     )
-    return wrapper(_EqualWeights(strategy, num_nodes, rounds), noise, clip, num_nodes)
+    account = _Account(noise, delta, num_nodes, accountant)
+    account.check(rounds)
+    return wrapper(_EqualWeights(strategy, rounds, account), noise, clip, num_nodes)
 
 
 def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nodes: int) -> float:
@@ -121,7 +131,6 @@ def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nod
         Without dp-accounting (the extra ``accounting``), which Flower takes for it.
     """
     from flwr.serverapp import (
-        GaussianPrivacyEvent,
         NeighboringRelation,
         PrivacyConfig,
         RdpAccountant,
@@ -177,12 +186,56 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
     return LocalDpMod(clip, clip * noise / local_dp_multiplier(epsilon, delta), epsilon, delta)
 
 
+@dataclass
+class _Account:
+    """What rounds cost a node, as stated here and by Flower's accountant, if there is one."""
+
+    noise_multiplier: float
+    delta: float
+    num_nodes: int
+    flowers: PrivacyAccountant | None
+    _done: int = field(default=0, init=False)
+
+    def check(self, rounds: int) -> None:
+        if self.flowers is None:
+            return
+        config = self.flowers.config
+        if config.sampling_method is not SamplingMethod.NO_AMPLIFICATION:
+            raise ValueError(
+                "Expected an accountant with sampling_method 'no-amplification', got "
+                f"{config.sampling_method.value!r}: every node is charged for every round."
+            )
+        if config.max_epsilon is not None and self.flowers.would_exceed(self._event, count=rounds):
+            raise ValueError(
+                f"Expected an accountant whose max_epsilon allows {rounds} rounds, got max_epsilon="
+                f"{config.max_epsilon:g} at a noise multiplier of {self.noise_multiplier:.3g}."
+            )
+
+    def after_a_round(self) -> dict[str, float]:
+        """Charge a round, and return what all of them cost so far."""
+        self._done += 1
+        spent = noise_multiplier_epsilon([self.noise_multiplier] * self._done, self.delta)
+        stated = {"epsilon-spent": spent}
+        text = f"A node whose data may be replaced has spent epsilon {spent:.3g}"
+        if self.flowers is not None:
+            self.flowers.compose(self._event)
+            stated["flower-epsilon"] = float(self.flowers.get_epsilon(self.delta))
+            text += f"; Flower's accountant states {stated['flower-epsilon']:.3g}"
+        logger.info("%s (delta %g).", text, self.delta)
+        return stated
+
+    @property
+    def _event(self) -> GaussianPrivacyEvent:
+        assert self.flowers is not None
+        population = self.flowers.config.population_size
+        return GaussianPrivacyEvent(self.noise_multiplier, self.num_nodes, population)
+
+
 class _EqualWeights(Strategy):
     """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
 
-    def __init__(self, strategy: FedAvg, num_nodes: int, rounds: int) -> None:
-        self._strategy = strategy
-        self._num_nodes, self._rounds = num_nodes, rounds
+    def __init__(self, strategy: FedAvg, rounds: int, account: _Account) -> None:
+        self._strategy, self._rounds, self._account = strategy, rounds, account
         self._sent = ArrayRecord()
 
     def configure_train(
@@ -210,12 +263,11 @@ class _EqualWeights(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         arrived = list(replies)
-        if len(arrived) != self._num_nodes:
+        expected = self._account.num_nodes
+        if len(arrived) != expected:
             logger.warning(
                 "Round %d is left out: its noise is for %d nodes, and %d answered.",
-                server_round,
-                self._num_nodes,
-                len(arrived),
+                *(server_round, expected, len(arrived)),
             )
             return None, None
         for reply in arrived:
@@ -227,7 +279,10 @@ class _EqualWeights(Strategy):
         found: tuple[ArrayRecord | None, MetricRecord | None] = self._strategy.aggregate_train(
             server_round, arrived
         )
-        return found
+        model, told = found
+        if model is not None:
+            told = MetricRecord({**(told or {}), **self._account.after_a_round()})
+        return model, told
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -11,6 +11,7 @@ from ldp_flower.models.parsing import parsed
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
+from ..runtime.facts import SPENT
 from ..runtime.result import Result
 from .network_replies import Replies
 
@@ -24,7 +25,6 @@ _REHEARSED = "{} of the nodes rehearsed: what they return says nothing about any
 _EARLIER = "Rounds 1 to {} are of an earlier start of this run."
 #: Of one's own network, which has been checked before the run.
 _ANY = Limits(*[1 << 62] * 6)
-SPENT = "epsilon-spent"
 _COLOURS = (charts.BLUE, charts.GREEN, charts.PURPLE, charts.RED)
 
 

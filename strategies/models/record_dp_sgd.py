@@ -17,10 +17,10 @@ from ldp_flower.validation import check_integer
 
 from ..runtime.base import WithoutEvaluation
 from ..runtime.census import wait_for_nodes
-from ..runtime.facts import Card, PrivacySpent, Step
+from ..runtime.facts import SPENT, Card, PrivacySpent, Step
 from ..runtime.run import TooFewReports
 from .network_replies import Replies
-from .network_result import SPENT, RecordDpSgdResult
+from .network_result import RecordDpSgdResult
 from .network_store import NetworkStore
 from .record_noise import RecordNoise, linear_network
 

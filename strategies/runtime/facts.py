@@ -3,6 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
+#: Key of a round's metrics: what all answers so far cost one user, or record, at most.
+SPENT = "epsilon-spent"
+
 
 @dataclass(frozen=True)
 class Step:

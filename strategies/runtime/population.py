@@ -30,6 +30,10 @@ class Cohort:
     high: int
     size: int
 
+    def overlaps(self, other: "Cohort") -> bool:
+        """Whether there may be users in both."""
+        return self.low < other.high and other.low < self.high
+
 
 class Population:
     """The census of a run, cut into disjoint cohorts of exact sizes as they are needed.

@@ -14,7 +14,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.randomness import public_coin
 
 from .exchange import Answers, Ask, Exchange, privacy_spent, with_known_noise
-from .facts import Step
+from .facts import SPENT, Step
 from .population import Cohort, Part, Population
 from .result import Result
 from .run_store import RunStore
@@ -285,7 +285,16 @@ class LiveRun(Run):
             self._advance(answer)
         public = self.strategy._aggregated(self._exchange.public_metrics(number))
         named = {f"public.{name}": value for name, value in public.items()}
-        return MetricRecord({**step.counts(), **named})
+        spent = {SPENT: self._epsilon_after(ask.cohort)}
+        return MetricRecord({**step.counts(), **spent, **named})
+
+    def _epsilon_after(self, cohort: Cohort) -> float:
+        """Return what a user has spent so far at most, now that this cohort was asked."""
+        theirs = [each for each in self._asked if each.cohort.overlaps(cohort)]
+        now = privacy_spent(theirs, self.strategy.protects, self._census.seeded)
+        if self.facts.privacy is None or self.facts.privacy.epsilon < now.epsilon:
+            self.facts.privacy = now
+        return self.facts.privacy.epsilon
 
     def _advance(self, answer: Estimate | Answers | TooFewReports | None) -> None:
         """Hand the protocol an answer, or that too few came, and take its next question.

@@ -7,6 +7,7 @@ import pytest
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import fixedclipping_mod
+from flwr.serverapp import NeighboringRelation, PrivacyConfig, RdpAccountant, SamplingMethod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -21,14 +22,19 @@ from ldp_flower.accounting import (
     gaussian_epsilon,
     gaussian_noise_multiplier,
     local_dp_mod,
+    noise_multiplier_epsilon,
 )
 
 DIM, NODES, ROUNDS, CLIP, DELTA = 2000, 10, 2, 0.1, 1e-5
 TINY = np.full(DIM, 1e-9)  # Flower cannot clip an update of 0
 
 
-def trained(strategy, update, *, mods=(), initial=None, num_nodes=NODES):
+def trained(strategy, update, **options):
     """Return the model after all rounds; ``update`` is called with the number of a node."""
+    return run(strategy, update, **options).arrays
+
+
+def run(strategy, update, *, mods=(), initial=None, num_nodes=NODES):
     app = ClientApp()
 
     @app.train(mods=[*mods])
@@ -45,7 +51,7 @@ def trained(strategy, update, *, mods=(), initial=None, num_nodes=NODES):
 
     initial = ArrayRecord([np.zeros(DIM)]) if initial is None else initial
     grid = InProcessGrid(app, num_nodes)
-    return strategy.start(grid, initial, num_rounds=ROUNDS).arrays
+    return strategy.start(grid, initial, num_rounds=ROUNDS)
 
 
 def made(clients_clip=False, **options):
@@ -156,3 +162,43 @@ def test_flowers_accountant_states_half_of_what_replacing_a_node_costs():
         stated = flower_epsilon(noise, 1e-5, 20, 1000)
         exact = gaussian_epsilon(np.sqrt(20) / noise, 1e-5)  # add or remove one
         assert exact <= stated < 1.15 * exact < 0.6 * epsilon
+
+
+def accountant(sampling="no-amplification", neighbours="add-or-remove-one", max_epsilon=None):
+    return RdpAccountant(
+        PrivacyConfig(
+            DELTA, NODES, NeighboringRelation(neighbours), SamplingMethod(sampling), max_epsilon
+        )
+    )
+
+
+def test_every_round_tells_what_a_node_spent_and_what_flowers_accountant_states():
+    """A round without all replies costs neither: its model goes nowhere."""
+    flowers = accountant()
+    strategy = made(accountant=flowers)
+    rounds = run(strategy, lambda node: TINY).train_metrics_clientapp
+    for number in (1, ROUNDS):
+        noise = strategy.noise_multiplier
+        spent = noise_multiplier_epsilon([noise] * number, DELTA)
+        stated = flower_epsilon(noise, DELTA, number, NODES)
+        assert rounds[number]["epsilon-spent"] == spent > stated
+        assert rounds[number]["flower-epsilon"] == stated
+    assert rounds[ROUNDS]["epsilon-spent"] == pytest.approx(2.0)
+    assert flowers.num_releases == ROUNDS
+    few = FedAvg(fraction_evaluate=0.0, min_train_nodes=2, min_available_nodes=2)
+    run(made(strategy=few, accountant=flowers), lambda node: TINY, num_nodes=NODES - 1)
+    assert flowers.num_releases == ROUNDS
+
+
+def test_without_an_accountant_rounds_tell_the_epsilon_only():
+    rounds = run(made(), lambda node: TINY).train_metrics_clientapp
+    assert set(rounds[1]) == {"epsilon-spent"}
+
+
+def test_an_accountant_that_does_not_fit_is_refused_before_anybody_trains():
+    with pytest.raises(ValueError, match="'no-amplification', got 'poisson'"):
+        made(accountant=accountant("poisson"))
+    needed = flower_epsilon(made().noise_multiplier, DELTA, ROUNDS, NODES)
+    with pytest.raises(ValueError, match="allows 2 rounds, got max_epsilon="):
+        made(accountant=accountant(max_epsilon=0.99 * needed))
+    made(accountant=accountant(max_epsilon=1.01 * needed))

@@ -66,6 +66,15 @@ def test_all_public_results_are_looked_at(found):
     assert {type(result) for result in found.values()} == PUBLIC
 
 
+def test_every_round_tells_what_was_spent_so_far(found):
+    for name, result in found.items():
+        if result.privacy is not None and name != "Series":  # which is of several runs
+            rounds = list(result.train_metrics_clientapp.values())
+            spent = [metrics["epsilon-spent"] for metrics in rounds]
+            assert len(spent) == len(result.steps) - 1 and spent == sorted(spent), name
+            assert spent[-1] == result.privacy.epsilon, name
+
+
 def test_a_result_is_made_again_from_what_json_keeps(found):
     for name, result in found.items():
         again = Result.from_dict(json.loads(json.dumps(result.to_dict())))

@@ -416,6 +416,8 @@ def test_the_result_states_what_the_dearest_user_spent():
     assert result.privacy.epsilon == 1.25 and result.privacy.delta == 0
     assert result.privacy.seeded and result.privacy.exact
     assert str(result.privacy) == "epsilon = 1.25 per user"
+    spent = [metrics["epsilon-spent"] for metrics in result.train_metrics_clientapp.values()]
+    assert spent == [0.5, 1.25, 1.25]  # the third cohort is of others
     unseeded = Twice(epsilon=1.25).start(Grid(users, 2), timeout=1, num_nodes=2)
     assert not unseeded.privacy.seeded
 
