@@ -295,15 +295,30 @@ class Describe(LdpStrategy[DescribeResult]):
             return [max(float(count[0]), 0.0), *rest], [float(count[1]), *rest]
         share, place = float(mean.shares[0, 0]), (told - middle) / half
         held = max(min(share, 1.0), 1e-9)
-        square = 0.5 - spread.value / held
-        std = math.sqrt(square - place**2) if square > place**2 else math.nan
-        of_square = math.hypot(spread.std_error / held, 2 * place * error / half)
-        of_std = half * (of_square / (2 * std) if std > math.sqrt(of_square) else of_square**0.5)
-        count_error = num_users * float(mean.share_errors[0, 0])
+        share_error = float(mean.share_errors[0, 0])
+        # The square of an estimated mean is too large by the variance of that estimate.
+        variance = 0.5 - spread.value / held - place**2 + (error / half) ** 2
+        of_variance = math.hypot(
+            spread.std_error / held, spread.value / held**2 * share_error, 2 * place * error / half
+        )
+        std, of_std = root_with_error(variance, of_variance)
         return (
             [num_users * held, told, half * std, *quartiles.values],
-            [count_error, error, of_std, *quartiles.std_error],
+            [num_users * share_error, error, half * of_std, *quartiles.std_error],
         )
+
+
+def root_with_error(variance: float, error: float) -> tuple[float, float]:
+    """Return a standard deviation, NaN of a negative variance, and its standard error.
+
+    1.96 of these reach both ends of the variance's interval, also where that one begins at 0: to
+    state deviations only where the variance is positive selects those that noise makes larger.
+    """
+    if variance <= 0:
+        return math.nan, math.sqrt(error)
+    std, reach = math.sqrt(variance), _NORMAL * error
+    lower, upper = math.sqrt(max(variance - reach, 0.0)), math.sqrt(variance + reach)
+    return std, max(std - lower, upper - std) / _NORMAL
 
 
 def _outside_by_noise(values: NDArray[np.float64], errors: NDArray[np.float64]) -> bool:

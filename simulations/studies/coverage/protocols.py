@@ -1,8 +1,9 @@
 """What each protocol states of a population, and what of it is not so."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +44,14 @@ class Cell:
 def measure(protocol: str, cell: Cell, seed: int) -> dict[str, Any]:
     """Return how many intervals a run states, how many miss, and how wide and far off they are.
 
-    ``width`` and ``error`` are those of quantiles in rank, and of distribution functions.
+    ``width`` and ``error`` are those of quantiles in rank, and of distribution functions. Each
+    cell has random numbers of its own: with those of another, it would miss where that one does.
     """
-    rng = np.random.default_rng([seed, cell.users, cell.number])
+    name = "/".join(map(str, (protocol, *astuple(cell))))
+    rng = np.random.default_rng([seed, crc32(name.encode())])
     groups = groups_of(cell.users, cell.rows, rng)
     try:
-        return _MEASURES[protocol](cell, groups, rng, seed)
+        return _MEASURES[protocol](cell, groups, rng, int(rng.integers(1 << 31)))
     except TooFewReports:
         nothing = {"intervals": 0, "missed": 0, "noted": 0, "width": np.nan, "error": np.nan}
         return {**nothing, "refused": 1}

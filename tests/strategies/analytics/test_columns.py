@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ldp_flower import Categories, Numeric, Schema, simulate
+from ldp_flower import Categories, Numeric, Schema, plan, simulate
 from ldp_flower.expectation import Setting
 from ldp_flower.randomizers import KRandomizedResponse, SampledCoordinate
 from ldp_flower.strategies import Describe, Distribution, Quantiles, TooFewReports
@@ -215,15 +215,16 @@ def test_bad_bins_and_levels_are_refused(distribution):
 
 
 def test_a_column_that_nobody_has_an_entry_in_is_said_to_be_noise():
-    """Where shares are told with an error of .1, none is told for .3 in one of 700 runs."""
+    """Where shares are told with an error of .1, none is told for .3 in one of 700 runs.
+
+    A distribution is not asked further.
+    """
     known = Schema({"x": Numeric(0, 1), "sort": Categories(["a", "b"])})
     users = known.users({"x": np.full(3000, np.nan), "sort": [None] * 3000})
-    for strategy in (
-        Quantiles(known, "x", [0.1], epsilon=4.0),
-        Distribution(known, "x", epsilon=4.0),
-    ):
-        found = simulate(strategy, users, seed=0)
-        assert found.step is None and "'x': then" in str(found.notes)
+    found = simulate(Quantiles(known, "x", [0.1], epsilon=4.0), users, seed=0)
+    assert found.step is None and "'x': then" in str(found.notes)
+    with pytest.raises(TooFewReports, match="About 0% of the users have an entry in 'x'"):
+        simulate(Distribution(known, "x", epsilon=4.0), users, seed=0)
     described = simulate(Describe(known, epsilon=4.0), users, seed=0)
     assert described.table().iloc[1:][["x", "sort"]].drop(index=6).isna().all(axis=None)
     assert "nan" not in " ".join(described.notes) + str(described)
@@ -308,6 +309,24 @@ def test_intervals_of_quantiles_are_read_off_the_band(distribution):
     found = simulate(Distribution(schema(), "income", epsilon=8.0), users_of(rounded), seed=1)
     lower, upper = found.quantile_interval(levels)
     assert (lower % 5000 == 0).all() and (upper % 5000 == 0).all() and (lower <= upper).all()
+
+
+def test_a_distribution_of_few_entries_stops_after_a_tenth_of_the_users():
+    """Noise is .015, and has to be below a tenth of the share with an entry, which is .02."""
+    income = np.where(np.arange(4000) % 50 > 0, np.nan, INCOME[:4000])
+    with pytest.raises(TooFewReports, match="too few for a distribution"):
+        simulate(Distribution(schema(), "income", epsilon=1.0), users_of(income), seed=1)
+
+
+def test_users_who_are_enough_but_few_are_said_before_they_are_asked(caplog):
+    """A plan, the log of the run and its result say it; from the number that is named on none."""
+    strategy = Distribution(schema(), "income", epsilon=1.0)
+    assert "From 3,833 users on" in str(plan(strategy, users=2000))
+    assert "From 3,833 users on" not in str(plan(strategy, users=3833))
+    with caplog.at_level("WARNING", "flwr"):
+        found = simulate(strategy, users_of(INCOME[:2000]), seed=0)
+    assert any("users on, errors are seldom" in note for note in found.notes)
+    assert "users on, errors are seldom" in caplog.text
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from ldp_flower.randomizers import (
 from ldp_flower.randomness import NumpyRandom
 from ldp_flower.strategies import Counts, Describe, Means, TooFewReports, TwoWay
 from ldp_flower.strategies.analytics.cells import CellShares, cell_question
+from ldp_flower.strategies.analytics.describe import root_with_error
 from ldp_flower.strategies.analytics.levels import Levels
 from ldp_flower.strategies.analytics.two_way import nonnegative
 from ldp_flower.strategies.runtime.population import Cohort
@@ -336,6 +337,18 @@ def test_a_deviation_that_noise_hides_is_not_told():
         assert any("deviation of 'x' is not told" in note for note in result.notes) == gone
         assert np.isfinite(result.std_error).all() and "<svg" in result.to_html()
         assert type(result).from_dict(json.loads(json.dumps(result.to_dict()))) is not None
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.5, 1.0, 2.0, 9.0])
+def test_deviations_that_are_told_hold_however_small_the_variance(variance):
+    """Of variances of error 1, those told are positive: at 0 half of these are, and 1 in 20 misses.
+
+    Four binomial standard errors are allowed.
+    """
+    draws = np.random.default_rng(1).normal(variance, 1, 4000)
+    told = [root_with_error(draw, 1.0) for draw in draws if draw > 0]
+    missed = [abs(value - variance**0.5) > 1.96 * error for value, error in told]
+    assert np.mean(missed) < 0.05 + 4 * (0.05 * 0.95 / len(told)) ** 0.5
 
 
 def test_columns_to_describe_can_be_chosen():
