@@ -15,22 +15,23 @@ from ldp_flower.strategies.subprotocols.vote import best_vote, information
 
 
 def naive_posterior(estimates, variances):
-    """Sum over shares, sizes and every coefficient's own grid, one after the other."""
+    """Sum over shares, sizes, spreads and every coefficient's own grid, one after the other."""
     dim = len(estimates)
     step = min(max(min(np.sqrt(variances)) / 4, 0.00025), 0.005)
     steps = math.ceil(1 / step)
     values = np.linspace(-1, 1, 2 * steps + 1)
-    sizes = np.geomspace(0.02, 0.6, 16)
+    sizes = np.geomspace(0.02, 0.6, 32)
     shares = sorted({min(2.0**i / dim, 0.5) for i in range(8)})
-    points = [(p, b) for p in shares for b in sizes if dim * p * b * b <= 1]
+    points = [(p, b, w) for p in shares for b in sizes for w in (0.1, 0.4, 1.0)]
+    points = [(p, b, w) for p, b, w in points if dim * p * b * b <= 1]
     likelihoods = [
         np.exp(-((e - values) ** 2) / (2 * v) + e * e / (2 * v))
         for e, v in zip(estimates, variances, strict=True)
     ]
     total, found = 0.5, np.zeros((dim, 3))
-    for share, size in points:
-        slab = np.exp(-(((values / size - 1) / 0.4) ** 2) / 2)
-        slab += np.exp(-(((values / size + 1) / 0.4) ** 2) / 2)
+    for share, size, spread in points:
+        slab = np.exp(-(((values / size - 1) / spread) ** 2) / 2)
+        slab += np.exp(-(((values / size + 1) / spread) ** 2) / 2)
         slab = 0.99 * slab / slab.sum() + 0.01 / len(values)
         moments = [[(like * slab * values**k).sum() for k in range(3)] for like in likelihoods]
         each = [(1 - share) + share * moment[0] for moment in moments]
