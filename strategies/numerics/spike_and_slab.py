@@ -154,17 +154,15 @@ class Posterior:
         Probability that it is not zero.
     mean, variance : ndarray of float64, shape (dim,)
         Its mean and variance, zero included.
-    size : float
-        Typical absolute value of those that are not zero.
-    nothing : float
-        Probability that all are zero.
+    deviation : ndarray of float64, shape (dim,)
+        How far it is from that mean by the reports about it alone, if all values were equally
+        likely: a root mean square.
     """
 
     inclusion: Floats
     mean: Floats
     variance: Floats
-    size: float
-    nothing: float
+    deviation: Floats
 
 
 def posterior(evidence: Evidence) -> Posterior:
@@ -202,7 +200,15 @@ def posterior(evidence: Evidence) -> Posterior:
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
-    return Posterior(inclusion[which], mean[which], variance[which], size, mixture.weights_nothing)
+    each = np.array([inclusion, mean, variance, _distance(logs, values[told], mean)])
+    return Posterior(*each[:, which])
+
+
+def _distance(logs: Floats, values: Floats, mean: Floats) -> Floats:
+    """Return the root mean square distance of values from ``mean``, by their likelihoods."""
+    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
+    squares = (values - mean[:, None]) ** 2
+    return np.asarray(np.sqrt((likelihood * squares).sum(axis=1) / likelihood.sum(axis=1)))
 
 
 def _grid(precision: float) -> Floats:
@@ -258,7 +264,6 @@ class _Mixture:
     shares: Floats
     sizes: Floats
     weights: Floats  # (shares, sizes)
-    weights_nothing: float
 
     @classmethod
     def of(
@@ -284,8 +289,8 @@ class _Mixture:
         possible = times.sum() * shares[:, None] * sizes**2 <= 1
         evidence = np.where(possible, evidence + math.log((1 - _NOTHING) / possible.sum()), -np.inf)
         total = np.logaddexp(np.logaddexp.reduce(evidence, axis=None), math.log(_NOTHING))
-        weights, nothing = np.exp(evidence - total), math.exp(math.log(_NOTHING) - total)
-        return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights, nothing)
+        weights = np.exp(evidence - total)
+        return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights)
 
     def typical(self) -> tuple[float, float]:
         """Return the posterior means of sparsity and size, given that something is there."""

@@ -40,7 +40,11 @@ def naive_posterior(estimates, variances):
         for j in range(dim):
             found[j] += weight * share * np.array(moments[j]) / each[j]
     found /= total
-    return found[:, 0], found[:, 1], found[:, 2] - found[:, 1] ** 2, 0.5 / total
+    squares = [
+        (like * (values - mean) ** 2).sum() / like.sum()
+        for like, mean in zip(likelihoods, found[:, 1], strict=True)
+    ]
+    return found[:, 0], found[:, 1], found[:, 2] - found[:, 1] ** 2, np.sqrt(squares)
 
 
 def test_the_posterior_is_the_sum_over_everything():
@@ -48,11 +52,11 @@ def test_the_posterior_is_the_sum_over_everything():
     evidence = Evidence(4, 100)
     evidence.add(np.arange(4), estimates, variances)
     belief = posterior(evidence)
-    inclusion, mean, variance, nothing = naive_posterior(estimates, variances)
+    inclusion, mean, variance, deviation = naive_posterior(estimates, variances)
     np.testing.assert_allclose(belief.inclusion, inclusion, rtol=1e-6)
     np.testing.assert_allclose(belief.mean, mean, rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(belief.variance, variance, rtol=1e-5)
-    assert belief.nothing == pytest.approx(nothing, rel=1e-6)
+    np.testing.assert_allclose(belief.deviation, deviation, rtol=1e-6)
 
 
 def test_without_evidence_little_is_believed():
