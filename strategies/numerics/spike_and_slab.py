@@ -2,9 +2,9 @@
 
 Coefficients are in units in which none exceeds 1 (of the targets' scale, with features
 of unit scale). A coefficient is zero with probability ``1 - pi``, otherwise of
-typical size ``b`` and either sign. ``pi`` and ``b`` are not chosen: the posterior is
-averaged over a grid of both, in which ``pi = 0`` (nothing is there) has a share of
-its own. Everything here is post-processing.
+typical size ``b`` and either sign, and sizes spread around it more or less. Neither ``pi`` nor
+``b`` nor the spread is chosen: the posterior is averaged over a grid of them, in which ``pi = 0``
+(nothing is there) has a share of its own. Everything here is post-processing.
 """
 
 import math
@@ -23,8 +23,10 @@ Integers = NDArray[np.intp]
 
 # The smallest b, at most; and in standard deviations of one user's estimate.
 _SMALLEST, _LEAST_SCORE = 0.02, 0.2
-_LARGEST, _NUM_SIZES = 0.6, 16  # of b
-_SPREAD = 0.4  # standard deviation of a coefficient around its typical size, over the size
+_LARGEST = 0.6  # b
+# Standard deviations of a coefficient around its typical size, over the size: alike, between, of
+# any size. Sizes are a ninth apart; with gaps of a quarter alike ones were drawn to the grid.
+_SPREADS, _NUM_SIZES = (0.1, 0.4, 1.0), 32
 _OUTLYING = 0.01  # probability that a coefficient has any size instead
 _NUM_SHARES = 8  # of pi: 1, 2, 4, ... coefficients of dim
 _NOTHING = 0.5  # prior probability that all coefficients are zero
@@ -152,17 +154,15 @@ class Posterior:
         Probability that it is not zero.
     mean, variance : ndarray of float64, shape (dim,)
         Its mean and variance, zero included.
-    size : float
-        Typical absolute value of those that are not zero.
-    nothing : float
-        Probability that all are zero.
+    deviation : ndarray of float64, shape (dim,)
+        How far it is from that mean by the reports about it alone, if all values were equally
+        likely: a root mean square.
     """
 
     inclusion: Floats
     mean: Floats
     variance: Floats
-    size: float
-    nothing: float
+    deviation: Floats
 
 
 def posterior(evidence: Evidence) -> Posterior:
@@ -200,7 +200,15 @@ def posterior(evidence: Evidence) -> Posterior:
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
-    return Posterior(inclusion[which], mean[which], variance[which], size, mixture.weights_nothing)
+    each = np.array([inclusion, mean, variance, _distance(logs, values[told], mean)])
+    return Posterior(*each[:, which])
+
+
+def _distance(logs: Floats, values: Floats, mean: Floats) -> Floats:
+    """Return the root mean square distance of values from ``mean``, by their likelihoods."""
+    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
+    squares = (values - mean[:, None]) ** 2
+    return np.asarray(np.sqrt((likelihood * squares).sum(axis=1) / likelihood.sum(axis=1)))
 
 
 def _grid(precision: float) -> Floats:
@@ -229,12 +237,13 @@ def _told(
 
 @lru_cache(maxsize=8)
 def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
-    """Return sizes, and the prior of a coefficient that is not zero, (values, sizes)."""
+    """Return sizes, once a spread, and the prior of what is not zero, (values, sizes)."""
     smallest = min(_SMALLEST, _LEAST_SCORE / math.sqrt(rows))
-    sizes = np.geomspace(smallest, _LARGEST, _NUM_SIZES)
+    sizes = np.tile(np.geomspace(smallest, _LARGEST, _NUM_SIZES), len(_SPREADS))
+    spreads = np.repeat(_SPREADS, _NUM_SIZES)
     scaled = np.linspace(-1.0, 1.0, num_values)[:, None] / sizes
-    either = np.exp(-(((scaled - 1) / _SPREAD) ** 2) / 2)
-    either += np.exp(-(((scaled + 1) / _SPREAD) ** 2) / 2)
+    either = np.exp(-(((scaled - 1) / spreads) ** 2) / 2)
+    either += np.exp(-(((scaled + 1) / spreads) ** 2) / 2)
     either /= either.sum(axis=0)
     # A coefficient of quite another size than the others is unlikely, not impossible.
     return sizes, np.asarray((1 - _OUTLYING) * either + _OUTLYING / num_values)
@@ -255,7 +264,6 @@ class _Mixture:
     shares: Floats
     sizes: Floats
     weights: Floats  # (shares, sizes)
-    weights_nothing: float
 
     @classmethod
     def of(
@@ -281,8 +289,8 @@ class _Mixture:
         possible = times.sum() * shares[:, None] * sizes**2 <= 1
         evidence = np.where(possible, evidence + math.log((1 - _NOTHING) / possible.sum()), -np.inf)
         total = np.logaddexp(np.logaddexp.reduce(evidence, axis=None), math.log(_NOTHING))
-        weights, nothing = np.exp(evidence - total), math.exp(math.log(_NOTHING) - total)
-        return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights, nothing)
+        weights = np.exp(evidence - total)
+        return cls(np.exp(log_zero), slab, first, second, shares, sizes, weights)
 
     def typical(self) -> tuple[float, float]:
         """Return the posterior means of sparsity and size, given that something is there."""

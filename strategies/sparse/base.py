@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtr, chdtrc, gammaln
 
 from ldp_flower.guarantee.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import Floats, check_integer
 
+from ..numerics.attenuation import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
@@ -53,10 +53,11 @@ _FEWEST_VOTERS, _MOST_VOTERS = 0.3, 0.55  # shares of the users
 _SURELY = 4  # times the voters that usually find a coefficient find it nearly always
 _CENTRED = 0.3  # inclusion probability above which users subtract a coefficient's mean
 _NEGLIGIBLE = 1e-3  # of the largest share of information
-_CLIP = 1.0  # radius over the root mean square length of a user's vector
+# Radius over the root mean square length of a user's vector, that of UserLevelMean: on ten settings
+# .75, .85 and 1 had the same errors within 4 %, and so had ten waves in place of six.
+_CLIP = 0.75
 _LEAST_REST = 0.25  # share of the mean square that always counts as unexplained
 _TYPICAL_ACTIVE = 32  # number of coordinates in question; precision hardly depends on it
-_DOUBT = 1.2  # a vote tells little of sizes: room for larger ones than are believed
 _SCALE_ENERGY = 0.05  # of a wave's vector, for a coordinate that refines the scale
 
 
@@ -194,10 +195,11 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         noise /= self._rows
         errors = belief.variance[active] + (belief.mean - centre)[active] ** 2
         # What is left is at most the rest, whatever the belief says.
-        signal = min(_DOUBT * float(shares @ errors) / rest, float(shares.max()))
+        signal = min(float(shares @ errors) / rest, float(shares.max()))
         energy = shares.sum() * noise + factor**2 * signal
         question = self._difference(centre, rest, active, weights, scale)
-        kept = _kept_by_clipping(float(shares.sum() ** 2 / (shares @ shares)))
+        degrees = float(shares.sum() ** 2 / (shares @ shares))
+        kept = shortened_slope(max(degrees, 2.0), _CLIP)
         scale_weight = 0.0
         if scale.variance:
             scale_weight = math.sqrt(_SCALE_ENERGY * energy / scale.spread)
@@ -215,11 +217,3 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         scale_unit = 1 / (kept * scale_weight)
         scale_variance = mechanism.variance * scale_unit**2 + USERS_SPREAD**2
         return scale.updated(scale_unit * answer.mean[-1], scale_variance / answer.count)
-
-
-def _kept_by_clipping(degrees: float) -> float:
-    """Return ``E min(1, _CLIP / sqrt(x))`` for x a chi-square over its degrees of freedom."""
-    degrees = max(degrees, 2.0)
-    inverse_root = math.exp(gammaln((degrees - 1) / 2) - gammaln(degrees / 2))
-    inverse_root *= math.sqrt(degrees / 2) * chdtrc(degrees - 1, degrees * _CLIP**2)
-    return float(chdtr(degrees, degrees * _CLIP**2) + _CLIP * inverse_root)

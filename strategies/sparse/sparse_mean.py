@@ -160,7 +160,7 @@ class SparseMean(SparseWaves):
         return 1.0, 1.0
 
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
-        return scale.value * belief.mean, scale.value * np.sqrt(belief.variance)
+        return scale.value * belief.mean, scale.value * belief.deviation
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         notes = scale.doubts("scale")

@@ -226,8 +226,9 @@ class SparseRegression(SparseWaves):
 
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         if self._logistic:
-            return as_logistic(belief.mean), logistic_std_error(belief.mean, belief.variance)
-        return scale.value * belief.mean, scale.value * np.sqrt(belief.variance)
+            return as_logistic(belief.mean), logistic_std_error(belief.mean, belief.deviation**2)
+        squares = belief.deviation**2 + scale.variance * belief.mean**2
+        return scale.value * belief.mean, scale.value * np.sqrt(squares)
 
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         notes = scale.doubts("target_scale")

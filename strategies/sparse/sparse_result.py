@@ -23,7 +23,8 @@ class SparseResult(LinearResult):
     coef : ndarray of float64, shape (dim,)
         Posterior means: those of unlikely coefficients are close to zero, not zero.
     std_error : ndarray of float64, shape (dim,)
-        Posterior standard deviations.
+        How far coefficients are from these by the reports about each alone, without a belief about
+        sparsity and sizes: wide where users were asked little after the vote.
     inclusion : ndarray of float64, shape (dim,)
         Posterior probability that a coefficient is not zero.
     """

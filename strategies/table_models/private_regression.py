@@ -2,6 +2,7 @@
 
 import logging
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
@@ -40,10 +41,10 @@ from .holdout import (
     rough_mean,
     score,
 )
-from .legs import METHODS, chosen, noise_of_centres, too_few_for_two_legs, two_legs
 from .line_search import GAIN_STEPS, INTERCEPT_STEPS, Intercepts, line_search
 from .regression_fit import RegressionFit
 from .ridge_walk import ridge_walk, row_length
+from .two_stage import METHODS, chosen, noise_of_centres, too_few_for_two_stages, two_stages
 
 logger = logging.getLogger("flwr")
 
@@ -73,7 +74,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
     rows_per_user : int, optional
         How many rows a user's own regression is trusted as, for all users. By default it is as
         many as the user holds; rows that repeat each other carry less information.
-    method : {"auto", "walk", "two legs"} (default: "auto")
+    method : {"auto", "walk", "two-stage"} (default: "auto")
         Whether the walk stays within the bounds of columns or goes on around their estimated
         centres. By default the numbers of users and features and epsilon decide.
 
@@ -123,15 +124,18 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             )
         if self.rows_per_user is not None:
             check_integer("rows_per_user", self.rows_per_user, 1)
+        if self.method == "two legs":
+            warnings.warn('"two legs" is now "two-stage".', DeprecationWarning, stacklevel=3)
+            self.method = "two-stage"
         check_choice("method", self.method, METHODS)
         ball_codebook(self.epsilon, self.schema.num_features)  # refuses a bad epsilon now
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
-        """Yield a walk and two legs, with numbers of rows that are estimated."""
+        """Yield a walk and two stages, with numbers of rows that are estimated."""
         schema, users = table_users(dim, 8000)
         yield cls(schema, epsilon=epsilon, method="walk"), users
-        yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two legs"), users
+        yield cls(schema, epsilon=epsilon, rows_per_user=5, method="two-stage"), users
 
     plans_with: ClassVar[frozenset[str]] = frozenset(
         {"rows_per_user", "num_features", "quality", "variance_between"}
@@ -153,7 +157,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
 
     def _too_few(self, num_users: int) -> str:
         given = num_users, self.epsilon, self.min_reports
-        return (self.method == "two legs" and too_few_for_two_legs(*given)) or too_few(*given)
+        return (self.method == "two-stage" and too_few_for_two_stages(*given)) or too_few(*given)
 
     def protocol(self, run: Run) -> Protocol:
         """Descend, and let held-out users decide how much of it is returned."""
@@ -184,9 +188,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
             )
             theta = (yield from descent).coef
         else:
-            theta = yield from two_legs(run, self.schema, self.rows_per_user, start)
+            theta = yield from two_stages(run, self.schema, self.rows_per_user, start)
             if noise_of_centres(run.num_users, dim, epsilon) > 1:
-                notes.append(f"Two legs are not advisable here: {why}.")
+                notes.append(f"Two stages are not advisable here: {why}.")
         # The line from the mean target to the model, in units of the scales of either.
         direction = theta - start
         unit = prior_spread(self.schema, direction) / PRIOR_SCALE

@@ -32,7 +32,7 @@ class RegressionFit(TableFit):
         targets' variance, over users, that predictions explain. Both are NaN where noise hides
         how far the targets vary. For the mean it is what not knowing it better is expected to cost.
     method : str
-        How it was found: ``"walk"``, ``"two legs"``, or ``"constant"``.
+        How it was found: ``"walk"``, ``"two-stage"``, or ``"constant"``.
     """
 
     score: float

@@ -133,7 +133,7 @@ def table():
 OTHER_TABLE = {
     "schema": Schema(SCHEMA.columns, "y", Numeric(-4, 4, scale=3)),
     "rows_per_user": 9,
-    "method": "two legs",
+    "method": "two-stage",
 }
 OF_CLASSES = Schema(SCHEMA.columns, "y", Categories([0, 1]))
 OTHER_CLASSES = Schema(
@@ -261,7 +261,7 @@ MODES = [
     ("PrivateRegression", {"schema": SCHEMA, "epsilon": 4.0}, table(), OTHER_TABLE),
     (
         "PrivateRegression",
-        {"schema": SCHEMA, "epsilon": 4.0, "rows_per_user": 5, "method": "two legs"},
+        {"schema": SCHEMA, "epsilon": 4.0, "rows_per_user": 5, "method": "two-stage"},
         normal_table(4000),
         OTHER_TABLE | {"method": "walk"},
     ),

@@ -66,7 +66,7 @@ def test_many_more_users_or_epsilon_make_it_better(protocol):
         (LabelLdpIht(8, epsilon=2.0, sparsity=2), 150),
         *((cls.planned_for(SETTING, 1.0), 190) for cls in TABLES),
         (
-            dataclasses.replace(PrivateRegression.planned_for(SETTING, 1.5), method="two legs"),
+            dataclasses.replace(PrivateRegression.planned_for(SETTING, 1.5), method="two-stage"),
             1100,
         ),
     ],

@@ -15,22 +15,23 @@ from ldp_flower.strategies.subprotocols.vote import best_vote, information
 
 
 def naive_posterior(estimates, variances):
-    """Sum over shares, sizes and every coefficient's own grid, one after the other."""
+    """Sum over shares, sizes, spreads and every coefficient's own grid, one after the other."""
     dim = len(estimates)
     step = min(max(min(np.sqrt(variances)) / 4, 0.00025), 0.005)
     steps = math.ceil(1 / step)
     values = np.linspace(-1, 1, 2 * steps + 1)
-    sizes = np.geomspace(0.02, 0.6, 16)
+    sizes = np.geomspace(0.02, 0.6, 32)
     shares = sorted({min(2.0**i / dim, 0.5) for i in range(8)})
-    points = [(p, b) for p in shares for b in sizes if dim * p * b * b <= 1]
+    points = [(p, b, w) for p in shares for b in sizes for w in (0.1, 0.4, 1.0)]
+    points = [(p, b, w) for p, b, w in points if dim * p * b * b <= 1]
     likelihoods = [
         np.exp(-((e - values) ** 2) / (2 * v) + e * e / (2 * v))
         for e, v in zip(estimates, variances, strict=True)
     ]
     total, found = 0.5, np.zeros((dim, 3))
-    for share, size in points:
-        slab = np.exp(-(((values / size - 1) / 0.4) ** 2) / 2)
-        slab += np.exp(-(((values / size + 1) / 0.4) ** 2) / 2)
+    for share, size, spread in points:
+        slab = np.exp(-(((values / size - 1) / spread) ** 2) / 2)
+        slab += np.exp(-(((values / size + 1) / spread) ** 2) / 2)
         slab = 0.99 * slab / slab.sum() + 0.01 / len(values)
         moments = [[(like * slab * values**k).sum() for k in range(3)] for like in likelihoods]
         each = [(1 - share) + share * moment[0] for moment in moments]
@@ -39,7 +40,11 @@ def naive_posterior(estimates, variances):
         for j in range(dim):
             found[j] += weight * share * np.array(moments[j]) / each[j]
     found /= total
-    return found[:, 0], found[:, 1], found[:, 2] - found[:, 1] ** 2, 0.5 / total
+    squares = [
+        (like * (values - mean) ** 2).sum() / like.sum()
+        for like, mean in zip(likelihoods, found[:, 1], strict=True)
+    ]
+    return found[:, 0], found[:, 1], found[:, 2] - found[:, 1] ** 2, np.sqrt(squares)
 
 
 def test_the_posterior_is_the_sum_over_everything():
@@ -47,11 +52,11 @@ def test_the_posterior_is_the_sum_over_everything():
     evidence = Evidence(4, 100)
     evidence.add(np.arange(4), estimates, variances)
     belief = posterior(evidence)
-    inclusion, mean, variance, nothing = naive_posterior(estimates, variances)
+    inclusion, mean, variance, deviation = naive_posterior(estimates, variances)
     np.testing.assert_allclose(belief.inclusion, inclusion, rtol=1e-6)
     np.testing.assert_allclose(belief.mean, mean, rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(belief.variance, variance, rtol=1e-5)
-    assert belief.nothing == pytest.approx(nothing, rel=1e-6)
+    np.testing.assert_allclose(belief.deviation, deviation, rtol=1e-6)
 
 
 def test_without_evidence_little_is_believed():

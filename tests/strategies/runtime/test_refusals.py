@@ -63,7 +63,7 @@ STRATEGIES = [
     *(Distribution(NUMBER, "y", epsilon=0.5), Distribution(NUMBER, "y", epsilon=8.0)),
     *(Describe(NUMBER, epsilon=1.0), Describe(NUMBER, epsilon=8.0), Describe(WIDE, epsilon=1.0)),
     *(PrivateRegression(NUMBER, epsilon=0.5), PrivateRegression(NUMBER, epsilon=4.0)),
-    PrivateRegression(NUMBER, epsilon=2.0, method="two legs"),
+    PrivateRegression(NUMBER, epsilon=2.0, method="two-stage"),
     PrivateRegression(NUMBER, epsilon=2.0, min_reports=50),
     *(PrivateClassification(TWO, epsilon=1.0), PrivateClassification(THREE, epsilon=4.0)),
     *(PrivateEvaluation(np.ones(4), epsilon=1.0), PrivateEvaluation(np.ones(4), epsilon=8.0)),

@@ -1,5 +1,7 @@
 """SparseRegression: utility on fresh seeds, the guard, odd users, and its handlers' audit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -59,15 +61,21 @@ def test_correlated_features_are_not_mixed_up():
     assert np.mean(errors) < 0.12  # returning zero: .4
 
 
-def test_standard_errors_cover_the_truth():
-    """95 % should lie within 2 standard errors; of 50 or more, 80 % or fewer once in 10,000."""
-    within = []
-    for seed in range(8):
-        users, coef = make_users(400, 60, 20, 50 + seed)
-        result = fit(users, 20, 60, seed)
-        errors = np.abs(result.coef - coef)[result.support]
-        within += (errors < 2 * result.std_error[result.support]).tolist()
-    assert len(within) >= 50 and np.mean(within) > 0.8
+@pytest.mark.parametrize("sizes", [(1.0, 1.0), (1.25, 0.4)])
+def test_intervals_hold_for_coefficients_that_are_not_zero(sizes):
+    """Of 80 intervals of 90 % fewer than 61 hold once in 10,000, were they exact.
+
+    Posterior deviations hold half of them where small coefficients are missed.
+    """
+    held = []
+    for seed in range(10):
+        users, coef = make_users(400, 80, 128, 50 + seed)
+        support = np.flatnonzero(coef)
+        targets = users.targets - users.features @ coef
+        coef[support] *= np.tile(sizes, 4)
+        result = fit(replace(users, targets=targets + users.features @ coef), 128, 80, seed)
+        held += (np.abs(result.coef - coef) < 1.645 * result.std_error)[support].tolist()
+    assert len(held) == 80 and sum(held) >= 61
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -88,11 +88,16 @@ WIDE = Schema(
 )
 
 
-def test_bounds_that_are_far_off_take_two_legs():
+def test_bounds_that_are_far_off_take_two_stages():
     frame = table(4000, 2)
     auto, walk = (fitted(frame, schema=WIDE, method=name) for name in ("auto", "walk"))
-    assert auto.method == "two legs" and walk.method == "walk"
+    assert auto.method == "two-stage" and walk.method == "walk"
     assert r2(auto, TEST) > r2(walk, TEST) + 0.2
+
+
+def test_the_old_name_of_two_stages_still_works():
+    with pytest.warns(DeprecationWarning, match='now "two-stage"'):
+        assert PrivateRegression(WIDE, epsilon=1.0, method="two legs").method == "two-stage"
 
 
 def test_targets_that_nothing_explains_give_the_mean_or_a_doubt(seeds=6):
@@ -210,9 +215,9 @@ def test_a_score_that_noise_hides_is_no_headline():
 
 
 def test_a_report_about_a_table_depends_on_the_user_only_through_the_mechanism():
-    """The kinds of queries of the audit's two legs; two against whole handlers."""
-    *_, two_legs = PrivateRegression.audit_runs(3, 2.0)
-    queries = recorded_queries(*two_legs)
+    """The kinds of queries of the audit's two stages; two against whole handlers."""
+    *_, two_stages = PrivateRegression.audit_runs(3, 2.0)
+    queries = recorded_queries(*two_stages)
     one_each = {query.statistic: query for query in queries}
     columns = {f"standardised_column_{what}" for what in ("log_sizes", "means", "mean_norm")}
     steps = {"ridge_step", "standardised_ridge_step"}

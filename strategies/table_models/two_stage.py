@@ -1,4 +1,4 @@
-"""A walk in one leg or two: within the bounds of columns, then around their estimated centres."""
+"""A descent in two stages: within the bounds of columns, then around their estimated centres."""
 
 from bisect import bisect_left
 from collections.abc import Generator
@@ -21,11 +21,11 @@ from .ridge_walk import ridge_walk, row_length
 FIRST = 0.2  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who report all centres at first
 _WORTH, _FEWEST = 0.25, 1000  # variance of a centre, and users, with which knowing it helps
-_COHORTS = 50  # of min_reports users each, that all questions of two legs may take
+_COHORTS = 50  # of min_reports users each, that all questions of two stages may take
 FOR_COLUMNS = 0.3  # share of the users that report centres and scales at most
-_SECOND = 0.1  # share of the users that is left for the second leg at least
-PRIOR_STEP = 0.7, 0.4  # from the first leg's end to the second's, and how that varies
-METHODS = ("auto", "walk", "two legs")
+_SECOND = 0.1  # share of the users that is left for the second stage at least
+PRIOR_STEP = 0.7, 0.4  # from the first stage's end to the second's, and how that varies
+METHODS = ("auto", "walk", "two-stage")
 
 
 def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
@@ -34,44 +34,48 @@ def noise_of_centres(num_users: int, dim: int, epsilon: float) -> float:
 
 
 def chosen(num_users: int, dim: int, epsilon: float, min_reports: int) -> str:
-    """Return the better method by public numbers alone."""
+    """Return the better method by public numbers alone.
+
+    Of the table cps with bounds ten times too wide the walk alone explains .20 and .24 of the
+    variance at epsilon 4 and 8, two stages .30 and .32 (medians of five splits).
+    """
     known = noise_of_centres(num_users, dim, epsilon) <= _WORTH
-    enough = num_users >= _FEWEST and enough_for_two_legs(num_users, epsilon, min_reports)
-    return "two legs" if known and enough else "walk"
+    enough = num_users >= _FEWEST and enough_for_two_stages(num_users, epsilon, min_reports)
+    return "two-stage" if known and enough else "walk"
 
 
-def enough_for_two_legs(num_users: int, epsilon: float, min_reports: int) -> bool:
-    """Whether enough users are left for the second leg."""
+def enough_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> bool:
+    """Whether enough users are left for the second stage."""
     kept = held_out(num_users, epsilon, two_stages=True)
     left = (1 - FIRST - FOR_COLUMNS - _SECOND) * num_users - enough_for_norm(epsilon) - kept
     return left >= 0 and num_users >= _COHORTS * min_reports
 
 
-def too_few_for_two_legs(num_users: int, epsilon: float, min_reports: int) -> str:
-    """Return why so many users are too few for two legs; nothing if they are not."""
-    if enough_for_two_legs(num_users, epsilon, min_reports):
+def too_few_for_two_stages(num_users: int, epsilon: float, min_reports: int) -> str:
+    """Return why so many users are too few for two stages; nothing if they are not."""
+    if enough_for_two_stages(num_users, epsilon, min_reports):
         return ""
     most = 2 * num_users
-    while not enough_for_two_legs(most, epsilon, min_reports):
+    while not enough_for_two_stages(most, epsilon, min_reports):
         most *= 2
     each = range(num_users, most)
     needed = each[
-        bisect_left(each, True, key=lambda n: enough_for_two_legs(n, epsilon, min_reports))
+        bisect_left(each, True, key=lambda n: enough_for_two_stages(n, epsilon, min_reports))
     ]
     return (
-        f"{num_users:,} users are too few for two legs at epsilon {epsilon:g}: the second would "
+        f"{num_users:,} users are too few for two stages at epsilon {epsilon:g}: the second would "
         f"lack them. At least {needed:,} users are needed, "
         'or method="walk".'
     )
 
 
-def two_legs(
+def two_stages(
     run: Run, schema: Schema, rows_per_user: float | None, start: Floats
 ) -> Generator[Ask, Any, Floats]:
     """Return coefficients of the schema's features, from all users not asked yet.
 
-    The first leg walks within the bounds. Then columns' centres and scales are estimated, and
-    the second leg goes on in units of these: where bounds are much wider than what columns
+    The first stage walks within the bounds. Then columns' centres and scales are estimated, and
+    the second stage goes on in units of these: where bounds are much wider than what columns
     hold, the first one gets nowhere. A hold-out cohort estimates the step along the second.
     """
     dim, epsilon = schema.num_features, run.epsilon
