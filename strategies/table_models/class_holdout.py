@@ -20,22 +20,27 @@ from ..subprotocols.squared_errors import number_randomizer
 from ..tables.standardisation import Standardisation
 from .holdout import EVERYBODY, Number, ask_present, prior_spread
 
-_SHARE_ERROR, _MAX_FOR_SHARE = 0.03, 0.08  # wanted, and of all users at most
-_LOG_RANGE, _SCALE_ERROR, _MAX_FOR_SCALE = math.log(6), 0.15, 0.03  # of scores' scale
-_LOG_VARIANCE = 0.5  # of users' logarithms
-_USERS_LOG_RATIO = 0.15  # of the logarithm of a root mean square over that of a typical user's
-_PRIOR_CENTRE_SD = 0.5  # spread of scores' mean around where it is expected, in their sizes
-_PRIOR_LOG_SD = 0.5  # spread of the logarithm around what the schema lets one expect
-_REACH, _CENTRE_ERROR, _MAX_FOR_CENTRE = 2.5, 0.12, 0.025  # in standard deviations of scores
-_RANKING_ERROR, _MAX_FOR_RANKING = 0.025, 0.08
-_ROW_VARIANCE = 0.2  # of a row's share in a ranking
-# Where a user's ranking is clipped: the mean of many rows is seldom as far off as one, unless
-# they are all alike. So farther out if the noise of that is small.
+# The wanted standard error of each answer, and the largest part of a class's users who are asked
+# for it: together a fifth. The others make the slopes that these evaluate.
+_SHARE_ERROR, _MAX_FOR_SHARE = 0.03, 0.08  # probabilities are off by as much
+_SCALE_ERROR, _MAX_FOR_SCALE = 0.15, 0.03  # of a logarithm: slopes are stretched by 15 %
+_CENTRE_ERROR, _MAX_FOR_CENTRE = 0.12, 0.025  # 5 % of normal scores lie between, and change sign
+_RANKING_ERROR, _MAX_FOR_RANKING = 0.025, 0.08  # an AUC near .5 of equal classes is off by .035
+_PRIOR_LOG_SD = 0.5  # of the scale around what the schema lets one expect: a factor of 1.6
+_LOG_RANGE = math.log(6)  # of reported logarithms: 3.6 of these standard deviations
+_LOG_VARIANCE = 0.5  # of users' logarithms: trigamma(k / 2) / 4 of k normal rows is .41 of two
+_USERS_LOG_RATIO = 0.15  # of a root mean square over that of a typical user: s^2 for factors e^.39
+_PRIOR_CENTRE_SD = 0.5  # of scores' mean around where labels balance, in scores' sizes
+_REACH = 2.5  # standard deviations at which scores are clipped: of normal ones 1.2 % are farther
+_ROW_VARIANCE = 0.2  # of a row in a ranking: share (1 - share), which is .25 at most
+# Where a user's ranking is clipped. A row of the class has 1 - share: .6 cuts classes below .4. The
+# mean of k rows varies as k^-.5, or as one row does where they are alike: in between.
 _RADII, _RADIUS_OF_ROW, _AVERAGED = (0.3, 0.6), 0.75, 0.4
+# Farther out if the noise of that is small: below the error that is wanted.
 _MAX_RADIUS, _RANKING_NOISE = 0.75, 0.02
-_CORRELATED = 1.5  # how much farther columns spread scores that have to do with each other
-_MIN_SPREAD = 0.6  # of the mean square of scores, that is not their mean's
-_MIN_SHARE = 0.01  # of a class, that is returned
+_CORRELATED = 1.5  # two columns that all but repeat each other spread scores 1.41 times as far
+_MIN_SPREAD = 0.6  # of scores' mean square: a mean beyond .8 of their spread is taken for noise
+_MIN_SHARE = 0.01  # of a class, that is returned: logits stay within 4.6
 
 
 @dataclass(frozen=True)
@@ -155,8 +160,10 @@ def evaluate_class(
     # Where the scores' mean is expected: about where the walk balances labels.
     expected = math.log(share / (1 - share)) / 2 * math.sqrt(1 + math.pi / 2 * spread**2)
     moved = theta - expected * np.eye(1, len(theta))[0]
-    scale = yield from _scale(cohorts.scale, epsilon, standardisation, moved, spread, rows_per_user)
-    centre = yield from _centre(cohorts.centre, epsilon, standardisation, moved, scale)
+    size = yield from _scale(cohorts.scale, epsilon, standardisation, moved, spread, rows_per_user)
+    scale = size.value
+    found = yield from _centre(cohorts.centre, epsilon, standardisation, moved, scale)
+    centre = found.value
     deviation = scale * math.sqrt(max(1 - (centre / scale) ** 2, _MIN_SPREAD))
     moved = (moved - centre * np.eye(1, len(theta))[0]) / deviation
     question = Ranking(moved, float(place), share, num_classes)
@@ -164,7 +171,12 @@ def evaluate_class(
     ask = Ask(cohorts.ranking, question, number_randomizer(epsilon, radius))
     answer = yield standardisation.applied(ask)
     mean = Number(float(answer.mean[0]), float(answer.std_error[0])).of_those(present)
-    ranking = ranked(mean.value, mean.std_error, share)
+    # The share's error counts by how much more scores are above what is taken for their mean than
+    # below it: of normal ones .8 of its distance, if their scale is smaller than it seems by two
+    # standard errors.
+    off = found.std_error / deviation * math.exp(2 * size.std_error)
+    unbalanced = min(math.sqrt(2 / math.pi) * off, 1.0)
+    ranking = ranked(mean.value, math.hypot(mean.std_error, unbalanced * share_error), share)
     return ClassEvaluation(share, share_error, ranking, moved, present.value)
 
 
@@ -201,8 +213,8 @@ def _scale(
     theta: Floats,
     expected: float,
     rows_per_user: float,
-) -> Generator[Ask, Estimate, float]:
-    """Return the scores' root mean square, given what is expected."""
+) -> Generator[Ask, Estimate, Number]:
+    """Return the scores' root mean square, given what is expected, and its logarithm's error."""
     ask = Ask(cohort, RootCurvature(theta, expected, _LOG_RANGE), number_randomizer(epsilon, 1.0))
     answer = yield standardisation.applied(ask)
     error = _LOG_RANGE * float(answer.std_error[0])
@@ -210,7 +222,7 @@ def _scale(
     # Logarithms of few normal numbers' root mean squares are lower in the mean.
     lower = (math.log(rows_per_user / 2) - digamma(rows_per_user / 2)) / 2 + _USERS_LOG_RATIO
     log_ratio = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1)) + lower
-    return expected * math.exp(trust * log_ratio)
+    return Number(expected * math.exp(trust * log_ratio), math.sqrt(trust) * error)
 
 
 def _centre(
@@ -219,10 +231,11 @@ def _centre(
     standardisation: Standardisation,
     theta: Floats,
     scale: float,
-) -> Generator[Ask, Estimate, float]:
+) -> Generator[Ask, Estimate, Number]:
     """Return the scores' mean, given their root mean square."""
     question = MeanScore(theta / (_REACH * scale))
     answer = yield standardisation.applied(Ask(cohort, question, number_randomizer(epsilon, 1.0)))
     error = _REACH * float(answer.std_error[0])
     trust = _PRIOR_CENTRE_SD**2 / (_PRIOR_CENTRE_SD**2 + error**2)
-    return trust * _REACH * scale * float(np.clip(answer.mean[0], -1, 1))
+    mean = _REACH * float(np.clip(answer.mean[0], -1, 1))
+    return Number(trust * scale * mean, math.sqrt(trust) * scale * error)

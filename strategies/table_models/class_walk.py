@@ -1,4 +1,4 @@
-"""The walk of a classifier: short steps, each the mean direction of users' own logistic steps."""
+"""The descent of a classifier: each step is the mean direction of users' own logistic steps."""
 
 import math
 from collections.abc import Generator
@@ -14,10 +14,10 @@ from ..runtime.exchange import Ask
 from ..runtime.run import Run, TooFewReports
 from ..tables.standardisation import Standardisation
 
-_STEPS = 50  # at most
-_FEWEST = 30  # users of a step
-FARTHEST = 100.0  # that all steps together are planned to lead
-LONGEST = 4.0
+_STEPS = 50  # at most: the average of the last ones then has a seventh of one step's noise
+_FEWEST = 30  # users of a step: a mean of 30 reports is all but normal, as the step size assumes
+FARTHEST = 100.0  # of all steps together: a row's logit is then saturated in any direction
+LONGEST = 4.0  # of one step: it moves the logit of a typical row from one half to .98
 FEW_ROWS = 6  # up to which a user's rows show little of where its step ends
 SURE = 2.0  # standard errors of an estimate that exceed chance in 39 of 40 runs
 

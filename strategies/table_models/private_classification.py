@@ -37,6 +37,10 @@ _METHODS = ("auto", "directions", "lengths")
 _USUAL_ROWS = 8.0
 _COUNTERS = 0.03  # share of the users that report how many rows they have
 _DOUBTFUL_SHARE = 0.06
+# Standard errors by which a model has to rank better than chance. On 65 tables on which this was
+# chosen (simulations/studies/unseen_tables), 0 left AUC below .45 in up to 4.6 % of runs, .75 in
+# 1.5 % and 1 in .8 %; 2 lost another .02 to .04 of the mean AUC.
+_RANKING_Z = 1.0
 _RARE, _WEAK = 0.1, 0.6  # share of a class, and AUC, below which it is said
 
 
@@ -74,9 +78,9 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
     Hold-out cohorts estimate the share of the class, where scores lie, and how
     well these rank: how often rows of the class score above the mean, and others. With
     two normal distributions of scores that is an AUC, and the slope of the logit.
-    Slopes are shortened by the error of that. Where scores rank no better than by chance the
-    shares are returned instead, and where they may, a note says so. Of more than two classes each
-    is fitted against all others, by its own part of the users.
+    Slopes are shortened by the error of that. Where scores are not better than chance by one
+    standard error the shares are returned instead, and up to two a note says so. Of more than
+    two classes each is fitted against all others, by its own part of the users.
 
     Guarantee
     ---------
@@ -179,11 +183,11 @@ class PrivateClassification(LdpStrategy[ClassificationFit]):
             found.append(evaluated)
         score, error = _score(found)
         notes = []
-        if score <= 0.5:
+        if score - 0.5 <= _RANKING_Z * error:
             notes.append(
                 "Returned the classes' shares, the same for everybody: on held-out users the model "
-                f"ranked no better than chance (AUC {score:.2f}, standard error {error:.2f}). More "
-                "users or a larger epsilon are needed."
+                f"did not surely rank better than chance (AUC {score:.2f}, standard error "
+                f"{error:.2f}). More users or a larger epsilon are needed."
             )
             found, method = [each.without_slopes() for each in found], "shares"
             score, error = 0.5, 0.0

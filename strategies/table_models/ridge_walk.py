@@ -15,10 +15,11 @@ from ..runtime.exchange import Ask
 from ..runtime.run import Run, TooFewReports
 
 STEPS = 20  # at most
-RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square length
+RIDGE = 1.0  # over a user's number of rows, in units of a row's mean square norm: as one row more
 RESIDUAL_BOUND = 1.0  # half of the farthest from the middle that a target can be
-_FARTHEST, _MOST = 4.0, 100.0  # of one step and of all, in units in which rows have length 1
-_PER_SIGNAL = 0.5  # length of all steps, over the signal to noise ratio of all users together
+# Of one step and of all, in units in which rows have norm 1: a target is within 2 of the middle.
+_FARTHEST, _MOST = 4.0, 100.0
+_PER_SIGNAL = 0.5  # size of all steps, over the signal to noise ratio of all users together
 INTERCEPT = 2.0  # how many times as far as slopes the intercept moves: it is one number
 SHORTER = 0.7  # what steps are multiplied by once one turns back
 

@@ -20,7 +20,8 @@ from .ridge_walk import ridge_walk, row_length
 
 FIRST = 0.2  # share of the users who walk before columns' centres and scales are known
 _COLUMNS = 0.05  # share of the users who report all centres at first
-_WORTH, _FEWEST = 0.25, 1000  # variance of a centre, and users, with which knowing it helps
+_WORTH = 0.25  # variance of a centre up to which it helps: that of a column within its bounds
+_FEWEST = 1000  # users of two stages
 _COHORTS = 50  # of min_reports users each, that all questions of two stages may take
 FOR_COLUMNS = 0.3  # share of the users that report centres and scales at most
 _SECOND = 0.1  # share of the users that is left for the second stage at least

@@ -162,11 +162,12 @@ def test_slopes_are_shorter_the_less_is_known(share):
 
 
 def test_who_ranks_no_better_than_chance_gets_the_shares(monkeypatch):
-    """Less than two standard errors above chance the model is returned with a note."""
+    """From one standard error above chance the model is returned, up to two with a note."""
     table = people(600, 2, 0, signal=0.0)
     for score, method, said in (
-        (0.5 - 1.9 * 0.05, "shares", "ranked no better than chance"),
-        (0.5, "shares", "ranked no better than chance"),
+        (0.5 - 1.9 * 0.05, "shares", "did not surely rank better than chance"),
+        (0.5 + 0.9 * 0.05, "shares", "did not surely rank better than chance"),
+        (0.5 + 1.1 * 0.05, "lengths", "may rank no better than chance"),
         (0.5 + 1.9 * 0.05, "lengths", "may rank no better than chance"),
         (0.5 + 2.1 * 0.05, "lengths", ""),
     ):
