@@ -111,8 +111,7 @@ class LdpIht(FeatureStrategy[LinearResult]):
 
     With several records there are up to 50 steps, which are fitted: their lengths follow from the
     directions themselves, and the estimate is where all of them, taken together, are zero.
-    Targets are expected centred. Standard errors are those of the steps' noise, and above the
-    error at epsilon 2 or more, where later steps undo what noise did earlier.
+    Targets are expected centred. Standard errors are not a number: most of the error is bias.
 
     Guarantee
     ---------

@@ -305,7 +305,8 @@ class LinearResult(CoefficientResult):
     std_error : ndarray of float64, shape (dim,)
         Standard deviation of each coefficient given the support, from the
         randomizers' known noise or the spread of the reports; 0 outside the support.
-        It leaves out the bias of clipping, thresholding and early stopping.
+        It leaves out the bias of clipping, thresholding and early stopping, and is NaN where that
+        is most of the error.
     """
 
     _derived = ("support",)
@@ -382,7 +383,8 @@ class LinearResult(CoefficientResult):
         names = [self.names[i] for i in drawn]
         charts.intervals(axes, names, self.coef[drawn], self.std_error[drawn])
         scaled = "as computed" if self.schema is None else "of standardised columns"
-        axes.set_xlabel(f"coefficient {scaled}, with 95 % intervals")
+        intervals = "" if np.isnan(self.std_error).all() else ", with 95 % intervals"
+        axes.set_xlabel(f"coefficient {scaled}{intervals}")
         if len(self.coef) > _DRAWN:
             axes.set_title(f"the {len(drawn)} largest of {len(self.coef):,} coefficients")
 

@@ -129,6 +129,7 @@ def test_several_records_per_user(target_scale):
         errors.append(np.linalg.norm(result.coef - theta))
         estimated = [step.statistic for step in result.steps].count("target_scale")
         assert estimated == (target_scale is None)
+        assert np.isnan(result.std_error).all() and "are not known" in result.notes[-1]
     assert np.median(errors) < 0.2
 
 
