@@ -1,29 +1,19 @@
 """What a step of DP-SGD on a network that comes as data takes, beside Opacus' own on its module."""
 
-import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from opacus import GradSampleModule
 from opacus.layers import DPLSTM
-from opacus.optimizers import DPOptimizer
 from rich.progress import track
 from torch import nn
 from torch.nn import functional as F
 
-from ldp_flower.clients.private_training.network_gradients import NetworkGradients
-from ldp_flower.clients.private_training.steps import take_steps
-from ldp_flower.models import Network
-from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
-from ldp_flower.randomness import SystemRandom
-
+from ..baselines.opacus_steps import seconds, steps_of
 from ..harness.command import Command, one_thread_each
 from ..harness.tables import Table
 
-_CLASSES, _STEPS = 10, 2
+_CLASSES = 10
 _WORDS, _LENGTH = 100, 16
-_RATE = 0.1
 
 
 class UNet(nn.Module):
@@ -76,7 +66,7 @@ KINDS: dict[str, tuple[_Made, _Made, tuple[int, ...], tuple[int, ...]]] = {
 }
 
 
-def steps_of(kind: str, batch: int) -> tuple[Callable[[], object], Callable[[], object]]:
+def steps_on(kind: str, batch: int) -> tuple[Callable[[], object], Callable[[], object]]:
     """Return functions that take some steps on a batch: ours, and Opacus'."""
     ours, theirs, shape, target = KINDS[kind]
     torch.manual_seed(0)
@@ -84,43 +74,7 @@ def steps_of(kind: str, batch: int) -> tuple[Callable[[], object], Callable[[], 
     if kind == "LSTM":
         records = torch.randint(_WORDS, (batch, *shape))
     targets = torch.randint(_CLASSES, (batch, *target))
-    network = Network.export(ours(), records[0], "cross_entropy")
-    plan = DpSgdPlan(8.0, 1e-5, 1, _STEPS, 1.0, 1.0)
-    values = {name: torch.tensor(array) for name, array in network.arrays.items()}
-    parameters = {name: nn.Parameter(values.pop(name)) for name in network.graph.trainable}
-    optimizer = torch.optim.SGD(parameters.values(), lr=_RATE)
-    gradients = NetworkGradients(network.graph, values, records, targets, batch, batch)
-
-    def take() -> object:
-        return take_steps(plan, parameters, optimizer, gradients, batch, batch, SystemRandom())
-
-    module = GradSampleModule(theirs())
-    private = DPOptimizer(
-        torch.optim.SGD(module.parameters(), lr=_RATE),
-        noise_multiplier=plan.noise_multiplier,
-        max_grad_norm=1.0,
-        expected_batch_size=batch,
-    )
-
-    def take_theirs() -> None:
-        for _ in range(_STEPS):
-            private.zero_grad()
-            F.cross_entropy(module(records), targets).backward()
-            private.step()
-
-    return take, take_theirs
-
-
-def seconds(kind: str, batch: int, rounds: int) -> tuple[float, float]:
-    """Return what a step takes of the processor, ours and Opacus': the fastest, in turns."""
-    taken: tuple[list[float], list[float]] = ([], [])
-    both = steps_of(kind, batch)
-    for _ in range(rounds + 1):  # the first warms up
-        for steps, times in zip(both, taken, strict=True):
-            started = time.process_time()
-            steps()
-            times.append((time.process_time() - started) / _STEPS)
-    return float(np.min(taken[0][1:])), float(np.min(taken[1][1:]))
+    return steps_of(ours(), theirs(), records, targets, "cross_entropy")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -135,7 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
     lines = []
     for kind in options.models:
         for batch in track(options.batches, kind, transient=True):
-            ours, theirs = seconds(kind, batch, options.rounds)
+            ours, theirs = seconds(steps_on(kind, batch), options.rounds)
             numbers = (1000 * ours, 1000 * theirs, ours / theirs)
             lines.append([kind, f"{batch}", *(f"{each:.3g}" for each in numbers)])
     head = ["model", "batch", "ms a step", "Opacus", "ratio"]

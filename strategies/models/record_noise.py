@@ -13,7 +13,7 @@ from ldp_flower.randomizers import RecordGaussian
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
 #: Of q. Linear models of digits (simulations/studies/silo_records, five splits) lost .02 of their
-#: accuracy at most up to .1, .08 to .40 at .15 to .32, and reached .17 at .94 (.10 is a guess).
+#: accuracy at most up to .1, .08 to .40 at .15 to .32, and reached .17 at .94 (a guess: .10).
 #: On breast cancer means from .26 on are between .73 and .85, with standard deviations up to .20.
 WARN_ABOVE, REFUSE_ABOVE = 0.1, 1.0
 _RANGE = 1.2816  # standard normal, of 8 runs in 10
