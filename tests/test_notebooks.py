@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ def executed(source, names):
 
 def test_there_are_five():
     assert len(NOTEBOOKS) == 5
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_the_first_notebook_installs_the_library_where_it_is_missing(missing, monkeypatch):
+    """So that it runs as it stands on a hosted notebook service."""
+    (path,) = (path for path in NOTEBOOKS if path.stem == "table")
+    ran = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: ran.append(command[1:]))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if missing else name)
+    executed(cells(path)[0], {})
+    assert ran == [["-m", "pip", "install", "-q", "ldp-flower"]] * missing
+    links = re.findall(r"\]\((.*?)\)", path.read_text("utf-8"))
+    assert links and all(link.startswith("https://") for link in links)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
