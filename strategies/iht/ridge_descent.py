@@ -3,7 +3,6 @@
 import math
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
