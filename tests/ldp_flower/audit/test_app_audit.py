@@ -147,7 +147,7 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
     )
     assert findings(folder) == {
         ("a function of the data, without noise", "train: metrics/num-examples, in 2 messages"),
-        ("names or order of what is sent tell data", "train: metrics: keys, in 2 messages"),
+        ("names or order of what is sent depend on data", "train: metrics: keys, in 2 messages"),
         ("the form of the reply depends on data", "train: metadata: ttl, in 2 messages"),
         ("whether it answers depends on data", "train: reply, in 2 messages"),
     }

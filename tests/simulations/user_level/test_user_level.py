@@ -267,7 +267,7 @@ def test_the_app_in_process(nodes, tmp_path, capsys):
         "dim": 12,
         "epsilon": 8.0,
         "design": "independent",
-        "sizes": "equal",
+        "sizes": "unequal",
         "signs": "positive",
         "positions": "random",
         "scale": "estimated",

@@ -321,8 +321,8 @@ def test_a_distribution_of_few_entries_stops_after_a_tenth_of_the_users():
 def test_users_who_are_enough_but_few_are_said_before_they_are_asked(caplog):
     """A plan, the log of the run and its result say it; from the number that is named on none."""
     strategy = Distribution(schema(), "income", epsilon=1.0)
-    assert "From 3,833 users on" in str(plan(strategy, users=2000))
-    assert "From 3,833 users on" not in str(plan(strategy, users=3833))
+    assert "From 3,833 users on" in str(plan(strategy, num_users=2000))
+    assert "From 3,833 users on" not in str(plan(strategy, num_users=3833))
     with caplog.at_level("WARNING", "flwr"):
         found = simulate(strategy, users_of(INCOME[:2000]), seed=0)
     assert any("users on, errors are seldom" in note for note in found.notes)

@@ -287,8 +287,10 @@ class Mean(LdpStrategy):
 
     randomizer = SubsetHypercube(4.0, DIM)
 
+    part = 1
+
     def protocol(self, run):
-        (everyone,) = run.cohorts([run.num_users])
+        (everyone,) = run.cohorts([run.num_users // self.part])
         answer = yield Ask(everyone, Gradient(np.zeros(DIM)), self.randomizer)
         return LinearResult(coef=answer.mean, std_error=answer.std_error)
 
@@ -296,8 +298,7 @@ class Mean(LdpStrategy):
 class Third(Mean):
     """Asks a third of the users."""
 
-    def cohorts(self, sizes):
-        return super().cohorts([size // 3 for size in sizes])
+    part = 3
 
 
 def test_a_node_that_lies_about_everything_moves_a_mean_by_its_users_share():

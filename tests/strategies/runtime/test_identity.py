@@ -166,10 +166,10 @@ def test_a_constructor_that_is_no_dataclass_takes_no_store(tmp_path):
         start(OfItsOwn(1), make_users(100), store=tmp_path / "run.db")
 
 
-def test_an_argument_that_cannot_be_told_from_another_takes_no_store(tmp_path):
+def test_an_argument_that_cannot_be_compared_takes_no_store(tmp_path):
     users = make_users(100)
     assert start(Mine(lambda: 1), users).num_users == 100
-    with pytest.raises(ValueError, match="got thing: Cannot tell one function from another"):
+    with pytest.raises(ValueError, match="got thing: Cannot compare one function with another"):
         start(Mine(lambda: 1), users, store=tmp_path / "run.db")
 
 
