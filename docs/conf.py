@@ -26,7 +26,7 @@ project = _about["name"]
 release = importlib.metadata.version(project)
 language = "en"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["node", "figures"]
+exclude_patterns = ["node", "figures", "upstream"]
 myst_heading_anchors = 4  # as the repository's browser has them
 
 autodoc_member_order = "bysource"
@@ -89,6 +89,10 @@ def _turn_links(app: Sphinx, docname: str, source: list[str]) -> None:
         readme = _with_links(ROOT, (ROOT / "README.md").read_text("utf-8"))
         source[0] = source[0].replace("<!-- README.md -->", readme)
         app.env.note_dependency(str(ROOT / "README.md"))
+    if docname == "explorer":
+        grid = ROOT / "docs" / "figures" / "explorer.json"
+        source[0] = source[0].replace("<!-- explorer.json -->", grid.read_text("utf-8").strip())
+        app.env.note_dependency(str(grid))
     if docname == f"{COPIES}/simulations/README":
         below = [f"/{COPIES}/{page}" for page in _copied() if len(page.parts) > 2]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(below) + "\n```\n"

@@ -255,7 +255,13 @@ class Schema:
         table = collected(table)
         read = {name: column_of(table, name) for name in self.columns_read}
         tell_beyond({name: (self.kind(name), values) for name, values in read.items()})
-        named: Any = column_of(table, groups) if isinstance(groups, str) else groups
+        named: Any = groups
+        if isinstance(groups, str):
+            try:
+                named = column_of(table, groups)
+            except ValueError as error:
+                alone = "Without groups each row is a user of its own."
+                raise ValueError(f"{error} {alone}") from None
         check_rows(table, named)
         for name, values in read.items():  # once for what follows
             read[name] = as_numbers(values) if isinstance(self.kind(name), Numeric) else values
