@@ -12,7 +12,7 @@ from ldp_flower.schema import Numeric
 from ldp_flower.validation import Floats, check_fraction, check_integer
 
 from ..numerics.density import LinearEstimates
-from ..runtime.result import Estimates, Result
+from ..runtime.result import Result
 from .column import ATOM
 
 if TYPE_CHECKING:
@@ -201,11 +201,6 @@ class DistributionResult(Result):
                 "upper": upper,
             }
         )
-
-    def estimates(self) -> Estimates:
-        """Return the quantiles of :meth:`table`, for a series of collections."""
-        names = [f"{self.column} {100 * level:.6g} %" for level in _LEVELS]
-        return Estimates(names, self.quantile(_LEVELS), self.quantile_error(_LEVELS))
 
     def _weights(self, values: ArrayLike) -> Floats:
         """Return what shares below values are in terms of those below edges, one row a value."""

@@ -42,9 +42,10 @@ class Series(LdpStrategy[SeriesResult]):
     Parameters
     ----------
     strategy : LdpStrategy
-        What is asked: :class:`Means`, :class:`Counts`, :class:`Quantiles`, :class:`Distribution`,
-        :class:`TwoWay`, :class:`PrivateEvaluation`, or another one whose result has ``estimates``.
-        Its ``epsilon`` is for the whole series.
+        What is asked: :class:`Means`, :class:`Counts`, :class:`Quantiles`, :class:`TwoWay`,
+        :class:`PrivateEvaluation`, or another one whose result has ``estimates``, which
+        :class:`Distribution` has none of: what it smooths is wrong alike every week, and levels'
+        bands missed by 13 to 20 %. Its ``epsilon`` is for the whole series.
     collections : int
         How many there will be, 2 to 1,000: as many panels the users are divided into.
     memoised : bool (default: False)
@@ -116,8 +117,8 @@ class Series(LdpStrategy[SeriesResult]):
             raise ValueError(f"Expected strategy to be one, got {type(self.strategy).__name__}.")
         if not has_estimates(type(self.strategy)):
             raise ValueError(
-                "Expected a strategy with estimates to follow (Means, Counts, Quantiles, "
-                f"Distribution, TwoWay, PrivateEvaluation), got {type(self.strategy).__name__}."
+                "Expected a strategy with estimates to follow (Means, Counts, Quantiles, TwoWay, "
+                f"PrivateEvaluation), got {type(self.strategy).__name__}."
             )
         self.epsilon, self.min_reports = self.strategy.epsilon, self.strategy.min_reports
         super().__post_init__()

@@ -1,6 +1,6 @@
 """Populations that change from week to week: what their users hold, and what is true of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from ldp_flower import Categories, Numeric, Schema
 from ldp_flower.strategies import (
     Counts,
-    Distribution,
     LdpStrategy,
     Means,
     PrivateEvaluation,
@@ -26,7 +25,6 @@ ILL = Schema({"x": Categories(["well", "ill"])})
 PAIR = Schema({"x": Categories([*"abc"]), "y": Categories([*"kl"])})
 LINE = Schema({"x": Numeric(-1, 1)}, "y", Numeric(-1, 1))
 _LEVELS = [0.1, 0.5, 0.9]
-_OF_DISTRIBUTIONS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]  # what these estimate
 _CHANGING = 0.05  # of the users, a week
 
 
@@ -65,14 +63,6 @@ def _asked_for_shares(schema: Schema, held: Floats) -> Population:
         np.stack([(held == value).mean(axis=1) for value in range(len(names))], axis=1),
         lambda week: {"x": names[held[week].astype(int)]},
     )
-
-
-def _asked_for_quantiles(
-    held: Floats, levels: Sequence[float], strategy: Callable[[float], LdpStrategy]
-) -> Population:
-    """Return numbers of which these quantiles are asked."""
-    truth = np.quantile(held, levels, axis=1).T
-    return Population(NUMBER, held, strategy, truth, lambda week: {"x": held[week]})
 
 
 def _moving(rng: np.random.Generator, weeks: int, users: int) -> Floats:
@@ -146,16 +136,12 @@ def _leaving(rng: np.random.Generator, weeks: int, users: int) -> Population:
 def _quantiles(rng: np.random.Generator, weeks: int, users: int) -> Population:
     """Return the numbers of :func:`_step`, of which three quantiles are asked."""
     held = _step(rng, weeks, users).held
-    return _asked_for_quantiles(
-        held, _LEVELS, lambda epsilon: Quantiles(NUMBER, "x", _LEVELS, epsilon=epsilon)
-    )
-
-
-def _distribution(rng: np.random.Generator, weeks: int, users: int) -> Population:
-    """Return the numbers of :func:`_step`, of which the distribution is asked."""
-    held = _step(rng, weeks, users).held
-    return _asked_for_quantiles(
-        held, _OF_DISTRIBUTIONS, lambda epsilon: Distribution(NUMBER, "x", epsilon=epsilon)
+    return Population(
+        NUMBER,
+        held,
+        lambda epsilon: Quantiles(NUMBER, "x", _LEVELS, epsilon=epsilon),
+        np.quantile(held, _LEVELS, axis=1).T,
+        lambda week: {"x": held[week]},
     )
 
 
@@ -205,7 +191,6 @@ SHAPES: dict[str, Callable[[np.random.Generator, int, int], Population]] = {
     "epidemic": _epidemic,
     "leaving": _leaving,
     "quantiles": _quantiles,
-    "distribution": _distribution,
-    "pairs": _pairs,
     "evaluation": _evaluated,
+    "pairs": _pairs,
 }
