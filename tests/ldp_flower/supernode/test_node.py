@@ -245,7 +245,8 @@ def test_a_supernode_is_started_again_if_it_had_worked(tmp_path, monkeypatch, li
     monkeypatch.setattr(flower, "command", lambda *given: [sys.executable, "-c", code, given[-1]])
     monkeypatch.setattr("ldp_flower.supernode.launch._MIN_UPTIME", 0.0 if lives else 60.0)
     monkeypatch.setattr(
-        "ldp_flower.supernode.launch._EndSignal.within", lambda _, seconds: len(book.read_text()) > 2
+        "ldp_flower.supernode.launch._EndSignal.within",
+        lambda _, seconds: len(book.read_text()) > 2,
     )
     assert supervise(["x"], SETTINGS) == (0 if lives else 3)
     assert book.read_text() == ("xxx" if lives else "x")
