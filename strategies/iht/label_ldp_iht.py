@@ -150,7 +150,7 @@ class LabelLdpIht(SparseStrategy):
         fails_when="at epsilon 0.5 with 8,000 users, a tenth of whom cannot tell the labels' "
         "scale; for labels far from normal without a declared bound: coefficients up to 15 % too "
         "long",
-        page="label-ldp-iht",
+        page="ldp-iht",
     )
 
     plans_with = frozenset({"num_features", "quality"})

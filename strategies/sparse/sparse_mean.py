@@ -84,7 +84,7 @@ class SparseMean(SparseWaves):
         use_when="users have one record or several; sparsity and sizes need not be known",
         fails_when="for coordinates below some 1.4 standard deviations of users' means: there 400 "
         "users at epsilon 4 miss one in ten",
-        page="sparse-mean",
+        page="sparse-regression",
     )
 
     plans_with = frozenset({"num_features"})

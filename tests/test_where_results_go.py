@@ -1,4 +1,4 @@
-"""What docs/tracking.md sends to other tools arrives there."""
+"""What docs/gallery.md sends to other tools arrives there."""
 
 import json
 import re
@@ -10,8 +10,9 @@ import pytest
 from ldp_flower import Users, simulate
 from ldp_flower.strategies import LdpIht, Result
 
-PAGE = (Path(__file__).parents[1] / "docs" / "tracking.md").read_text("utf-8")
-FILE, MLFLOW, WANDB = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (Path(__file__).parents[1] / "docs" / "gallery.md").read_text("utf-8")
+SECTION = PAGE.partition("## Where results go")[2]
+FILE, MLFLOW, WANDB = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
