@@ -140,7 +140,7 @@ class CellShares:
     more cell for them, which costs precision where there are few cells. With two waves the
     first is asked like that, and in the second whoever has no answer gives one drawn from the
     first wave's shares: then the shares stay what they are however many such users there are.
-    What the first wave tells of them corrects for the difference that is left, which is the
+    What the first wave reports of them corrects for the difference that is left, which is the
     product of two small errors. Where they turn out to be many the second wave is asked as the
     first. All reports are fitted together, by generalised least squares.
     """
@@ -190,9 +190,9 @@ class CellShares:
     ) -> Generator[Ask, Estimate, Shares]:
         """Ask the cohorts, of the sizes of :meth:`sizes`, in which cell they fall."""
         oracle, *others = self.oracles([cohort.size for cohort in cohorts])
-        told = yield Ask(cohorts[0], question, oracle)
-        fit = _Fit.of_first(oracle, told)
-        users = told.count
+        answer = yield Ask(cohorts[0], question, oracle)
+        fit = _Fit.of_first(oracle, answer)
+        users = answer.count
         if len(cohorts) > 1:
             found = clipped(fit.solved()[0])
             instead = (found + 1e-9) / (found + 1e-9).sum()
@@ -200,11 +200,13 @@ class CellShares:
             second = _noise(oracle, found + (1 - found.sum()) * instead) < _noise(other, found)
             asked = replace(question, instead=instead) if second else question
             try:
-                told = yield Ask(cohorts[1], asked, oracle if second else other)
-            except TooFewReports:  # the first wave tells the shares, less well
+                answer = yield Ask(cohorts[1], asked, oracle if second else other)
+            except TooFewReports:  # the first wave estimates the shares, less well
                 return Shares(*fit.solved(), users)
-            more = _Fit.of_second(oracle, told, instead) if second else _Fit.of_first(other, told)
-            fit, users = fit + more, users + told.count
+            more = (
+                _Fit.of_second(oracle, answer, instead) if second else _Fit.of_first(other, answer)
+            )
+            fit, users = fit + more, users + answer.count
         cells, covariance = fit.solved()
         return Shares(cells, covariance, users)
 
@@ -217,16 +219,16 @@ class _Fit:
     score: Floats
 
     @classmethod
-    def of_first(cls, oracle: FrequencyOracle, told: Estimate) -> "_Fit":
+    def of_first(cls, oracle: FrequencyOracle, answer: Estimate) -> "_Fit":
         """Return those of a wave with one more cell."""
-        cells = len(told.mean) - 1
+        cells = len(answer.mean) - 1
         design = np.vstack([np.eye(cells), -np.ones(cells)])
-        return cls(*_normal(oracle, told, design, np.eye(cells + 1)[-1]))
+        return cls(*_normal(oracle, answer, design, np.eye(cells + 1)[-1]))
 
     @classmethod
-    def of_second(cls, oracle: FrequencyOracle, told: Estimate, instead: Floats) -> "_Fit":
+    def of_second(cls, oracle: FrequencyOracle, answer: Estimate, instead: Floats) -> "_Fit":
         """Return those of a wave in which others have answered instead."""
-        return cls(*_normal(oracle, told, np.eye(len(instead)) - instead[:, None], instead))
+        return cls(*_normal(oracle, answer, np.eye(len(instead)) - instead[:, None], instead))
 
     def __add__(self, other: "_Fit") -> "_Fit":
         return _Fit(self.information + other.information, self.score + other.score)
@@ -245,13 +247,13 @@ def _noise(oracle: FrequencyOracle, cells: Floats) -> float:
 
 
 def _normal(
-    oracle: FrequencyOracle, told: Estimate, design: Floats, offset: Floats
+    oracle: FrequencyOracle, answer: Estimate, design: Floats, offset: Floats
 ) -> tuple[Floats, Floats]:
     """Return the information and the score of one wave, whose mean is ``design u + offset``."""
-    covariance: Floats = oracle.covariance(clipped(told.mean)) / told.count
+    covariance: Floats = oracle.covariance(clipped(answer.mean)) / answer.count
     covariance += _JITTER * np.eye(len(covariance))
     rows = slice(None)
-    if oracle.support_size is not None:  # the counts add up: the last one tells nothing
+    if oracle.support_size is not None:  # the counts add up: the last one says nothing
         rows = slice(-1)
     weighted = np.asarray(np.linalg.solve(covariance[rows, rows], design[rows]).T, np.float64)
-    return weighted @ design[rows], weighted @ (told.mean - offset)[rows]
+    return weighted @ design[rows], weighted @ (answer.mean - offset)[rows]

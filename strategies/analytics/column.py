@@ -28,21 +28,21 @@ _CLEAR = 2.1  # standard errors from which a finer place is seen: 1 of 56 by cha
 
 #: Of the bounds' distance: the width of a cell of one value.
 ATOM = 1e-9
-_KNOWN = 0.9  # of later cells' sizes follows what earlier ones told; the rest is even
+_KNOWN = 0.9  # of later cells' sizes follows what earlier ones reported; the rest is even
 _LEAST = 1e-5  # share of a cell, before anything is known
-_FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is told there
+_FAR = 6.0  # widths of the middle half beyond which coordinates end: no density is estimated there
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What few users tell of all entries of a column.
+    """What few users report about all entries of a column.
 
     Attributes
     ----------
     step : float or None
         What nearly all of them are multiples of, None if there is none.
     hardly_any : bool
-        Whether there may be none, so that nothing else is told of them.
+        Whether there may be none, so that nothing else is known of them.
     """
 
     step: float | None = None
@@ -108,7 +108,7 @@ class NumericColumn:
 def who_tell_the_step(
     strategy: LdpStrategy[Any], column: NumericColumn, num_users: int
 ) -> tuple[FrequencyOracle, int] | None:
-    """Return how many users tell how round their entries are, and by what; None if it is nobody."""
+    """Return how many users report how round their entries are, and by what; None if nobody."""
     oracle = best_frequency_oracle(strategy.epsilon, len(column.steps) + 2, num_users)
     enough = math.ceil((oracle.variance + 0.25) / _ERROR**2)
     size = max(enough, int(_PART[0] * num_users), strategy.min_reports)
@@ -116,7 +116,7 @@ def who_tell_the_step(
 
 
 def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entries]:
-    """Ask few users how round their entries are; return what they tell of all.
+    """Ask few users how round their entries are; return what follows for all.
 
     Nobody is asked where it would take too many. Rounded entries have ties, and an answer
     beside one of them is wrong by all who share it.
@@ -196,10 +196,10 @@ class Cells:
 
         A narrow hump around one looks like it, before there are finer cells.
         """
-        told = np.diff(below)
-        beside = np.where(self.atoms, told / 2, 0.0)
-        told = told + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
-        shares = np.where(self.atoms, 0.0, _KNOWN * told + (1 - _KNOWN) * self.evenly)
+        masses = np.diff(below)
+        beside = np.where(self.atoms, masses / 2, 0.0)
+        masses = masses + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
+        shares = np.where(self.atoms, 0.0, _KNOWN * masses + (1 - _KNOWN) * self.evenly)
         up_to = np.concatenate([[0.0], np.cumsum(shares)])
         return np.asarray(np.interp(places * up_to[-1], up_to, self.edges))
 

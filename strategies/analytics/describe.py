@@ -1,4 +1,4 @@
-"""Describe: what pandas' describe tells of a table, from one report of each user."""
+"""Describe: what pandas' describe returns of a table, from one report of each user."""
 
 import math
 from collections.abc import Generator, Iterator, Sequence
@@ -22,7 +22,7 @@ from ..subprotocols.squared_errors import number_randomizer
 from .cells import CellShares, cell_question
 from .counts import Counts, categories_of, check_schema
 from .describe_result import STATISTICS, DescribeResult
-from .levels import Levels, Told
+from .levels import LevelEstimate, Levels
 from .means import Means, MeansResult
 from .quantiles import Quantiles
 from .quantiles_result import QuantilesResult
@@ -32,15 +32,15 @@ _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
 _MEAN, _STD = STATISTICS.index("mean"), STATISTICS.index("std")
 _NORMAL = 1.96  # standard errors that 95 % are within
 _HIDDEN = (
-    "The standard deviation of {!r} is not told: it is below some {:.2g}, which noise hides. "
-    "Narrower bounds, more users or a larger epsilon would tell."
+    "The standard deviation of {!r} is not reported: it is below some {:.2g}, which noise hides. "
+    "Narrower bounds, more users or a larger epsilon would show it."
 )
 _OUTSIDE = (
     "The mean of {!r} is not between its quartiles, by less than 1.96 standard errors of the "
     "difference: noise may have moved it there."
 )
-# From here on noise is not what limits, and users are split as here: with less noise in what tells
-# means, these would lose more users than they have too many.
+# Above it noise is not what limits errors, and users are split as here: by their smaller noise
+# means would lose more users than they have too many.
 _SETTLED = 4.5
 
 
@@ -71,7 +71,7 @@ class _Spread:
         """Take as many as there are: other tasks need more."""
         return ""
 
-    def protocol(self, run: Run) -> Generator[Ask, Estimate, Told]:
+    def protocol(self, run: Run) -> Generator[Ask, Estimate, LevelEstimate]:
         """Ask for 1 - t^2, less one half."""
         question = cell_question(self.schema, [], self.column, 2)
         (everyone,) = run.population.cut([run.num_users])
@@ -250,7 +250,7 @@ class Describe(LdpStrategy[DescribeResult]):
         return not any(task.protocol._refusal(size) for task, size in tasks)
 
     def _result(self, found: dict[str, list[Any]], num_users: int) -> DescribeResult:
-        numbers = [name for name, told in found.items() if len(told) > 1]
+        numbers = [name for name, parts in found.items() if len(parts) > 1]
         values = np.full((len(STATISTICS), len(numbers)), np.nan)
         errors = values.copy()
         hidden, outside = [], []
@@ -260,7 +260,7 @@ class Describe(LdpStrategy[DescribeResult]):
                 hidden.append(_HIDDEN.format(name, 2 * errors[_STD, place]))
             if _outside_by_noise(values[:, place], errors[:, place]):
                 outside.append(_OUTSIDE.format(name))
-        shares = [told[0] for told in found.values() if len(told) == 1]
+        shares = [parts[0] for parts in found.values() if len(parts) == 1]
         return DescribeResult(
             numbers=numbers,
             values=values,
@@ -272,9 +272,9 @@ class Describe(LdpStrategy[DescribeResult]):
             counts=np.array([each.answering for each in shares]) * num_users,
             notes=[
                 note
-                for told in found.values()
-                for part in told
-                if not isinstance(part, Told)
+                for parts in found.values()
+                for part in parts
+                if not isinstance(part, LevelEstimate)
                 for note in part.notes
             ]
             + hidden
@@ -282,18 +282,23 @@ class Describe(LdpStrategy[DescribeResult]):
         )
 
     def _of_number(
-        self, num_users: int, name: str, mean: MeansResult, spread: Told, quartiles: QuantilesResult
+        self,
+        num_users: int,
+        name: str,
+        mean: MeansResult,
+        spread: LevelEstimate,
+        quartiles: QuantilesResult,
     ) -> tuple[list[float], list[float]]:
         """Return all statistics of a column, and their standard errors."""
         kind = self.schema.kind(name)
         assert isinstance(kind, Numeric)
         half, middle = (kind.high - kind.low) / 2, (kind.high + kind.low) / 2
-        told, error = float(mean.means[0, 0]), float(mean.std_error[0, 0])
-        if math.isnan(told):  # hardly any user has an entry
+        estimate, error = float(mean.means[0, 0]), float(mean.std_error[0, 0])
+        if math.isnan(estimate):  # hardly any user has an entry
             count = num_users * np.array([mean.shares[0, 0], mean.share_errors[0, 0]])
             rest = [math.nan] * (len(STATISTICS) - 1)
             return [max(float(count[0]), 0.0), *rest], [float(count[1]), *rest]
-        share, place = float(mean.shares[0, 0]), (told - middle) / half
+        share, place = float(mean.shares[0, 0]), (estimate - middle) / half
         held = max(min(share, 1.0), 1e-9)
         share_error = float(mean.share_errors[0, 0])
         # The square of an estimated mean is too large by the variance of that estimate.
@@ -303,7 +308,7 @@ class Describe(LdpStrategy[DescribeResult]):
         )
         std, of_std = root_with_error(variance, of_variance)
         return (
-            [num_users * held, told, half * std, *quartiles.values],
+            [num_users * held, estimate, half * std, *quartiles.values],
             [num_users * share_error, error, half * of_std, *quartiles.std_error],
         )
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-#: What is told of a column of numbers, as pandas calls it.
+#: What is estimated of a column of numbers, as pandas calls it.
 STATISTICS = ("count", "mean", "std", "25%", "50%", "75%")
 _OF_CATEGORIES = ("unique", "top", "share of top")
 _PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
-_GUESSED = 0.29  # standard error of a share from 0 to 1 that is guessed: then none is told
+_GUESSED = 0.29  # standard error of a share from 0 to 1 that is guessed: then none is reported
 _NAMED = 0.08  # share of a bar that has room for a name
 _SHADES = (charts.BLUE, charts.GREEN, charts.YELLOW, charts.RED, charts.PURPLE, charts.PINK)
 
@@ -76,10 +76,10 @@ class DescribeResult(Result):
         found = {name: Series(self.values[:, i], STATISTICS) for i, name in enumerate(self.numbers)}
         for i, name in enumerate(self.categorical):
             top = int(np.argmax(self.shares[i]))
-            told: list[object] = [self.counts[i], len(self.shares[i]), np.nan, np.nan]
+            shown: list[object] = [self.counts[i], len(self.shares[i]), np.nan, np.nan]
             if self.share_errors[i][top] < _GUESSED:
-                told[2:] = [self.categories[i][top], self.shares[i][top]]
-            found[name] = Series(told, ["count", *_OF_CATEGORIES], dtype=object)
+                shown[2:] = [self.categories[i][top], self.shares[i][top]]
+            found[name] = Series(shown, ["count", *_OF_CATEGORIES], dtype=object)
         rows = [*STATISTICS, *(_OF_CATEGORIES if self.categorical else ())]
         table = DataFrame(found).reindex(rows)
         table.insert(0, "statistic", rows)
@@ -174,12 +174,12 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _cell(told: object, error: float) -> str:
+def _cell(shown: object, error: float) -> str:
     """Return what a page shows of a statistic, with its error where it has one."""
-    if not isinstance(told, float):
-        return str(told)
-    if np.isnan(told):
+    if not isinstance(shown, float):
+        return str(shown)
+    if np.isnan(shown):
         return "–"
-    return _short(told) + (
+    return _short(shown) + (
         "" if np.isnan(error) else f"{_PLUS_MINUS}{_short(float(f'{error:.2g}'))}"
     )

@@ -35,11 +35,11 @@ from .distribution_result import DistributionResult
 
 logger = logging.getLogger("flwr")
 
-_EARLY = (0.1, 0.2)  # parts of the users who tell where the others' cells are
+_EARLY = (0.1, 0.2)  # parts of the users by whose reports the others' cells are placed
 _FEWEST, _MOST = 16, 96  # cells: in between, each holds about two errors of one threshold
 _DRAWS = 1000  # from the joint law of all errors, and pairs of them from the posterior
 _LEVEL = 0.95  # of the band from which standard errors are
-_WORTH = 0.1  # the error of one threshold, from which on nothing can be told
+_WORTH = 0.1  # the error of one threshold, above which nothing can be estimated
 # The noise of one threshold from which on a smooth density hides shapes: the largest errors of
 # eleven columns were .12 at .0152, and up to .7 at .0177 (docs/coverage.md).
 _SHARP = 0.0155
@@ -72,7 +72,7 @@ class Distribution(LdpStrategy[DistributionResult]):
     ValueError
         If an argument is out of range, or the column has categories.
     TooFewReports
-        On starting, if there are too few users to tell much; after the first tenth of them, if
+        On starting, if there are too few users to estimate much; after the first tenth of them, if
         too few have an entry.
 
     Notes
@@ -199,12 +199,12 @@ class Distribution(LdpStrategy[DistributionResult]):
         return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if they tell enough."""
+        """Say why so many users are not asked; nothing if they are enough."""
         needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
-            f"With {num_users} users little of a distribution can be told at epsilon "
+            f"With {num_users} users little of a distribution can be estimated at epsilon "
             f"{self.epsilon:g}."
         )
 

@@ -231,13 +231,13 @@ class DistributionResult(Result):
 
     def _findings(self) -> list[str]:
         quarters = [0.25, 0.5, 0.75]
-        told = ", ".join(
+        listed = ", ".join(
             f"{value:.4g} ({lower:.4g} to {upper:.4g})"
             for value, lower, upper in zip(
                 self.quantile(quarters), *self.quantile_interval(quarters), strict=True
             )
         )
-        return [f"quartiles of {self.column}, with intervals of 95 %: {told}"]
+        return [f"quartiles of {self.column}, with intervals of 95 %: {listed}"]
 
 
 def _checked(levels: ArrayLike) -> Floats:

@@ -57,7 +57,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
     domain_size : int
         Items are integers below this, 2 to 2**40. Strings need ``2**num_bits``, by default
         2**40 (see :meth:`ldp_flower.Users.from_items`): below it most of their numbers are no
-        items, which the nodes' logs tell and the result cannot.
+        items, which the nodes' logs show and the result cannot.
     set_size : int (default: 1)
         Number of items that a user reports at once: distinct ones of rows drawn one after
         the other, or its most frequent ones. More than one need a domain of at most 2**20

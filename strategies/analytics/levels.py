@@ -18,7 +18,7 @@ from .cells import MOST_CELLS, CellShares, Shares, oracle_of
 _NUMBERS = (2, 3, 5, 9, 17, 33)  # of levels: each has those before it among its own
 _PLACES = 17  # of a number between the middle and an end, at which noise is looked at
 _MATTERS = 0.05  # of the variance, as which the rounding's share may be guessed
-_PILOT, _LARGEST_PILOT = 100, 0.05  # users who tell the rounding, and part of all of them
+_PILOT, _LARGEST_PILOT = 100, 0.05  # users who report the rounding, and part of all of them
 
 
 @dataclass(frozen=True)
@@ -69,24 +69,26 @@ class Levels:
         return _worst(self.epsilon, self.groups, number)
 
     def pilot(self, num_users: int, fewest: int) -> int:
-        """Return how many users tell how uncertain the rounding is; 0 where it is no matter."""
+        """Return how many users report how uncertain the rounding is; 0 where it is no matter."""
         if (1 / (self.number - 1)) ** 2 / 2 < _MATTERS * self.variance:
             return 0
         return max(fewest, min(_PILOT, int(_LARGEST_PILOT * num_users)))
 
     @property
     def rounding(self) -> Randomizer:
-        """What users answer with who tell how uncertain the rounding is."""
+        """The randomizer of users who report how uncertain the rounding is."""
         return number_randomizer(self.epsilon, 0.5)
 
-    def uncertainty(self, cohort: Cohort, question: TableCell) -> Generator[Ask, Estimate, "Told"]:
+    def uncertainty(
+        self, cohort: Cohort, question: TableCell
+    ) -> Generator[Ask, Estimate, "LevelEstimate"]:
         """Ask how uncertain the rounding is: 1 in the middle between levels, minus 1 / 2.
 
         The mean over all users, those without an answer as if theirs were 0.
         """
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         answer = yield Ask(cohort, LevelRounding(**given), self.rounding)
-        return Told(float(answer.mean[0]), float(answer.std_error[0]))
+        return LevelEstimate(float(answer.mean[0]), float(answer.std_error[0]))
 
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
         """Return each group's mean from the shares of groups and levels.
@@ -137,7 +139,7 @@ def _worst(epsilon: float, groups: int, number: int) -> float:
 
 
 @dataclass(frozen=True)
-class Told:
+class LevelEstimate:
     """A number and its standard error."""
 
     value: float

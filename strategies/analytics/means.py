@@ -44,7 +44,7 @@ class MeansResult(PopulationErrors, Result):
     groups : list of str
         Names of the groups; one that is empty if there are none.
     by : str or None
-        The column that tells groups.
+        The column with the groups.
     means : ndarray of float64, shape (columns, groups)
         In the columns' units; NaN where a group may be empty.
     std_error : ndarray of float64, shape (columns, groups)
@@ -109,9 +109,9 @@ class MeansResult(PopulationErrors, Result):
         return charts.height_of(self.means.size)
 
     def _draw(self, axes: "Axes") -> None:
-        told = np.isfinite(self.means.ravel())
-        names = [name for name, shown in zip(self._labels(), told, strict=True) if shown]
-        means, errors = self.means.ravel()[told], self.std_error.ravel()[told]
+        shown = np.isfinite(self.means.ravel())
+        names = [name for name, shown in zip(self._labels(), shown, strict=True) if shown]
+        means, errors = self.means.ravel()[shown], self.std_error.ravel()[shown]
         charts.intervals(axes, names, means.tolist(), errors.tolist())
         axes.set_xlabel("mean in the column's units, with 95 % intervals")
 
@@ -121,7 +121,7 @@ class MeansResult(PopulationErrors, Result):
     def _findings(self) -> list[str]:
         rows = zip(self._labels(), self.means.ravel(), self.std_error.ravel(), strict=True)
         return [
-            f"{name}: {mean:.4g} ± {error:.2g}" if np.isfinite(mean) else f"{name}: not told"
+            f"{name}: {mean:.4g} ± {error:.2g}" if np.isfinite(mean) else f"{name}: not estimated"
             for name, mean, error in rows
         ]
 
@@ -159,8 +159,8 @@ class Means(LdpStrategy[MeansResult]):
     :class:`~ldp_flower.strategies.analytics.levels.Levels`): two at small epsilon, which is
     Duchi, Jordan & Wainwright's (2018) mechanism, more at a larger one. Noise is in proportion to
     the bounds' distance, so that these should not be wider than they need to be. A few users
-    tell how uncertain the rounding to levels is, without which the error of these users' mean
-    cannot be told from that of a population's. Where the standard error would be above an
+    report how uncertain the rounding to levels is, without which the error of these users' mean
+    cannot be distinguished from that of a population's. Where the standard error would be above an
     eighth of the bounds' distance, nobody is asked.
 
     Guarantee
@@ -228,14 +228,14 @@ class Means(LdpStrategy[MeansResult]):
         pilot, waves = self._sizes(run.num_users)
         found = []
         for name in self._names:
-            told, first = None, run.cohorts([pilot]) if pilot else []
+            rounding, first = None, run.cohorts([pilot]) if pilot else []
             cohorts = run.cohorts(waves)
             by = [] if self.by is None else [self.by]
             question = cell_question(self.schema, by, name, levels.number)
             for cohort in first:
-                told = (yield from levels.uncertainty(cohort, question)).value
+                rounding = (yield from levels.uncertainty(cohort, question)).value
             shares = yield from levels.shares.estimate(cohorts, question)
-            found.append(levels.means(shares, told, run.num_users))
+            found.append(levels.means(shares, rounding, run.num_users))
         return self._result(found, run.num_users)
 
     def permanent(self) -> PermanentForm | None:
@@ -273,7 +273,7 @@ class Means(LdpStrategy[MeansResult]):
         return PermanentForm(self._names, [(each, flip) for each in asked], read, one_user, useful)
 
     def _sizes(self, num_users: int) -> tuple[int, list[int]]:
-        """Return how many tell of a column how uncertain the rounding is, and its levels."""
+        """Return how many report a column's rounding, and its levels."""
         users = num_users // len(self._names)
         pilot = self._levels.pilot(users, self.min_reports)
         return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)

@@ -33,9 +33,9 @@ from .quantiles_result import QuantilesResult
 # Rounds and how they grow in users, by bits and by cells: the better the thresholds, the more are
 # asked. Four rounds of cells, each twice as large, had 2 times the error for 10,000 users.
 _BIT_ROUNDS, _CELL_ROUNDS = (8, 1.4), (5, 1.7)
-# Times the variance of bits that cells of one and of several levels may have. A cell tells of both
-# ends, a bit of one; all levels share users: of three at epsilon 1.5, where it is 3.4 times, 4,000
-# users' intervals were .74 times as wide as by bits, and errors half as large.
+# Times the variance of bits that cells of one and of several levels may have. A cell is about both
+# ends, a bit about one; all levels share users: of three at epsilon 1.5, where it is 3.4 times,
+# 4,000 users' intervals were .74 times as wide as by bits, and errors half as large.
 _CELLS_ONE, _CELLS_SEVERAL = 2.0, 3.5
 _MAX_LEVELS = 99
 _PLANNED = (0.25, 0.5, 0.75)
@@ -56,7 +56,7 @@ class _Reports(NamedTuple):
         return math.sqrt((self.noise + level * (1 - level)) * self.parts / users)
 
     def needed(self, levels: Sequence[float]) -> int:
-        """Return how many users tell all quantiles from the bounds."""
+        """Return how many users distinguish all quantiles from the bounds."""
         least = ((_MIN_Z * self.error(each, 1) / min(each, 1 - each)) ** 2 for each in levels)
         return math.ceil(max(least))
 
@@ -89,16 +89,16 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     ValueError
         If an argument is out of range, or the column has categories.
     TooFewReports
-        On starting, if there are too few users to tell one of the quantiles from a bound.
+        On starting, if there are too few users to distinguish one of the quantiles from a bound.
 
     Notes
     -----
     At a large epsilon (from 1.5 on for three levels, 2.2 for one), unless users are too few, every
     user reports, by k-ary randomised response, in which cell its entry lies, or that it has none.
     Cells end within the intervals that former rounds leave of all quantiles, so that each user
-    tells of both ends of all. See :func:`~..numerics.cell_quantiles.estimated`.
+    informs about both ends of all. See :func:`~..numerics.cell_quantiles.estimated`.
 
-    Otherwise one bit tells of one threshold of one quantile: noisy binary search with monotonic
+    Otherwise one bit is about one threshold of one quantile: noisy binary search with monotonic
     probabilities, Gretta & Price (2023); Aamand et al. (2025) for its use under local privacy.
     Thresholds come on both sides of what a posterior (:func:`~..numerics.crossing.believed`)
     estimates. Users without an entry report "below" with the probability of the level sought: at
@@ -214,7 +214,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         return KRandomizedResponse(self.epsilon, edges + 2)
 
     def _reports(self, users: int) -> _Reports:
-        """Return whether users report cells: if these tell more, and the users are not too few."""
+        """Return whether users report cells: if these inform more, and users are not too few."""
         oracle, bit = self._oracle, RandomizedResponse(self.epsilon).variance / 4
         number = len(self.levels)
         cell = 0.25 / float(oracle.own - oracle.other) ** 2  # near half of the cells
@@ -223,12 +223,12 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         return cells if better and users >= cells.needed(self.levels) else bits
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if quantiles can be told from the bounds."""
+        """Say why so many users are not asked; nothing if quantiles stand out from the bounds."""
         needed = self._reports(num_users).needed(self.levels)
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)
         return (
-            f"With {num_users} users {len(self.levels)} quantiles cannot be told from the "
+            f"With {num_users} users {len(self.levels)} quantiles cannot be distinguished from the "
             f"bounds at epsilon {self.epsilon:g}. Fewer and less extreme levels take fewer."
         )
 

@@ -233,22 +233,22 @@ class TwoWay(LdpStrategy[TwoWayResult]):
         question = cell_question(self.schema, [self.row, self.column])
         found = yield from self._shares.estimate(cohorts, question)
         shape = len(self._rows), len(self._columns)
-        told = counted(f"{self.row} and {self.column}", [], found, found.users)
+        shown = counted(f"{self.row} and {self.column}", [], found, found.users)
         chi_squared, p_value = independence(found, shape)
         return TwoWayResult(
             row=self.row,
             column=self.column,
             row_categories=self._rows,
             column_categories=self._columns,
-            shares=told.shares.reshape(shape),
-            std_error=told.std_error.reshape(shape),
-            users_std_error=told.users_std_error.reshape(shape),
-            smoothed=smoothed(told.shares.reshape(shape), _covariance(found)),
+            shares=shown.shares.reshape(shape),
+            std_error=shown.std_error.reshape(shape),
+            users_std_error=shown.users_std_error.reshape(shape),
+            smoothed=smoothed(shown.shares.reshape(shape), _covariance(found)),
             chi_squared=chi_squared,
             degrees_of_freedom=(shape[0] - 1) * (shape[1] - 1),
             p_value=p_value,
-            answering=told.answering,
-            notes=told.notes,
+            answering=shown.answering,
+            notes=shown.notes,
         )
 
     def _refusal(self, num_users: int) -> str:
@@ -299,8 +299,8 @@ def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
     deviations, jacobian = _deviations(shares)
     covariance = jacobian @ _covariance(found) @ jacobian.T
     free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()  # the margins tell the rest
-    told = deviations.ravel()[free]
-    statistic = float(told @ np.linalg.solve(covariance[np.ix_(free, free)], told))
+    shown = deviations.ravel()[free]
+    statistic = float(shown @ np.linalg.solve(covariance[np.ix_(free, free)], shown))
     return statistic, float(chi2.sf(statistic, len(free)))
 
 
@@ -310,16 +310,16 @@ def smoothed(shares: Floats, covariance: Floats) -> Floats:
     Negative shares are taken off first, which takes off noise. How large the deviations of
     the rest are in independent columns is looked at in tables drawn with this noise.
     """
-    told = nonnegative(shares.ravel()).reshape(shares.shape)
-    product = np.outer(told.sum(axis=1), told.sum(axis=0))
+    shown = nonnegative(shares.ravel()).reshape(shares.shape)
+    product = np.outer(shown.sum(axis=1), shown.sum(axis=0))
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = KeyedRandom(derive(np.arange(_TABLES))).normals((_TABLES, shares.size)) @ root.T
     drawn = [nonnegative(product.ravel() + each).reshape(shares.shape) for each in noise]
     expected = float(np.mean([_squares(each) for each in drawn]))
-    found = _squares(told)
+    found = _squares(shown)
     kept: float = max(0.0, 1 - expected / found) if found else 0.0
-    return product + kept * (told - product)
+    return product + kept * (shown - product)
 
 
 def _squares(shares: Floats) -> float:

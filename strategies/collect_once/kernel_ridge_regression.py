@@ -155,7 +155,7 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
     )
     no_plan = (
         "What noise costs depends on how rough the function is and on the length scale that "
-        "is taken, which no public number tells: simulate it with functions like yours."
+        "is taken, which no public number shows: simulate it with functions like yours."
     )
 
     num_features: int = 16

@@ -38,7 +38,7 @@ class GlmResult(LinearResult):
     mean_function : ndarray of float64, shape (terms,)
         Chebyshev coefficients of the expected target given ``<x, coef> / reach``.
     reach : float
-        Largest absolute value of ``<x, coef>`` that is told apart.
+        Largest absolute value of ``<x, coef>`` that is distinguished.
     """
 
     mean_function: Floats
@@ -129,7 +129,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     )
     no_plan = (
         "Its loss is a polynomial in products of several features, whose noise depends on how "
-        "features vary together: simulate it on made-up records of the same size."
+        "features vary together: simulate it on synthetic records of the same size."
     )
 
     radius: float = 4.0

@@ -131,7 +131,7 @@ def _errors(x: Floats, y: Floats, coef: Floats) -> Floats:
 
 _FULL_WEIGHT_SHARE = 0.9  # share of the rows that count in full, if the others are forged or not
 _MAX_TIMES_MEDIAN = 2.0  # times the median: the most that counts, however many are forged
-_SUSPECT = 0.1  # a row of which no more than this counts is told of
+_SUSPECT = 0.1  # a row of which no more than this counts is named in a note
 
 
 def typical_sizes(x: Floats) -> Floats:

@@ -134,7 +134,7 @@ class LabelLdpIht(SparseStrategy):
     ---------
     1. Protected: the labels of a user against any other labels, or each label if the unit
        is "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and
-       in which order are not protected at all, nor is what they tell about the label.
+       in which order are not protected at all, nor is what they reveal about the label.
     2. Every user answers one question, in one of disjoint cohorts. Later questions depend on
        labels through earlier reports only, so the whole is epsilon-LDP by parallel composition.
     3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
@@ -147,7 +147,7 @@ class LabelLdpIht(SparseStrategy):
         rounds="up to 8, or 9 with an estimated scale; paper: 1",
         report="4 a label (a bit: 1), and the public features",
         use_when="features are public and labels are not",
-        fails_when="at epsilon 0.5 with 8,000 users, a tenth of whom cannot tell the labels' "
+        fails_when="at epsilon 0.5 with 8,000 users, a tenth of whom cannot estimate the labels' "
         "scale; for labels far from normal without a declared bound: coefficients up to 15 % too "
         "long",
         page="ldp-iht",
@@ -315,7 +315,7 @@ class LabelLdpIht(SparseStrategy):
         return scale.value
 
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
-        """Return the labels' scale from the spread of their reports, where that tells it.
+        """Return the labels' scale from the spread of their reports, where they give it.
 
         The spread is that of clipped normal labels plus the mechanism's, which is known
         unless it makes up for the former, as that of bits does.

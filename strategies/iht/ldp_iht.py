@@ -236,8 +236,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
                 sizes = [askers, run.num_users - askers]
                 raise TooFewReports(self._too_small(sizes, run.num_users))
             (cohort,) = run.cohorts([askers])
-            told = yield from estimate_label_scale(cohort, self.epsilon, self.samples_per_user)
-            notes, scale = told.doubts("target_scale"), told.value
+            estimated = yield from estimate_label_scale(cohort, self.epsilon, self.samples_per_user)
+            notes, scale = estimated.doubts("target_scale"), estimated.value
         radius = 1.0 if self.radius is None and self.sparsity is not None else self.radius
         result = yield from ridge_descent(
             run, self.dim, self.samples_per_user, scale, self.sparsity, radius

@@ -56,7 +56,7 @@ class NonInteractiveIht(SparseStrategy):
         Public second moment of the features; by default ``feature_variance`` times the
         identity.
     feature_variance : float, optional
-        Mean square of a feature, where no covariance tells it: 1, the default, for signs, 1/3
+        Mean square of a feature, where no covariance gives it: 1, the default, for signs, 1/3
         for uniform features.
     radius : float (default: 1.0)
         Bound on the Euclidean norm of the coefficients.

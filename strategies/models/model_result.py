@@ -46,12 +46,12 @@ class FedAvgResult(Result):
     def _draw(self, axes: "Axes") -> None:
         super()._draw(axes)
         if math.isfinite(self.noise):
-            told = "noise of a parameter"
-            axes.axvline(self.noise, color=charts.RED, ls="--", lw=1, label=told)
+            label = "noise of a parameter"
+            axes.axvline(self.noise, color=charts.RED, ls="--", lw=1, label=label)
             axes.legend()
 
     def _findings(self) -> list[str]:
-        told = f"noise to signal q = {self.noise_to_signal:.2g} (of use up to 0.6)"
+        text = f"noise to signal q = {self.noise_to_signal:.2g} (of use up to 0.6)"
         if math.isfinite(self.noise):
-            told += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
-        return [told]
+            text += f", path length {self.path_length:.3g}, noise per parameter {self.noise:.2g}"
+        return [text]

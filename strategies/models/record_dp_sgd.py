@@ -76,7 +76,7 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
     Rule of thumb: q = s sqrt(d K / T) / (r N) is the noise of the mean gradient over its largest
     length, for noise multiplier s, d parameters, K silos with N records in all, T steps and
     sampling rate r. Declared numbers of records are known to the server after the first round
-    only, which pays for all: :func:`ldp_flower.plan` tells q before, and refuses above 1.
+    only, which pays for all: :func:`ldp_flower.plan` gives q before, and refuses above 1.
 
     Guarantee
     ---------
@@ -98,7 +98,7 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
         report="4 a parameter",
         use_when="some silos hold many records each, and no code of a run may see them",
         fails_when="where the noise of the mean gradient is above 0.1 of its largest length, which "
-        "`ldp-flower plan` tells; above 1 it refuses",
+        "`ldp-flower plan` shows; above 1 it refuses",
         page="silos",
     )
 

@@ -92,12 +92,12 @@ class ServerOptimizer:
         return step
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
-        return f"{self.name}({told})"
+        named = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.name}({named})"
 
 
 class _OneMean(FedAvg):
-    """FedAvg that asks nobody and is told the average."""
+    """FedAvg that asks nobody and is given the average."""
 
     average: ArrayRecord
 

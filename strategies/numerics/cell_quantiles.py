@@ -44,7 +44,7 @@ class CellReports:
         weights[:, -1] = 0
         gap = self.own - self.other
         reported = np.maximum(self.other + gap * self.shares, 0.0)
-        # One report more in each cell: a variance that few reports tell is too small.
+        # One report more in each cell: a variance estimated from few reports is too small.
         square = weights**2 @ (reported + 1 / self.count) - (weights @ reported) ** 2
         return weights @ self.shares, square / gap**2 / self.count
 
@@ -155,7 +155,7 @@ def inverted(
     """Return the values between which a quantile lies.
 
     A value is below the interval only if reports say that the function is below the level there.
-    Each cohort tells of it at its first edge from the value on, where the function can only be
+    Each cohort informs about it at its first edge from the value on, where the function can only be
     higher; above the interval, likewise. Values are tested from the bounds inwards, and the first
     one that is not rejected ends the interval: each end is wrong with the probability of one test.
     Cohorts weigh as much as their edges are likely to be away from the quantile. If both sides

@@ -54,7 +54,7 @@ class Prior:
     likely : ndarray, shape (cells,)
         The shares of cells in order that an even density would have.
     apart : ndarray of bool, shape (cells,)
-        Cells that tell nothing of their neighbours.
+        Cells that say nothing of their neighbours.
     coordinates : sequence of ndarray, shape (cells,)
         In one of which the density's logarithm may be quadratic, but for a smooth rest.
     """
@@ -247,7 +247,7 @@ def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> Linea
     -----
     A weight of each report, such that the expected one falls from 1 to 0 in equal steps from cell
     to cell, estimates such an average. Of all such weights these have the least variance. What
-    they are together is normal with the covariance that the reports' frequencies tell.
+    they are together is normal with the covariance that the reports' frequencies give.
     """
     law, cells = counted.law, counted.law.shape[1] - 1
     spread = law / (law @ likely)[:, None]

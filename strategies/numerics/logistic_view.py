@@ -2,7 +2,7 @@
 
 With normal features of unit variance, ``E[x label] = beta w(|beta|)`` by Stein's lemma:
 linear coefficients point where logistic ones do, and their length, ``h(s) = E[Z tanh(s
-Z / 2)]`` for logistic ones of length s, tells theirs. A linear view suits votes, posterior
+Z / 2)]`` for logistic ones of length s, gives theirs. A linear view suits votes, posterior
 and weights; only what is subtracted and what is returned is logistic.
 """
 

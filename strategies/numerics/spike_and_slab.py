@@ -107,8 +107,8 @@ class Vote:
         missed = self.num_reports - counts[:, None]
         each = counts[:, None] * np.log(chance) + missed * np.log1p(-chance)
         most = each.max(axis=0)  # all are finite: scipy's sum, which asks, takes five times as long
-        told = most + np.log(np.mean(np.exp(each - most), axis=0))
-        return np.concatenate([told[:, :0:-1], told], axis=1)
+        kept = most + np.log(np.mean(np.exp(each - most), axis=0))
+        return np.concatenate([kept[:, :0:-1], kept], axis=1)
 
 
 @dataclass
@@ -194,13 +194,13 @@ def posterior(evidence: Evidence) -> Posterior:
     sizes, slabs = _slabs(len(values), evidence.rows)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):
-        told = _told(logs_at, len(values), pi, size)
-        logs = logs_at(told, pi, size)
-        mixture = _Mixture.of(logs, values[told], slabs[told], shares, sizes, times)
+        kept = _told(logs_at, len(values), pi, size)
+        logs = logs_at(kept, pi, size)
+        mixture = _Mixture.of(logs, values[kept], slabs[kept], shares, sizes, times)
         pi, size = mixture.typical()
     inclusion, mean, second = mixture.moments()
     variance = np.maximum(second - mean**2, _TINY)
-    each = np.array([inclusion, mean, variance, _distance(logs, values[told], mean)])
+    each = np.array([inclusion, mean, variance, _distance(logs, values[kept], mean)])
     return Posterior(*each[:, which])
 
 

@@ -2,7 +2,7 @@
 
 They are ``distance`` of their standard deviations apart. Then the logit of a class is linear in
 the score (Fisher's discriminant), and one number, how much more often the class scores above
-the mean than others do, tells distance, AUC and slope.
+the mean than others do, gives distance, AUC and slope.
 """
 
 import math
@@ -40,7 +40,7 @@ class Ranked:
 
 
 def ranked(covariance: float, std_error: float, share: float) -> Ranked:
-    """Return what the covariance of a class and the sign of its score tells.
+    """Return what the covariance of a class and the sign of its score give.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def ranked(covariance: float, std_error: float, share: float) -> Ranked:
 
 def _likely(covariance: float, std_error: float, share: float) -> float:
     """Return the mean distance, given a covariance."""
-    told = _covariances(_DISTANCES, share)
-    misfit = ((covariance - told) / std_error) ** 2
+    expected = _covariances(_DISTANCES, share)
+    misfit = ((covariance - expected) / std_error) ** 2
     weights = np.exp(-0.5 * ((_DISTANCES / _PRIOR_DISTANCE) ** 2 + misfit - misfit.min()))
     return float(weights @ _DISTANCES / weights.sum())
 

@@ -1,4 +1,4 @@
-"""How a model walks after noisy mean updates: steps as planned, or as the updates tell."""
+"""How a model walks after noisy mean updates: steps as planned, or fitted to the updates."""
 
 import math
 from collections.abc import Sequence

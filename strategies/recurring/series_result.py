@@ -204,7 +204,7 @@ def _of_missing(raw: Floats, names: Sequence[str]) -> list[str]:
     which = ", ".join(name for name, each in zip(names, missing, strict=True) if each)
     return [
         f"The last collection has found no estimate of {which}: the level is that of the last one "
-        "that has, and the band only tells how far it would have moved as before."
+        "that has, and the band only shows how far it would have moved as before."
     ]
 
 

@@ -68,7 +68,7 @@ class DpIht(SiloRegression):
     so that nobody has to be trusted.
 
     ``std_error`` is the noise's part, for rows that are isotropic and as long as they may be,
-    and classes that are hard to tell apart; for others errors are larger.
+    and classes that are hard to distinguish; for others errors are larger.
 
     Guarantee
     ---------
@@ -94,7 +94,7 @@ class DpIht(SiloRegression):
     )
     no_plan = (
         "What noise does to fifty steps depends on how features vary together, which no public "
-        "number tells: simulate it on made-up records of the same size."
+        "number shows: simulate it on synthetic records of the same size."
     )
     _audited: ClassVar = {"residual_bound": 1.0}
 
@@ -161,7 +161,7 @@ class DpIht(SiloRegression):
         return LinearResult(coef=theta, std_error=errors, notes=notes).doubted()
 
     def _has_run_away(self, theta: Floats) -> bool:
-        """Whether a classifier's predictors reach where chances of 1e-22 are told apart."""
+        """Whether a classifier's predictors reach where chances of 1e-22 are distinguished."""
         longest = float(np.linalg.norm(theta)) * self.row_bound
         return self.link == "logistic" and longest > _RUNS_AWAY
 

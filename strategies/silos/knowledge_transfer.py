@@ -98,7 +98,7 @@ class KnowledgeTransfer(SparseStrategy):
     )
     no_plan = (
         "The student is as good as the silos' own models let it be, and how good these are "
-        "no public number tells: simulate it with silos of made-up records."
+        "no public number shows: simulate it with silos of synthetic records."
     )
 
     protects = "silo"

@@ -74,7 +74,7 @@ class PeelingDpIht(ShrinkingClip):
     )
     no_plan = (
         "What its choices of coefficients cost depends on how far apart features' scores are, "
-        "which no public number tells: simulate it on made-up records of the same size."
+        "which no public number shows: simulate it on synthetic records of the same size."
     )
     _audited: ClassVar = {"target_scale": 1.0}
 

@@ -94,7 +94,7 @@ class PeelingTransfer(PeelingDpIht):
     )
     no_plan = (
         "The student is as good as the silos' own models let it be, and how good these "
-        "are no public number tells: simulate it with silos of made-up records."
+        "are no public number shows: simulate it with silos of synthetic records."
     )
 
     def _refusal(self, num_users: int) -> str:

@@ -74,7 +74,7 @@ class PrivateFrankWolfe(ClippedSilos):
     )
     no_plan = (
         "Which vertices silos name depends on how far apart features' scores are, which "
-        "no public number tells: simulate it on made-up records of the same size."
+        "no public number shows: simulate it on synthetic records of the same size."
     )
     _audited: ClassVar = {"l1_radius": 1.0, "target_scale": 1.0}
 

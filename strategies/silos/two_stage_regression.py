@@ -83,7 +83,7 @@ class TwoStageRegression(ShrinkingClip):
     )
     no_plan = (
         "What its choices of coefficients cost depends on how far apart features' "
-        "scores are, which no public number tells: simulate it on made-up records of the same size."
+        "scores are, which no public number shows: simulate it on synthetic records of this size."
     )
     _audited: ClassVar = {"target_scale": 1.0}
 

@@ -95,16 +95,16 @@ def search_by_cells(
             break
         own, other = float(oracle.own), float(oracle.other)
         found.append(CellReports(edges, answer.mean, answer.count, own, other))
-        told = [estimated(found, level, low, high, _NORMAL) for level in levels]
+        estimates = [estimated(found, level, low, high, _NORMAL) for level in levels]
         shares = np.linspace(0, 1, each + 2)[1:-1]
         wanted = [
             function.inverse(np.interp(shares, [0, 1], function.at(np.array(interval))))
-            for function, interval in told
+            for function, interval in estimates
         ]
         if len(finer := ends(np.concatenate(wanted))):
             edges = finer
     rows = []
-    for function, interval in told:
+    for function, interval in estimates:
         values = np.array([float(function.inverse(function.level)), *interval])
         near = np.abs(values[:, None] - atoms) <= 2 * tiny
         values = np.where(near.any(axis=1), atoms[np.argmax(near, axis=1)], values)

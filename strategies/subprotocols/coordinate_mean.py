@@ -82,12 +82,12 @@ class CoordinateMean:
         return bins if bins >= _FEWEST_BINS else 1
 
     def sizes(self, num_users: int) -> list[int]:
-        """Divide users into those who tell the range, if it is needed, and the others."""
+        """Divide users into those who report the range, if it is needed, and the others."""
         half = num_users // 2
         return [num_users] if self.num_bins == 1 else [half, num_users - half]
 
     def doubts(self, num_users: int) -> list[str]:
-        """Return what to say if so many users are too few to tell the ranges."""
+        """Return what to say if so many users are too few to estimate the ranges."""
         if self.num_bins == 1:
             return []
         # A mean between two bins gives each half of the users; another bin's noise passes it.

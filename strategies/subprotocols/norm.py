@@ -35,7 +35,7 @@ def norm_askers(run: Run, epsilon: float) -> int:
 
 
 def enough_for_norm(epsilon: float) -> int:
-    """Return how many users tell a norm well enough."""
+    """Return how many users estimate a norm well enough."""
     variance = _LOG_RANGE**2 * number_randomizer(epsilon, 1.0).variance + _USERS_VARIANCE
     return math.ceil(variance / _ERROR**2)
 

@@ -90,7 +90,7 @@ class Bits:
     Attributes
     ----------
     coins : ndarray of uint64, shape (users,)
-        The users' public coins, which tell them apart.
+        The users' public coins, which identify them.
     reports : ndarray of uint8, shape (users,)
         Their bits.
     """

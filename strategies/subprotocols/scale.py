@@ -61,7 +61,7 @@ class TargetScale:
         return self.certainty >= _CERTAIN
 
     def doubts(self, argument: str) -> list[str]:
-        """Return what to say if the scale could not be told for certain.
+        """Return what to say if the scale is not certain.
 
         ``argument`` is that of the strategy's constructor by which it may be declared.
         """
@@ -85,7 +85,7 @@ class TargetScale:
 def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> Iterator[Cohort]:
     """Return the cohorts that may be asked for a scale, each cut when it is needed.
 
-    A cohort is large enough to tell the 40 bins apart, nearly always. Where many users do
+    A cohort is large enough to distinguish the 40 bins, nearly always. Where many users do
     not answer there are more than the usual three.
 
     Raises
@@ -187,8 +187,8 @@ def estimate_label_scale(
     chosen = answer.mean * (own - other) + other
     logs, in_octave = _shares_of_octaves(labels_per_user)
     chance = other + (own - other) * in_octave
-    told = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
-    log_weights = answer.count * told.sum(axis=1)
+    logs = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
+    log_weights = answer.count * logs.sum(axis=1)
     return _believed(logs, np.exp(log_weights - log_weights.max()))
 
 

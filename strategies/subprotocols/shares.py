@@ -129,9 +129,9 @@ class Shares:
         return float(ends[lower + 1]), float(ends[upper + 1])
 
     def _counts(self, answer: Estimate) -> Floats:
-        """Return how many answered at each threshold, which the standard errors of bits tell.
+        """Return how many answered at each threshold, by the standard errors of bits.
 
-        If all answers there were the same they tell nothing, or more than there are by rounding;
+        If all answers there were the same they say nothing, or more than there are by rounding;
         then it is the number to expect.
         """
         errors, spread = answer.std_error, self._part.variance - answer.mean**2
@@ -149,7 +149,7 @@ def search_by_thresholds(
     part: RandomizedResponse,
     question: Callable[[Floats, Floats], SharesBelow],
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
-    """Ask each cohort about thresholds around what the former ones tell of the quantiles.
+    """Ask each cohort about thresholds around the quantiles that the former ones estimate.
 
     Parameters
     ----------

@@ -17,8 +17,8 @@ _MOST_RADIUS = 6.0  # of a difference, in units of the baseline
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one cohort told: ``weights`` times the mean loss and the mean baseline, added up."""
+class LossEstimate:
+    """A cohort's estimate: ``weights`` times the mean loss and the mean baseline, added up."""
 
     weights: tuple[float, float]
     value: float
@@ -48,11 +48,11 @@ def ask_squared_errors(
     weights: tuple[float, float],
     centre: float,
     offset: float = 0.0,
-) -> Generator[Ask, Estimate, Told]:
+) -> Generator[Ask, Estimate, LossEstimate]:
     """Ask for a weighted sum of the mean loss and the mean baseline.
 
     The loss is a user's mean squared residual, the baseline its mean squared deviation from
     the centre. Clients clip the sum to ``offset`` plus and minus the randomizer's radius.
     """
     answer = yield Ask(cohort, SquaredErrors(coef, centre, *weights, offset), randomizer)
-    return Told(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
+    return LossEstimate(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))

@@ -26,7 +26,7 @@ _TYPICAL_SUPPORT = 8  # number of features that stand out
 def information(oracle: SubsetSelection, score: float) -> float:
     """Return the squared Hellinger distance of one report, per feature, with and without.
 
-    That is how well a report tells a feature whose local scores have this mean from one
+    That is how well a report distinguishes a feature whose local scores have this mean from one
     with mean zero.
     """
     dim = oracle.domain_size
@@ -44,13 +44,13 @@ def typical_score(samples_per_user: int) -> float:
 
 @lru_cache
 def best_vote(epsilon: float, dim: int, score: float) -> SubsetSelection:
-    """Return the set vote that tells features with these local scores from the others best."""
+    """Return the set vote that best distinguishes features with these local scores."""
     oracles = [SubsetSelection(epsilon, dim, k) for k in _SET_SIZES if k <= max(1, dim // 8)]
     return max(oracles, key=lambda oracle: information(oracle, score))
 
 
 def enough_voters(epsilon: float, dim: int, score: float) -> int:
-    """Return how many voters tell a coefficient with these local scores from zero."""
+    """Return how many voters distinguish a coefficient with these local scores from zero."""
     others = max(dim / _TYPICAL_SUPPORT, 1.0)
     clear = _CLEAR * (math.sqrt(2 * math.log(others)) + _MARGIN) ** 2
     return math.ceil(clear / information(best_vote(epsilon, dim, score), score))

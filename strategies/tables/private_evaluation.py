@@ -21,12 +21,17 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.run import Protocol, Run, TooFewReports
-from ..subprotocols.squared_errors import Told, ask_squared_errors, clip_radius, number_randomizer
+from ..subprotocols.squared_errors import (
+    LossEstimate,
+    ask_squared_errors,
+    clip_radius,
+    number_randomizer,
+)
 from .evaluation_result import EvaluationResult
 
 _BASELINE_NOISE = 0.03  # standard error of the baseline that is wanted, in units of the bound
-_LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that tell it
-_FIRST_SHARE = 1 / 3  # of the others, who tell the first difference
+_LEAST_SHARE, _MOST_SHARE = 0.1, 0.5  # of the users that report it
+_FIRST_SHARE = 1 / 3  # of the others, who report the first difference
 _BASELINE_Z = 4.0  # standard errors by which the baseline has to clear zero
 _FIRST_PIVOT = 0.5
 _MIN_RADIUS = 2.0  # of a difference, in units of the baseline
@@ -86,7 +91,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     2. Every user answers one question in one cohort; cohorts are disjoint and cut by
        public hashes. Later questions depend on data through earlier reports only, so
        the whole is epsilon-LDP by parallel composition, sequentially interactive. What the
-       model itself told of those it was fitted on is not part of this.
+       model itself reveals of those it was fitted on is not part of this.
     3. No matter what the strategy sends, the clients' randomizers and ledgers
        enforce this on their side.
     """
@@ -97,7 +102,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         rounds="3",
         report="1",
         use_when="a model's worth to users whom it was not fitted on is in question",
-        fails_when="with 1,000 users at epsilon 1, where usually nothing can be told",
+        fails_when="with 1,000 users at epsilon 1, where usually nothing can be estimated",
         page="private-evaluation",
     )
 
@@ -163,10 +168,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         half = self.bound / 2
         baseline = yield from self._measure(baseline_cohort, half, (0.0, 1.0), half)
         scale = min(max(baseline.value, 0.0) + baseline.std_error, self.bound)
-        told, pivot, beyond = [baseline], _FIRST_PIVOT, False
+        losses, pivot, beyond = [baseline], _FIRST_PIVOT, False
         for cohort in others:
             if beyond:
-                told = [baseline]  # clipping made the first difference too small
+                losses = [baseline]  # clipping made the first difference too small
             radius = clip_radius(self.epsilon, cohort, _NOISE, _MIN_RADIUS) * scale
             try:
                 difference = yield from self._measure(cohort, radius, (1.0, pivot - 1))
@@ -174,8 +179,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
                 if cohort is others[0]:
                     raise
                 break
-            told.append(difference)
-            means, covariance = _solved(told)
+            losses.append(difference)
+            means, covariance = _solved(losses)
             if _is_clear(means, covariance):
                 pivot = min(1 - means[0] / means[1], 1.0)
             beyond = difference.value > radius / 2
@@ -198,7 +203,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         )
 
     def _sizes(self, num_users: int) -> list[int]:
-        """Return how many users tell the baseline, and the first and the second difference."""
+        """Return how many users report the baseline, and the first and the second difference."""
         wanted = self.randomizer(0.5 / _BASELINE_NOISE).variance / num_users
         baseline = int(float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE)) * num_users)
         first = int(_FIRST_SHARE * (num_users - baseline))
@@ -206,7 +211,7 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
 
     def _measure(
         self, cohort: Cohort, radius: float, weights: tuple[float, float], offset: float = 0.0
-    ) -> Generator[Ask, Estimate, Told]:
+    ) -> Generator[Ask, Estimate, LossEstimate]:
         """Ask for a weighted sum of both means, which clients clip to ``offset +- radius``."""
         mechanism = self.randomizer(radius)
         return (
@@ -262,9 +267,9 @@ def _std_error(means: Floats, covariance: Floats) -> float:
     return math.sqrt(gradient @ covariance @ gradient)
 
 
-def _solved(told: list[Told]) -> tuple[Floats, Floats]:
+def _solved(losses: list[LossEstimate]) -> tuple[Floats, Floats]:
     """Return the weighted least squares estimate of both means, and its covariance."""
-    errors = np.array([one.std_error for one in told])
-    weights = np.array([one.weights for one in told]) / errors[:, None]
+    errors = np.array([one.std_error for one in losses])
+    weights = np.array([one.weights for one in losses]) / errors[:, None]
     covariance = np.linalg.inv(weights.T @ weights)
-    return covariance @ weights.T @ (np.array([one.value for one in told]) / errors), covariance
+    return covariance @ weights.T @ (np.array([one.value for one in losses]) / errors), covariance

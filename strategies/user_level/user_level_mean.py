@@ -57,7 +57,7 @@ _GUESSED = (
     "who are alike; if they differ more, the mean is drawn to the first cohort's. Declare spread."
 )
 _UNCERTAIN = (
-    "The users' spread could not be told for certain: the likeliest was taken, or that of users "
+    "The users' spread is not certain: the likeliest was taken, or that of users "
     "who are alike if this is larger; if they differ more, the mean is drawn to the first "
     "cohort's. Declare spread."
 )
