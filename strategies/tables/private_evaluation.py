@@ -205,7 +205,8 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     def _sizes(self, num_users: int) -> list[int]:
         """Return how many users report the baseline, and the first and the second difference."""
         wanted = self.randomizer(0.5 / _BASELINE_NOISE).variance / num_users
-        baseline = int(float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE)) * num_users)
+        share = float(np.clip(wanted, _LEAST_SHARE, _MOST_SHARE))
+        baseline = max(int(share * num_users), self.min_reports)
         first = int(_FIRST_SHARE * (num_users - baseline))
         return [baseline, first, num_users - baseline - first]
 

@@ -149,3 +149,15 @@ def test_a_report_depends_on_the_user_only_through_the_mechanism():
 def test_bad_arguments_are_refused(arguments):
     with pytest.raises(ValueError, match="Expected"):
         PrivateEvaluation(**{"coef": COEF, "epsilon": 1.0} | arguments)
+
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def test_more_epsilon_is_never_refused_where_less_is_not():
+    starts = [
+        [not PrivateEvaluation(np.ones(3), epsilon=epsilon).refusal(users) for epsilon in EPSILONS]
+        for users in range(20, 400, 7)
+    ]
+    assert all(row == sorted(row) for row in starts)
+    assert any(True in row and False in row for row in starts)
