@@ -125,7 +125,7 @@ class LabelLdpIht(SparseStrategy):
 
     Rows, as nodes send them, are weighted so that none counts for more than the largest of
     nine in ten, nor than twice the median row: see
-    :func:`~..numerics.row_weights.row_weights`. Features of one size, such as signs, all
+    :func:`.label_fit.row_weights`. Features of one size, such as signs, all
     count in full. The result notes rows that hardly count.
 
     ``std_error`` is that of least squares on the support, from the residuals' spread.

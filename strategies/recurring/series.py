@@ -137,7 +137,7 @@ class Series(LdpStrategy[SeriesResult]):
         self.schema = getattr(self.strategy, "schema", None)
         self._memory = RunStore() if self.store is None else None
         self._kept: RunStore  # of the series, while a collection is under way
-        self._number: int  # of the collection under way
+        self._number = 0  # of the collection under way; 0: none is
         self._smallest: int  # users in the smallest panel from now on
 
     @classmethod
@@ -169,18 +169,23 @@ class Series(LdpStrategy[SeriesResult]):
         """
         if named.get("store") is not None:
             raise ValueError("Expected the store of a series as an argument of Series.")
+        self._check_idle()
         with self._opened_series() as self._kept:
-            self._number = chosen(self._kept, collection, self.collections)
-            part = self._kept.part(self._number)
-            if complete(self._kept, self._number):
+            number = chosen(self._kept, collection, self.collections)
+            part = self._kept.part(number)
+            if complete(self._kept, number):
                 return self.result()
             if (salt := self._kept.get("salt")) is not None:
                 seed: Any = named.get("seed")
                 if is_integer(seed) and seed % HASH_END != salt:
                     raise ValueError(f"Expected the seed of the first collection, got {seed}.")
                 part.put("salt", salt)
-            self._kept.put("begun", self._number)
-            return super().start(grid, *arguments, **named)
+            self._kept.put("begun", number)
+            self._number = number
+            try:
+                return super().start(grid, *arguments, **named)
+            finally:
+                self._number = 0
 
     def result(self) -> SeriesResult:
         """Return the levels so far, without asking anybody.
@@ -249,6 +254,8 @@ class Series(LdpStrategy[SeriesResult]):
             yield kept
 
     def _opened_store(self, *_: object) -> AbstractContextManager[RunStore]:
+        if not self._number:
+            raise RuntimeError("A series is asked by its own start, a collection at a time.")
         return nullcontext(self._kept.part(self._number))
 
     def _place(self, store: str | Path | None) -> str | Path | None:

@@ -52,6 +52,10 @@ _CALLED = (
     "call {}.start itself, and of no strategy that wraps it. Flower's wrappers for differential "
     "privacy go: clients have randomised their reports already."
 )
+_UNDER_WAY = (
+    "A run of this {} is under way: Flower's methods would mix up two. Construct another one with "
+    "the same arguments. Nobody has been asked anything but a census."
+)
 
 
 def _is_ours(kind: type) -> bool:
@@ -366,8 +370,9 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         ) as run:
             _evaluate(run, 0, evaluate_fn)
             while run.found is None:
-                number, replies = run.number, run.collect(grid, timeout)
-                _, metrics = self.aggregate_train(number, replies)
+                number = run.number
+                # By no name: replies of a step are not kept while the next ones come.
+                _, metrics = self.aggregate_train(number, run.collect(grid, timeout))
                 run.keep(number, metrics)
                 _evaluate(run, number, evaluate_fn)
             result: R = run.result()
@@ -403,6 +408,11 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         LiveRun
             The run: :meth:`configure_train` returns its messages, :meth:`aggregate_train` takes
             the replies, and its ``result`` is there once the protocol has ended.
+
+        Raises
+        ------
+        RuntimeError
+            If another run of this strategy is under way.
         """
         check_integer("max_users_per_node", max_users_per_node, 1, MAX_USERS_PER_NODE)
         check_number("timeout", timeout)
@@ -412,8 +422,9 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         if seed is not None and not is_integer(seed):
             raise ValueError(f"Expected an integer seed, got {seed!r}.")
         arguments = arguments or Arguments()
+        self._check_idle()
         with self._opened_store(store, arguments, max_users_per_node) as kept:
-            self._run = begun(
+            run = begun(
                 self,
                 grid,
                 kept,
@@ -425,8 +436,10 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
                 seed=seed,
                 place=self._place(store),
             )
+            self._check_idle()  # again: another thread may have begun one
+            self._run = run
             try:
-                yield self._run
+                yield run
             finally:
                 self._run = None
 
@@ -459,6 +472,10 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
 
     def _parameters(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _check_idle(self) -> None:
+        if self._run is not None:
+            raise RuntimeError(_UNDER_WAY.format(type(self).__name__))
 
     def _current_run(self) -> LiveRun:
         if self._run is None:

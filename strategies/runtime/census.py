@@ -105,8 +105,8 @@ def census_content(content: RecordDict) -> bytes:
     """Return a node's answer to the census as the store keeps it."""
     facts = content.metric_records["census"]
     others = facts.get("features", _UNKNOWN), facts.get("exhausted", 0)
-    told = [*(facts[name] for name in _FACTS), *others]
-    text = " ".join(str(int(number)) for number in told)  # type: ignore[arg-type]
+    declared = [*(facts[name] for name in _FACTS), *others]
+    text = " ".join(str(int(number)) for number in declared)  # type: ignore[arg-type]
     if NUMBERS not in content:
         return text.encode()
     numbers = np.array(content.metric_records[NUMBERS][NUMBERS], np.int64)
@@ -131,7 +131,8 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
     known = features if features >= 0 else None
     keys = NodeKeys(group, first, users)
     if numbers is not None:
-        if len(numbers) != users:
+        # Users of one number would be one in every report, and no cut could part them.
+        if len(numbers) != users or len(np.unique(numbers)) != users or (numbers >> 63).any():
             return None
         keys = NodeKeys(0, 0, users, numbers)
     return Facts(keys, seeded, rehearsing, simulated, known, exhausted)

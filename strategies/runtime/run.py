@@ -224,12 +224,16 @@ class LiveRun(Run):
 
         A run that is started again asks nothing that is over: its answers are in the store.
         """
-        if self.number < self._last or self.kept.get(f"step {self.number} complete"):
+        if self._is_over():
             return []
         arrays = ArrayRecord() if self.estimate is None else self.estimate
         config = self.arguments.train_config
         messages = self.strategy.configure_train(self.number, arrays, config, grid)
         return self._exchange.collect(grid, self.number, messages, timeout)
+
+    def _is_over(self) -> bool:
+        """Whether the current question was over when the run was started again."""
+        return self.number < self._last or bool(self.kept.get(f"step {self.number} complete"))
 
     def keep(self, number: int, metrics: MetricRecord | None) -> None:
         """Keep that a step is over, unless nobody answered it or it ended the run early.
@@ -255,8 +259,11 @@ class LiveRun(Run):
         return self.strategy._finished(self, self.found)
 
     def messages(self) -> list[Message]:
-        """Return the messages of the current question, to those who have not answered it yet."""
-        if self._ask is None:
+        """Return the messages of the current question, to those who have not answered it yet.
+
+        None of a question that is over: what was asked next depends on who had answered it.
+        """
+        if self._ask is None or self._is_over():
             return []
         of = "" if self.planned_steps is None else f" of {self.planned_steps}"
         logger.info(

@@ -453,6 +453,36 @@ def test_flowers_own_loop_drives_the_protocol_to_the_same_bits():
         strategy.configure_train(1, ArrayRecord(), ConfigRecord(), grid)
 
 
+def test_flowers_own_loop_asks_nothing_that_is_over_when_it_is_started_again(tmp_path):
+    """Whoever did not answer in time is not asked on: what came next depended on the others."""
+    users, _ = make_users(3000)
+    opened = {"num_nodes": 3, "timeout": 1, "store": tmp_path / "run.db"}
+
+    def silent_at_first(node, message, reply):
+        return None if (node, message.metadata.group_id) == (2, "1") else reply
+
+    grids = Grid(users, 3, silent_at_first, seed=1), Grid(users, 3, seed=1)
+    results = []
+    for grid, seed in zip(grids, ({"seed": 1}, {}), strict=True):
+        strategy = iht()
+        with strategy.opened(grid, **opened, **seed) as run:
+            Strategy.start(strategy, grid, ArrayRecord(), num_rounds=20, timeout=1)
+            results.append(run.result())
+    np.testing.assert_array_equal(results[0].coef, results[1].coef)
+    assert [step for _, step, _ in grids[1].asked] == []
+
+
+def test_a_run_of_a_strategy_that_has_one_under_way_is_refused():
+    users, _ = make_users(3000)
+    strategy, opened = iht(), {"num_nodes": 3, "timeout": 1, "seed": 1}
+    with strategy.opened(Grid(users, 3, seed=1), **opened):
+        grid = Grid(users, 3, seed=1)
+        with pytest.raises(RuntimeError, match="A run of this LdpIht is under way"):
+            strategy.start(grid, **opened)
+        assert grid.asked == []
+    strategy.start(Grid(users, 3, seed=1), **opened)
+
+
 def test_two_runs_of_one_strategy_share_nothing():
     users, _ = make_users(3000)
     strategy, opened = iht(), {"num_nodes": 3, "timeout": 1, "seed": 1}

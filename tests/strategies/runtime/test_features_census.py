@@ -86,7 +86,8 @@ def test_a_census_with_numbers_has_keys_of_them():
     "content",
     [
         *(b"0 0 7 1 0", b"0 0 7 1 0 1 5 8", b"0 0 7 1 0 1 5 6 9", b"0 0 7 1 0 1 x", b""),
-        *(b"0 0 7 1 0 0 5 6\n" + bytes(length) for length in (1, 8, 48, 64)),
+        *(b"0 0 7 1 0 0 5 6\n" + bytes(length) for length in (1, 8, 48, 56, 64)),
+        b"0 0 1 1 0 0 5 0\n" + bytes(7) + b"\x80",
     ],
 )
 def test_a_census_that_is_none_is_rejected(content):
