@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _USEFUL = 0.1  # standard error of a share beyond which nothing is asked
 _SHOWN = 12  # categories in a result's text
-_NORMAL = 1.96
+_NORMAL = 1.96  # standard errors on either side of a normal estimate hold 95 %
 
 
 @dataclass(repr=False, kw_only=True)

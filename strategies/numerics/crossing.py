@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 
 from ldp_flower.validation import Floats
 
-_PLACES, _SLOPES, _ZOOMS = 81, 17, 3
+_PLACES, _SLOPES, _ZOOMS = 81, 17, 3  # points of a grid, which is refined as often
 _NARROWEST, _WIDEST = 1e-7, 2.0  # scales of the function, in units of the whole range
 _LOST = 2e-4  # of the posterior, beyond the range that is looked at more closely
 _NOBODY = 1e-3  # answers, where there are none
