@@ -94,10 +94,10 @@ def believed(
         spread = (noise + curve * (1 - curve)) / np.maximum(counts, _NOBODY)
         spread += (_BEND[0] * off + _BEND[1] * off**2) ** 2
         misfit = np.log1p((values - curve) ** 2 / spread / _FREEDOM)
-        logs = (-(_FREEDOM + 1) / 2 * misfit - np.log(spread) / 2).sum(axis=-1)
-        joint = np.exp(logs - logs.max())
+        likelihoods = (-(_FREEDOM + 1) / 2 * misfit - np.log(spread) / 2).sum(axis=-1)
+        joint = np.exp(likelihoods - likelihoods.max())
         area = (at[1] - at[0]) * (logs[1] - logs[0])
-        evidence = float(logs.max() + np.log(area * joint.sum()))
+        evidence = float(likelihoods.max() + np.log(area * joint.sum()))
         joint /= joint.sum()
         weights, by_scale = joint.sum(axis=1), joint.sum(axis=0)
         low, high = np.clip(_core(at, weights, _LOST, 2), 0.0, 1.0)

@@ -194,7 +194,7 @@ def posterior(evidence: Evidence) -> Posterior:
     sizes, slabs = _slabs(len(values), evidence.rows)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):
-        kept = _told(logs_at, len(values), pi, size)
+        kept = _seen(logs_at, len(values), pi, size)
         logs = logs_at(kept, pi, size)
         mixture = _Mixture.of(logs, values[kept], slabs[kept], shares, sizes, times)
         pi, size = mixture.typical()
@@ -218,7 +218,7 @@ def _grid(precision: float) -> Floats:
     return np.linspace(-1.0, 1.0, 2 * steps + 1)
 
 
-def _told(
+def _seen(
     logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
 ) -> Integers:
     """Return the places of the values that some coefficient may have, as many on either side.

@@ -187,8 +187,8 @@ def estimate_label_scale(
     chosen = answer.mean * (own - other) + other
     logs, in_octave = _shares_of_octaves(labels_per_user)
     chance = other + (own - other) * in_octave
-    logs = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
-    log_weights = answer.count * logs.sum(axis=1)
+    likelihoods = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
+    log_weights = answer.count * likelihoods.sum(axis=1)
     return _believed(logs, np.exp(log_weights - log_weights.max()))
 
 
