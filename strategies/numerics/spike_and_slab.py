@@ -146,17 +146,17 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is believed about each coefficient.
+    """The posterior of each coefficient.
 
     Attributes
     ----------
     inclusion : ndarray of float64, shape (dim,)
-        Probability that it is not zero.
+        Posterior probability that the coefficient is not zero.
     mean, variance : ndarray of float64, shape (dim,)
-        Its mean and variance, zero included.
+        Posterior mean and variance, with the probability mass at zero included.
     deviation : ndarray of float64, shape (dim,)
-        How far it is from that mean by the reports about it alone, if all values were equally
-        likely: a root mean square.
+        Root mean square distance of the coefficient from ``mean`` under its own likelihood, that
+        is with a flat prior.
     """
 
     inclusion: Floats

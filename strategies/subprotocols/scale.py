@@ -34,16 +34,17 @@ _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the sam
 
 @dataclass(frozen=True)
 class TargetScale:
-    """What is believed about the root mean square of the targets.
+    """An estimate of the root mean square of the targets, with its uncertainty.
 
     Attributes
     ----------
     value : float
-        Its estimate.
+        The estimate.
     variance : float
-        Variance of its logarithm around the most likely value.
+        Variance of the estimate's logarithm, given that the true scale is near the most likely
+        one.
     certainty : float (default: 1.0)
-        Probability that it is near the most likely value at all.
+        Probability that the true scale is near the most likely one.
     """
 
     value: float
@@ -52,7 +53,10 @@ class TargetScale:
 
     @property
     def spread(self) -> float:
-        """Mean square of a user's log-scale around the estimate."""
+        """Mean square difference between one user's log-scale and the estimate's logarithm.
+
+        It is the variance of the estimate plus the variance of log-scales among users.
+        """
         return self.variance + USERS_SPREAD**2
 
     @property
