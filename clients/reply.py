@@ -52,14 +52,17 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Received:
-    """What a reply is made of, in copies that the app's code never sees.
+    """The data of a request that a reply depends on, set aside before the app's code runs.
+
+    The app's code gets Flower's own message and context, not this object. Only the message's
+    content is shared with it.
 
     Attributes
     ----------
     message : Message
-        The message that is replied to, with metadata of its own.
+        The message that is replied to, with a copy of its metadata. Its content is not copied.
     config : mapping of str to object
-        What the node's operator has set.
+        A copy of the settings of the node's operator.
     node_id, run_id : int
         Flower's numbers of the node and of the run.
     simulated : bool

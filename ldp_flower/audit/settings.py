@@ -80,12 +80,12 @@ def kept(
             node(f"rehearsal {number}", together(people), rehearsal=True)
             for number, people in enumerate([ordinary, others])
         )
-        found.rehearsed = _told(one, queries, seed) == _told(other, queries, seed)
+        found.rehearsed = _answers(one, queries, seed) == _answers(other, queries, seed)
         found.rehearsed &= not one.ledger.spent() and not other.ledger.spent()
 
         few, more = _with_further_rows(ordinary, others)
-        answers = [_told(node("few", few), queries, seed)]
-        answers.append(_told(node("more", more, **{"max-rows": _ROWS}), queries, seed))
+        answers = [_answers(node("few", few), queries, seed)]
+        answers.append(_answers(node("more", more, **{"max-rows": _ROWS}), queries, seed))
         found.limited = answers[0] == answers[1]
 
         slow = node("slow", together(ordinary), **{"reply-after": _REPLY_AFTER})
@@ -97,7 +97,7 @@ def kept(
     return found
 
 
-def _told(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> list[_Told]:
+def _answers(node: DeployedNode, queries: Sequence[Query | None], seed: int) -> list[_Told]:
     answers = []
     for asked in queries:
         with replaying(RecordedRandomness(seed)) as tape:

@@ -178,7 +178,23 @@ def _reasons(screen: Screen, details: str) -> list[str]:
 def _settings(
     declared: dict[str, Scalar], given: Mapping[str, object], texts: list[str]
 ) -> dict[str, Scalar]:
-    """Return the overrides that were asked for."""
+    """Return the app's settings that the command line overrides.
+
+    Parameters
+    ----------
+    declared : dict of str to scalar
+        The app's own settings with their defaults, whose types the new values must have.
+    given : mapping of str to object
+        Settings from named options, such as ``--epsilon``; None for an option that is left out.
+    texts : list of str
+        ``KEY=VALUE`` of each option ``-c``, which wins over a named option.
+
+    Raises
+    ------
+    ValueError
+        If a text is not ``KEY=VALUE``, or its setting has an option of its own; if the app does
+        not declare a setting, or a value is not valid for it.
+    """
     settings = {
         key: override(declared, key, str(value))
         for key, value in given.items()

@@ -52,12 +52,12 @@ class Plan:
         """Return what a method's result depends on."""
         if method == "LdpFedAvg":
             chosen = self.strategy(epsilon=epsilon)
-            own = {field.name: _told(getattr(chosen, field.name)) for field in fields(chosen)}
+            own = {field.name: _shown(getattr(chosen, field.name)) for field in fields(chosen)}
             return {"rounds": self.rounds, **own}
         return {"rounds": self.rounds_of_flower, "clip": self.clip, "delta": self.delta}
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     """Return a text of a setting that is the same in every process."""
     return str(getattr(value, "__qualname__", None) or repr(value))
 

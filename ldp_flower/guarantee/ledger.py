@@ -109,9 +109,11 @@ def _affordable(
     policy: PrivacyPolicy,
     for_life: NDArray[np.float64] | None = None,
 ) -> Allowed:
-    """Whether users can pay who spent so much and had so many reports of the cost's plan.
+    """Return which users can pay ``cost`` under ``policy``.
 
-    What they spent is since their budget was last given anew; ``for_life`` is all of it.
+    ``spent`` is what each user has spent since its budget was last renewed, and ``for_life`` what
+    it has spent in all. ``used`` is the number of reports that each user has sent of the cost's
+    plan; the first of them paid for all ``cost.steps`` reports.
     """
     epsilon, delta = spent
     # No tolerance but the rounding of a sum, relative 1e-16 a report: three times 0.1 does
@@ -241,10 +243,11 @@ class SqliteLedger(Ledger):
         return cls(path)
 
     def check(self, unit: str) -> None:
-        """Raise LedgerError unless answers about this unit could be written now.
+        """Raise LedgerError unless costs with this privacy unit could be written now.
 
-        What is spent on users counts for their records, but not the other way round: a
-        record may have lost little, and the user whom it belongs to a lot.
+        A user-level epsilon also bounds what each of the user's records loses. A record-level
+        epsilon does not bound what the user loses. So a ledger with record-level costs takes no
+        user-level ones.
         """
         with self._file.transaction() as connection:
             _check_unit(connection, unit)
@@ -420,9 +423,9 @@ class SqliteLedger(Ledger):
     def renew(self, users: Sequence[str] | None = None) -> int:
         """Give users (by default all) their whole budget again; return how many had spent any.
 
-        Whatever they answer from now on adds to what is known of them already: the
-        guarantee holds for the time since, and over two such times with twice the limits, or
-        ``lifetime_epsilon`` where a policy has one.
+        A renewal does not undo earlier answers. The limits of a policy then hold for the time
+        before a renewal and for the time after it, each on its own. Over both times a user loses
+        up to twice the limits, or ``lifetime_epsilon`` where a policy has one.
 
         Raises
         ------
@@ -440,10 +443,10 @@ class SqliteLedger(Ledger):
         return len(chosen)
 
     def forget_replies(self, days: float) -> int:
-        """Delete the stored bytes of replies older than this; return how many there were.
+        """Delete the stored bytes of replies older than ``days``; return how many were deleted.
 
-        Of 0 days: of all, also of those that a clock that was ahead has dated. What they
-        cost stays. Asked again, such a query is refused.
+        With 0 days all replies are deleted, also those whose date lies in the future. Their costs
+        stay on the ledger. A query whose reply was deleted is refused if it is asked again.
         """
         with self._file.transaction() as connection:
             return connection.execute(
@@ -472,12 +475,12 @@ def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
 
 
 def texts(accounts: Accounts) -> list[str]:
-    """Return accounts as the texts that a ledger knows them by.
+    """Return accounts as strings, the form in which a ledger file stores them.
 
     Raises
     ------
     LedgerError
-        If one is no text that can be written.
+        If an account has a character that UTF-8 cannot encode (a surrogate).
     """
     names = [str(account) for account in accounts]
     try:
@@ -489,7 +492,11 @@ def texts(accounts: Accounts) -> list[str]:
 
 
 def _unit(connection: sqlite3.Connection) -> str | None:
-    """Return what a ledger's spending is about; of one that never said, as its answers show."""
+    """Return the privacy unit of a ledger's costs: "user", "record" or None.
+
+    If the ledger does not state it, the unit is "record" if there is a plan or an answer of a
+    mechanism for records, and otherwise None.
+    """
     if (unit := fact(connection, "unit")) is not None:
         return unit
     by_record = connection.execute(
@@ -507,6 +514,6 @@ def _check_unit(connection: sqlite3.Connection, unit: str) -> None:
 
 
 def _set_unit(connection: sqlite3.Connection, unit: str) -> None:
-    """Note what spending is about; once of records, for ever."""
+    """Store the privacy unit of the ledger's costs; "record" never becomes "user" again."""
     _check_unit(connection, unit)
     connection.execute("INSERT OR REPLACE INTO fact VALUES ('unit', ?)", (unit,))

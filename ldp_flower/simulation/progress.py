@@ -23,7 +23,7 @@ class TellingGrid(InProcessGrid):
     by a script, says nothing.
     """
 
-    _started, _told = 0.0, 0.0
+    _started, _shown = 0.0, 0.0
     _step, _done, _messages = "", 0, 0
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -41,16 +41,16 @@ class TellingGrid(InProcessGrid):
 
     def _tell(self) -> None:
         now = time.monotonic()
-        if now - self._started < _AFTER or now - self._told < _EVERY or not _is_seen():
+        if now - self._started < _AFTER or now - self._shown < _EVERY or not _is_seen():
             return
-        self._told = now
+        self._shown = now
         nodes = f", node {self._done + 1} of {self._messages}" if self._messages > 1 else ""
         line = f"Step {self._step}{nodes}, {now - self._started:.0f} s"
         print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
 
     def wipe(self) -> None:
         """Take the line away."""
-        if self._told:
+        if self._shown:
             print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 

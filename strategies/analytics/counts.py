@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 _USEFUL = 0.1  # standard error of a share beyond which nothing is asked
 _SHOWN = 12  # categories in a result's text
-_NORMAL = 1.96
+_NORMAL = 1.96  # standard errors on either side of a normal estimate hold 95 %
 
 
 @dataclass(repr=False, kw_only=True)
 class CountsResult(PopulationErrors, Result):
-    """The shares of a column's categories among users who have one.
+    """The estimated shares of a column's categories, among users with a category in that column.
+
+    A user with several such rows counts with one of them, which is drawn at random.
 
     Attributes
     ----------
@@ -50,7 +52,7 @@ class CountsResult(PopulationErrors, Result):
     users_std_error : ndarray of float64, shape (categories,)
         The narrower ones of the shares among these very users, each with the one row that it drew.
     answering, answering_std_error : float
-        Share of the users who have a row with a category.
+        Estimated share of users who have a row with a category, and its standard error.
     """
 
     column: str
@@ -238,7 +240,7 @@ class Counts(LdpStrategy[CountsResult]):
 
 
 def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
-    """Return shares of categories.
+    """Return the result of a column, given the estimated share of all users in each category.
 
     Parameters
     ----------
@@ -247,9 +249,10 @@ def counted(column: str, categories: list[str], found: Shares, num_users: int) -
     categories : list of str
         Its categories.
     found : Shares
-        Of cells, one for each.
+        Shares of all users who were asked, with one cell for each category. Users without a
+        category are in no cell.
     num_users : int
-        How many users they are about, of whom those asked are a random part.
+        Number of users whose own shares ``users_std_error`` is about.
     """
     answering = max(float(found.cells.sum()), 1e-9)
     shares = found.cells / answering

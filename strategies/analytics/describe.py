@@ -27,7 +27,7 @@ from .means import Means, MeansResult
 from .quantiles import Quantiles
 from .quantiles_result import QuantilesResult
 
-_QUARTILES = (0.25, 0.5, 0.75)
+_QUARTILES = (0.25, 0.5, 0.75)  # as pandas' describe has them
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
 _MEAN, _STD = STATISTICS.index("mean"), STATISTICS.index("std")
 _NORMAL = 1.96  # standard errors that 95 % are within

@@ -157,7 +157,7 @@ class Distribution(LdpStrategy[DistributionResult]):
                 [each.seen_as(counts, cells) for counts, each in reports], prior, _normals(cells)
             )
         linear = linear_estimates(counted, likely, _normals(cells))
-        return self._told(cells.edges, draws, linear, step, notes)
+        return self._result(cells.edges, draws, linear, step, notes)
 
     def _counted(self, run: Run, users: int, cells: "Cells") -> Generator[Ask, Answers, Counted]:
         """Ask so many users for their cells; return the reports."""
@@ -224,7 +224,7 @@ class Distribution(LdpStrategy[DistributionResult]):
             notes=(*one.notes, *self._doubts(users)),
         )
 
-    def _told(
+    def _result(
         self,
         edges: Floats,
         draws: Floats,

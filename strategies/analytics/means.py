@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _USEFUL = 0.25  # standard error of a number in [-1, 1] beyond which nothing is asked
 _CLEAR = 3.0  # standard errors by which a group's share has to clear zero
-_NORMAL = 1.96
+_NORMAL = 1.96  # standard errors on either side of a normal estimate hold 95 %
 
 
 @dataclass(repr=False, kw_only=True)

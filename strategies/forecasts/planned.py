@@ -11,5 +11,7 @@ def rows_of(setting: Setting, guessed: int) -> float:
 def features_of(setting: Setting, protocol: type) -> int:
     """Return the number of features, or say that it is needed."""
     if setting.num_features is None:
-        raise ValueError(f"Expected num_features for {protocol.__name__}, got None.")
+        raise ValueError(
+            f"Expected num_features, which a plan of {protocol.__name__} needs, got None."
+        )
     return setting.num_features

@@ -36,7 +36,7 @@ _HELD_OUT = 3000  # rows of other users that models are evaluated on, of 300 use
 _TINY = 1e-9  # variance below which an axis is none
 _BISECTIONS = 12
 
-USUAL_R2, USUAL_AUC = 0.5, 0.8
+USUAL_R2, USUAL_AUC = 0.5, 0.8  # guesses, which a plan states, where no quality is given
 _TABLES = (
     "Columns of numbers have standard deviations of a tenth to a fifth of their bounds and go "
     "together: the k-th of their principal axes has a variance in proportion to 1 / k."

@@ -12,10 +12,10 @@ from ldp_flower.randomizers import Randomizer, ball_codebook
 #: Above the first, results are poor; above the second, useless.
 WARN_ABOVE, REFUSE_ABOVE = 0.6, 2.0
 
-_FEWEST_PER_COHORT = 30
-LONGEST_STEP = 4.0
-LONGEST_PATH = 100.0
-_NET_PATH = 30.0
+_FEWEST_PER_COHORT = 30  # users: a mean of as many reports is all but normal
+# Of rows of about length 1. The path of a linear model is sqrt(n / c), with which the noise of a
+# logit is about 1. What these paths reach beside the best of 26: docs/model-updates.md.
+LONGEST_STEP, LONGEST_PATH, _NET_PATH = 4.0, 100.0, 30.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.polynomial import chebyshev, hermite_e
 
 from ldp_flower.validation import Floats
 
-_NODES = 64
+_NODES = 64  # of a quadrature that is exact for polynomials up to degree 127
 _ZERO = 1e-9  # an even coefficient below this is rounding
 
 

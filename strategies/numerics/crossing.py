@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 
 from ldp_flower.validation import Floats
 
-_PLACES, _SLOPES, _ZOOMS = 81, 17, 3
+_PLACES, _SLOPES, _ZOOMS = 81, 17, 3  # points of a grid, which is refined as often
 _NARROWEST, _WIDEST = 1e-7, 2.0  # scales of the function, in units of the whole range
 _LOST = 2e-4  # of the posterior, beyond the range that is looked at more closely
 _NOBODY = 1e-3  # answers, where there are none
@@ -94,10 +94,10 @@ def believed(
         spread = (noise + curve * (1 - curve)) / np.maximum(counts, _NOBODY)
         spread += (_BEND[0] * off + _BEND[1] * off**2) ** 2
         misfit = np.log1p((values - curve) ** 2 / spread / _FREEDOM)
-        likely = (-(_FREEDOM + 1) / 2 * misfit - np.log(spread) / 2).sum(axis=-1)
-        joint = np.exp(likely - likely.max())
+        likelihoods = (-(_FREEDOM + 1) / 2 * misfit - np.log(spread) / 2).sum(axis=-1)
+        joint = np.exp(likelihoods - likelihoods.max())
         area = (at[1] - at[0]) * (logs[1] - logs[0])
-        evidence = float(likely.max() + np.log(area * joint.sum()))
+        evidence = float(likelihoods.max() + np.log(area * joint.sum()))
         joint /= joint.sum()
         weights, by_scale = joint.sum(axis=1), joint.sum(axis=0)
         low, high = np.clip(_core(at, weights, _LOST, 2), 0.0, 1.0)

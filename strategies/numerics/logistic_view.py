@@ -11,7 +11,7 @@ import numpy as np
 from ldp_flower.validation import Floats
 
 _LENGTHS = np.linspace(0.0, 10.0, 401)  # of logistic coefficients; longer ones are shortened
-_Z = np.linspace(-8.0, 8.0, 1601)
+_Z = np.linspace(-8.0, 8.0, 1601)  # a normal variable: 1e-15 of its mass is beyond
 _DENSITY = np.exp(-(_Z**2) / 2) / np.exp(-(_Z**2) / 2).sum()
 _TANH = np.tanh(_LENGTHS[:, None] * _Z / 2)
 _LINEAR_LENGTHS = _TANH @ (_Z * _DENSITY)  # h

@@ -146,17 +146,17 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is believed about each coefficient.
+    """The posterior of each coefficient.
 
     Attributes
     ----------
     inclusion : ndarray of float64, shape (dim,)
-        Probability that it is not zero.
+        Posterior probability that the coefficient is not zero.
     mean, variance : ndarray of float64, shape (dim,)
-        Its mean and variance, zero included.
+        Posterior mean and variance, with the probability mass at zero included.
     deviation : ndarray of float64, shape (dim,)
-        How far it is from that mean by the reports about it alone, if all values were equally
-        likely: a root mean square.
+        Root mean square distance of the coefficient from ``mean`` under its own likelihood, that
+        is with a flat prior.
     """
 
     inclusion: Floats
@@ -194,7 +194,7 @@ def posterior(evidence: Evidence) -> Posterior:
     sizes, slabs = _slabs(len(values), evidence.rows)
     pi, size = 2 / evidence.dim, 0.1
     for _ in range(1 if evidence.vote is None else 2):
-        kept = _told(logs_at, len(values), pi, size)
+        kept = _seen(logs_at, len(values), pi, size)
         logs = logs_at(kept, pi, size)
         mixture = _Mixture.of(logs, values[kept], slabs[kept], shares, sizes, times)
         pi, size = mixture.typical()
@@ -218,7 +218,7 @@ def _grid(precision: float) -> Floats:
     return np.linspace(-1.0, 1.0, 2 * steps + 1)
 
 
-def _told(
+def _seen(
     logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
 ) -> Integers:
     """Return the places of the values that some coefficient may have, as many on either side.

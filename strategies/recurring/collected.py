@@ -83,7 +83,7 @@ def begun(kept: RunStore) -> int:
 
 
 def complete(kept: RunStore, number: int) -> bool:
-    """Whether a collection is."""
+    """Whether the collection with this number is complete."""
     return kept.part(number).get("collected") is not None
 
 
@@ -103,12 +103,16 @@ def all_complete(kept: RunStore) -> list[Collected]:
 
 
 def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
-    """Return the number of the collection to ask, or that is complete.
+    """Return the number of the collection to run: ``collection``, or by default the next one.
+
+    The default is the last collection that has begun if it is not complete, and otherwise the one
+    after it. A given ``collection`` may also be complete already; then there is nothing to ask.
 
     Raises
     ------
     ValueError
-        If there is none, or a later one has begun.
+        If no collection is left, or ``collection`` is out of range, or it is not complete and a
+        later one has begun.
     """
     last = begun(kept)
     if collection is None:
@@ -168,10 +172,11 @@ def levels_of(collected: Sequence[Collected]) -> Levels:
 
 
 def _steadied(errors: Floats, reports: Floats) -> Floats:
-    """Return standard errors by the mean variance of a report in a collection and those before it.
+    """Return standard errors from a variance per report that is averaged over collections.
 
-    An error that is estimated from few reports goes with the estimate: that of a share is small
-    where the share was found too small, which then would weigh too much.
+    The average is over a collection and those before it, ``_WINDOW`` in all. The standard error of
+    a single collection with few reports is correlated with the estimate: if a share is
+    underestimated, then so is its standard error, and the estimate would get too much weight.
     """
     known = np.isfinite(errors)
     of_one = np.where(known, errors, 0.0) ** 2 * reports

@@ -34,16 +34,17 @@ _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the sam
 
 @dataclass(frozen=True)
 class TargetScale:
-    """What is believed about the root mean square of the targets.
+    """An estimate of the root mean square of the targets, with its uncertainty.
 
     Attributes
     ----------
     value : float
-        Its estimate.
+        The estimate.
     variance : float
-        Variance of its logarithm around the most likely value.
+        Variance of the estimate's logarithm, given that the true scale is near the most likely
+        one.
     certainty : float (default: 1.0)
-        Probability that it is near the most likely value at all.
+        Probability that the true scale is near the most likely one.
     """
 
     value: float
@@ -52,7 +53,10 @@ class TargetScale:
 
     @property
     def spread(self) -> float:
-        """Mean square of a user's log-scale around the estimate."""
+        """Mean square difference between one user's log-scale and the estimate's logarithm.
+
+        It is the variance of the estimate plus the variance of log-scales among users.
+        """
         return self.variance + USERS_SPREAD**2
 
     @property
@@ -187,8 +191,8 @@ def estimate_label_scale(
     chosen = answer.mean * (own - other) + other
     logs, in_octave = _shares_of_octaves(labels_per_user)
     chance = other + (own - other) * in_octave
-    likely = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
-    log_weights = answer.count * likely.sum(axis=1)
+    likelihoods = chosen * np.log(chance) + (1 - chosen) * np.log1p(-chance)
+    log_weights = answer.count * likelihoods.sum(axis=1)
     return _believed(logs, np.exp(log_weights - log_weights.max()))
 
 

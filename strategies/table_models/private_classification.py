@@ -36,7 +36,7 @@ logger = logging.getLogger("flwr")
 _METHODS = ("auto", "directions", "lengths")
 _USUAL_ROWS = 8.0
 _COUNTERS = 0.03  # share of the users that report how many rows they have
-_DOUBTFUL_SHARE = 0.06
+_DOUBTFUL_SHARE = 0.06  # standard error of a share above which a note says so
 # Standard errors by which a model has to rank better than chance. On 65 tables on which this was
 # chosen (simulations/studies/unseen_tables), 0 left AUC below .45 in up to 4.6 % of runs, .75 in
 # 1.5 % and 1 in .8 %; 2 lost another .02 to .04 of the mean AUC.

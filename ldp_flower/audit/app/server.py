@@ -99,7 +99,11 @@ def run_server(
 
 @contextmanager
 def _folder_of_links() -> Iterator[None]:
-    """Work in a new folder that shows the present one: an app's main saves its model at the end."""
+    """Change into a temporary folder with a link to each entry of the working directory.
+
+    An app's main may save its model at the end. A new file then goes to the temporary folder.
+    What is written to an existing file, or into an existing folder, goes through its link.
+    """
     with tempfile.TemporaryDirectory(prefix="ldp-flower-") as folder:
         for entry in os.scandir():
             Path(folder, entry.name).symlink_to(Path(entry.path).absolute())

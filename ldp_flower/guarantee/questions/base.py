@@ -299,7 +299,7 @@ class AboutColumns(Question):
 
     @property
     def about_targets(self) -> bool:
-        """False unless ``coordinates`` include the target, which :meth:`needs_targets` checks."""
+        """No; :meth:`needs_targets` says whether the target is one of ``coordinates``."""
         return False
 
     def needs_targets(self, num_features: int) -> bool:

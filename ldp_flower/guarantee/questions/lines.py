@@ -8,20 +8,22 @@ from .base import OneNumber, PerFeature, Prior, Question
 
 @dataclass(frozen=True, eq=False)
 class LineMoments(Question):
-    """What a least squares fit of residuals on a line needs of a user, shape (users, 5).
+    """Moments of a user's residuals r and of its steps q along a direction, shape (users, 5).
 
-    With ``r = (y - <x, theta>) / residual_scale`` and ``q = <x, direction> / direction_scale`` of
-    a row: the means over the user's rows of r, q, r q, q**2 - 1 and r**2 - 1. Users without rows
-    have zeros.
+    A row has the residual ``r = (y - <x, theta>) / residual_scale``. If ``theta`` moves along
+    ``direction``, the row's prediction moves in proportion to
+    ``q = <x, direction> / direction_scale``. The moments are the means of r, q, r q, q**2 - 1 and
+    r**2 - 1 over the user's rows. They suffice for a least squares fit of r on q, with an
+    intercept. Users without rows have zeros.
 
     Attributes
     ----------
     theta : ndarray, shape (num_features,)
-        Coefficients whose residuals are meant.
+        Coefficients of the model whose residuals are meant.
     direction : ndarray, shape (num_features,)
-        What they may be moved along.
+        Direction in which ``theta`` may be moved.
     residual_scale, direction_scale : float
-        Usual size of a residual, and of a step along the direction.
+        Usual sizes of ``y - <x, theta>`` and of ``<x, direction>``.
     """
 
     stem: ClassVar[str] = "line_moments"
@@ -38,10 +40,11 @@ class LineMoments(Question):
 
 @dataclass(frozen=True, eq=False)
 class LineSizes(Question):
-    """Sizes of a user's residuals and of a step along a line, shape (users, 2).
+    """Sizes of a user's residuals and of its steps along a direction, shape (users, 2).
 
-    ``log(size / prior) / log_range`` of the root mean square of ``y - <x, theta>``, and that of
-    ``<x, direction>``. Users without rows have zeros.
+    Both sizes are root mean squares over the user's rows: of ``y - <x, theta>`` and of
+    ``<x, direction>``. The user's values are ``log(size / prior) / log_range``, clipped to
+    [-1, 1]. Users without rows have zeros.
 
     Attributes
     ----------
@@ -50,8 +53,7 @@ class LineSizes(Question):
     prior : float
         The size whose value is 0.
     log_range : float
-        The logarithm of the size over ``prior`` whose value is 1; others are clipped to
-        [-1, 1].
+        Largest absolute value of ``log(size / prior)`` that is not clipped.
     """
 
     stem: ClassVar[str] = "line_sizes"

@@ -48,7 +48,7 @@ class RealValued(Randomizer):
         """Four-byte floats."""
         return np.dtype(np.float32)
 
-    def _told(self, numbers: Floats) -> Reports:
+    def _on_grid(self, numbers: Floats) -> Reports:
         """Return what is reported of numbers within the bound, see :func:`on_grid`."""
         return np.clip(on_grid(numbers, self.bound), -self.bound, self.bound).astype(np.float32)
 

@@ -136,7 +136,7 @@ class GaussianMechanism(RealVector):
         unit, length = directions(values)
         unit *= np.minimum(length, self.radius)[:, None]
         noise = rng.normals((len(values), self.dim)) * self.sigma
-        return self._told(unit + noise)
+        return self._on_grid(unit + noise)
 
 
 @dataclass(frozen=True)

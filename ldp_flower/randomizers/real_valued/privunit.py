@@ -45,7 +45,7 @@ class _BallSampler(RealVector):
         unit, length = directions(values)
         fraction = np.minimum(length / self.radius, 1.0)
         unit[rng.uniforms((len(unit), 1))[:, 0] >= (1 + fraction) / 2] *= -1
-        return self._told(self.cap.draw(unit, rng) * self.bound)
+        return self._on_grid(self.cap.draw(unit, rng) * self.bound)
 
     def contains(self, reports: Reports) -> bool:
         """Whether every report has the one possible length (to float32 rounding)."""
@@ -134,7 +134,7 @@ class LiftedPrivUnit(_BallSampler):
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         drawn = self.cap.draw(lift(values, self.radius), rng)[:, :-1]
-        return self._told(drawn * self.bound)
+        return self._on_grid(drawn * self.bound)
 
     def contains(self, reports: Reports) -> bool:
         """Whether no report is longer than possible (to float32 rounding)."""

@@ -35,7 +35,7 @@ class _Scalar(RealValued, OfNumber):
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         t = np.clip(values[:, 0] / self.radius, -1, 1)
-        return self._told(self._draw(t, rng) * self.radius)
+        return self._on_grid(self._draw(t, rng) * self.radius)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ def test_parameters_that_no_population_is_known_for_have_no_plan(strategy):
 
 @pytest.mark.parametrize("protocol", [*SPARSE, *TABLES, PrivateEvaluation])
 def test_a_plan_needs_the_number_of_features(protocol):
-    with pytest.raises(ValueError, match=f"Expected num_features for {protocol.__name__}, got No"):
+    wanted = f"Expected num_features, which a plan of {protocol.__name__} needs, got None."
+    with pytest.raises(ValueError, match=wanted):
         protocol.planned_for(Setting(num_users=1000), 1.0)
 
 

@@ -245,7 +245,7 @@ def test_means_of_groups_are_in_units_and_empty_groups_have_none(epsilon):
     off = 3 * np.sqrt(0.25 / 1900 * 100 / 2000)
     np.testing.assert_allclose(result.shares[0, :2], 0.5, atol=off)
     assert abs(result.shares.sum() - 1) < 1e-6
-    assert "x c: not told" in str(result) and "<p>x a" not in result.to_html()
+    assert "x c: not estimated" in str(result) and "<p>x a" not in result.to_html()
     assert list(result.table().columns[:3]) == ["column", "sort", "mean"]
 
 
@@ -334,7 +334,7 @@ def test_a_deviation_that_noise_hides_is_not_told():
     hidden = [np.isnan(result.values[2, 0]) for result in results]
     assert 0 < sum(hidden) < 8 and not any((result.values[2] == 0).any() for result in results)
     for result, gone in zip(results, hidden, strict=True):
-        assert any("deviation of 'x' is not told" in note for note in result.notes) == gone
+        assert any("deviation of 'x' is not reported" in note for note in result.notes) == gone
         assert np.isfinite(result.std_error).all() and "<svg" in result.to_html()
         assert type(result).from_dict(json.loads(json.dumps(result.to_dict()))) is not None
 

@@ -72,7 +72,7 @@ def test_rows_of_which_one_is_drawn_add_an_error(protocol):
 
 @pytest.mark.parametrize("protocol", [Counts, TwoWay, HeavyHitters])
 def test_items_are_asked_for_where_their_number_matters(protocol):
-    wanted = f"Expected num_features for {protocol.__name__}, got None."
+    wanted = f"Expected num_features, which a plan of {protocol.__name__} needs, got None."
     with pytest.raises(ValueError, match=wanted) as told:
         protocol.planned_for(Setting(num_users=100), 1.0)
     assert not isinstance(told.value, NoPlan)  # somebody can tell, once it is given
