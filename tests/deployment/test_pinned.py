@@ -121,6 +121,7 @@ def guides_command(beginning):
     return shlex.split(line)
 
 
+@pytest.mark.slow
 def test_no_line_of_a_run_is_executed_and_the_operators_app_answers(tmp_path):
     """Of three nodes two are their operators', by the guide and by its unit; one is a plain one."""
     write(tmp_path / "hostile", HOSTILE)

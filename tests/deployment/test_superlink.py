@@ -101,6 +101,7 @@ class Operator(NamedTuple):
         return cls(node_config, SqliteLedger.create(path), patients)
 
 
+@pytest.mark.slow
 def test_a_budget_is_spent_once_whatever_restarts(deployment, tmp_path):
     operators = [Operator.number(number, tmp_path) for number in range(2)]
     everything = [{name: Cost(2.5) for name in operator.patients} for operator in operators]

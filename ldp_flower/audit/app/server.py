@@ -1,6 +1,7 @@
 """The messages that an app's own server sends: its main is run to its end."""
 
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -75,7 +76,7 @@ def run_server(
         except BaseException as error:  # Flower's own errors end processes
             ended.append((f"{type(error).__name__}: {error}", getattr(error, "needed", None)))
 
-    with quiet(), claims.listening(), _folder_of_links():
+    with quiet(), claims.listening(), _folder_of_copies():
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(_GIVEN_UP)
@@ -98,14 +99,17 @@ def run_server(
 
 
 @contextmanager
-def _folder_of_links() -> Iterator[None]:
-    """Change into a temporary folder with a link to each entry of the working directory.
+def _folder_of_copies() -> Iterator[None]:
+    """Change into a temporary folder with the files of the working directory, and links to folders.
 
-    An app's main may save its model at the end. A new file then goes to the temporary folder.
-    What is written to an existing file, or into an existing folder, goes through its link.
+    An app's main may save its model at the end: it goes to the temporary folder, and a file of the
+    same name stays as it is. What is written into an existing folder goes through its link.
     """
     with tempfile.TemporaryDirectory(prefix="ldp-flower-") as folder:
         for entry in os.scandir():
-            Path(folder, entry.name).symlink_to(Path(entry.path).absolute())
+            if entry.is_file():
+                shutil.copy(entry.path, folder)
+            else:
+                Path(folder, entry.name).symlink_to(Path(entry.path).absolute())
         with chdir(folder):
             yield

@@ -118,14 +118,16 @@ def test_nothing_is_found_in_a_calibrated_mod_and_what_a_server_saves_is_not_lef
     text = server.read_text().replace(
         'num_rounds=context.run_config["rounds"]', "num_rounds=int(open('settings.txt').read())"
     )
-    server.write_text(text + "    open('final_model.pt', 'w').close()\n")
+    (tmp_path / "here" / "model.pt").write_text("of last time")
+    server.write_text(text + "    [open(name, 'w').close() for name in ('new.pt', 'model.pt')]\n")
     monkeypatch.chdir(tmp_path / "here")
     found = audit_app(folder, QUICK)
     assert found.found == []
     (run,) = found.worth
     assert run.claimed == 2 and run.exact == pytest.approx(2, rel=1e-6) and run.measured <= 2
     assert any("20 records" in line for line in found.tried)
-    assert [file.name for file in (tmp_path / "here").iterdir()] == ["settings.txt"]
+    files = {file.name: file.read_text() for file in (tmp_path / "here").iterdir()}
+    assert files == {"settings.txt": "2", "model.pt": "of last time"}
 
 
 def test_the_true_epsilon_of_a_mod_is_that_of_the_accounting(write):
