@@ -401,7 +401,8 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         Parameters
         ----------
         arguments : Arguments, optional
-            What ``start`` gets for a protocol of its own app.
+            The initial arrays, number of rounds and train config that ``start`` takes, for a
+            protocol that uses them.
 
         Yields
         ------
@@ -421,7 +422,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
             check_integer("num_nodes", num_nodes, 1)
         if seed is not None and not is_integer(seed):
             raise ValueError(f"Expected an integer seed, got {seed!r}.")
-        arguments = arguments or Arguments()
+        arguments = arguments or self._arguments(None, 0, None)
         self._check_idle()
         with self._opened_store(store, arguments, max_users_per_node) as kept:
             run = begun(

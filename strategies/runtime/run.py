@@ -206,6 +206,7 @@ class LiveRun(Run):
         self._exchange, self._census, self._place = exchange, census, place
         self._asked: list[Ask] = []
         self._ask: Ask | None = None
+        self._result: Any = None
         self._protocol: Protocol
 
     def begin(self) -> None:
@@ -242,7 +243,9 @@ class LiveRun(Run):
         """
         if self.facts.steps[number].reports and not self.ended:
             self.kept.put(f"step {number} complete", True)
-        if metrics is not None:
+        if metrics is None:  # an app that aggregates by itself has left them out
+            self.facts.train_metrics_clientapp.pop(number, None)
+        else:
             self.facts.train_metrics_clientapp[number] = metrics
 
     def result(self) -> Any:
@@ -256,7 +259,9 @@ class LiveRun(Run):
         if self.found is None:
             name = type(self.strategy).__name__
             raise RuntimeError(f"{name} has not ended after {self.number - 1} steps: ask on.")
-        return self.strategy._finished(self, self.found)
+        if self._result is None:
+            self._result = self.strategy._finished(self, self.found)
+        return self._result
 
     def messages(self) -> list[Message]:
         """Return the messages of the current question, to those who have not answered it yet.
@@ -293,7 +298,9 @@ class LiveRun(Run):
         public = self.strategy._aggregated(self._exchange.public_metrics(number))
         named = {f"public.{name}": value for name, value in public.items()}
         spent = {SPENT: self._epsilon_after(ask.cohort)}
-        return MetricRecord({**step.counts(), **spent, **named})
+        metrics = MetricRecord({**step.counts(), **spent, **named})
+        self.facts.train_metrics_clientapp[number] = metrics
+        return metrics
 
     def _epsilon_after(self, cohort: Cohort) -> float:
         """Return what a user has spent so far at most, now that this cohort was asked."""

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import LdpUpdateMod
 from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
 from ldp_flower.strategies import LdpFedAvg, TooFewReports
 from ldp_flower.strategies.models.schedule import Reporting, Schedule, default_rounds
+from ldp_flower.strategies.runtime.run import Arguments
 
 DIM = 8
 THETA = np.array([0, 0.8, 0, 0, -0.6, 0, 0, 0])
@@ -429,3 +430,18 @@ def test_parameters_keep_their_order_and_types():
     doubled = with_parameters(model, 2 * vector).to_numpy_ndarrays()
     assert [a.dtype for a in doubled] == [np.float32, np.int64, np.float16]
     assert [a.tolist() for a in doubled] == [[[2, 2], [2, 2]], [0, 1, 2], 8]
+
+
+def test_flowers_own_loop_needs_the_model_to_start_from():
+    (x, y), _ = make_data(600)
+    strategy, grid = (
+        LdpFedAvg(epsilon=8.0),
+        InProcessGrid(logistic_app(x, y, [LdpUpdateMod()]), 600),
+    )
+    with pytest.raises(ValueError, match="Expected initial_arrays"), strategy.opened(grid):
+        pass
+    arguments = Arguments(initial(), 3, train_config())
+    with strategy.opened(grid, arguments, num_nodes=600, timeout=1, seed=1) as opened:
+        by_flower = Strategy.start(strategy, grid, initial(), num_rounds=3, timeout=1)
+        result = opened.result()
+    assert result.arrays == by_flower.arrays and len(result.steps) == 4

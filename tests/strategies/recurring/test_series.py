@@ -191,6 +191,14 @@ def test_a_level_without_an_estimate_is_noted():
     assert [np.isnan(each.raw[-1, 0]) for each in results] == noted
 
 
+def test_a_series_is_asked_by_its_own_start():
+    series, grid = Series(MEANS, collections=2), Watching({1: people(3000)})
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="its own start"), series.opened(grid):
+            pass
+        started(series, grid)
+
+
 def test_too_few_users_are_refused_before_anybody_is_asked():
     series = Series(MEANS, collections=20)
     grid = Watching({1: people(300)})

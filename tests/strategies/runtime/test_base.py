@@ -446,6 +446,8 @@ def test_flowers_own_loop_drives_the_protocol_to_the_same_bits():
         by_flower = Strategy.start(strategy, grid, ArrayRecord(), num_rounds=rounds, timeout=1)
         assert strategy.configure_train(9, ArrayRecord(), ConfigRecord(), grid) == []
         result = run.result()
+        assert run.result() is result
+    assert result.train_metrics_clientapp == expected.train_metrics_clientapp
     np.testing.assert_array_equal(result.coef, expected.coef)
     np.testing.assert_array_equal(by_flower.arrays.to_numpy_ndarrays()[0], expected.coef)
     assert [step.reports for step in result.steps] == [step.reports for step in expected.steps]
