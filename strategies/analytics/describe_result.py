@@ -82,7 +82,7 @@ class DescribeResult(Result):
             found[name] = Series(shown, ["count", *_OF_CATEGORIES], dtype=object)
         rows = [*STATISTICS, *(_OF_CATEGORIES if self.categorical else ())]
         table = DataFrame(found).reindex(rows)
-        table.insert(0, "statistic", rows)
+        table.insert(0, "statistic", rows, allow_duplicates=True)
         return table.reset_index(drop=True)
 
     def errors(self) -> "DataFrame":
@@ -90,7 +90,7 @@ class DescribeResult(Result):
         from pandas import DataFrame
 
         errors = DataFrame(self.std_error, columns=self.numbers)
-        errors.insert(0, "statistic", STATISTICS)
+        errors.insert(0, "statistic", STATISTICS, allow_duplicates=True)
         return errors
 
     def shares_of(self, column: str) -> "DataFrame":
@@ -152,13 +152,12 @@ class DescribeResult(Result):
 
     def _shown(self, table: "DataFrame") -> "DataFrame":
         """Return the table as texts, with standard errors."""
-        errors = table.assign(**dict.fromkeys([*self.numbers, *self.categorical], np.nan))
-        for i, name in enumerate(self.numbers):
-            errors.loc[: len(STATISTICS) - 1, name] = self.std_error[:, i]
-        for i, name in enumerate(self.categorical):
-            errors.loc[len(table) - 1, name] = self.share_errors[i][np.argmax(self.shares[i])]
-        for name in [*self.numbers, *self.categorical]:
-            table[name] = list(map(_cell, table[name], errors[name]))
+        errors = np.full(table.shape, np.nan)  # by place: a column may have any name
+        errors[: len(STATISTICS), 1 : 1 + len(self.numbers)] = self.std_error
+        for i, shares in enumerate(self.shares, 1 + len(self.numbers)):
+            errors[-1, i] = self.share_errors[i - 1 - len(self.numbers)][np.argmax(shares)]
+        for i in range(1, table.shape[1]):
+            table.isetitem(i, list(map(_cell, table.iloc[:, i], errors[:, i])))
         return table
 
     def _headline(self) -> list[str]:

@@ -445,3 +445,14 @@ def test_the_old_name_of_an_error_still_works():
     found = simulate(Counts(schema, "sort", epsilon=4.0), users, seed=0)
     with pytest.warns(DeprecationWarning, match="users_std_error"):
         np.testing.assert_array_equal(found.population_std_error, found.std_error)
+
+
+def test_columns_may_have_any_name():
+    """Names that pandas' own methods have as arguments, and that of the first column of a table."""
+    names = ["self", "statistic", "index", "name", "columns"]
+    schema = Schema({name: Numeric(0, 1) for name in names[:4]}, "columns", Categories(["p", "q"]))
+    rows = {name: np.linspace(0, 1, 6000) for name in names[:4]} | {"columns": ["p", "q"] * 3000}
+    found = simulate(Describe(schema, epsilon=8.0), schema.users(pd.DataFrame(rows)), seed=0)
+    assert found.table().columns.tolist() == ["statistic", *names]
+    assert found.errors().columns.tolist() == ["statistic", *names[:4]]
+    assert all(name in str(found) and name in found.to_html() for name in names)
