@@ -25,7 +25,7 @@ from .ledger import ledger
 from .plan import plan
 from .processes import TimeIsUp, ended_by_signals
 from .protocols import protocols
-from .run import FlowerError, Scalar, declared_config, override, private_superlink
+from .run import FlowerError, Scalar, declared_config, declared_nodes, override, private_superlink
 from .screen import Screen
 from .supernode import check, supernode
 
@@ -69,7 +69,7 @@ def run(
         typer.Option(
             min=1,
             help="Number of simulated SuperNodes.",
-            show_default=f"the app's num-nodes, or {_NODES}",
+            show_default=f"the app's num-nodes or num-supernodes, or {_NODES}",
         ),
     ] = None,
     epsilon: Annotated[
@@ -104,8 +104,7 @@ def run(
         settings = _settings(declared, given, config or [])
     except ValueError as error:
         fail(str(error), USAGE)
-    asked = declared.get("num-nodes")
-    nodes = nodes or (asked if isinstance(asked, int) and asked > 0 else _NODES)
+    nodes = nodes or declared_nodes(app_path) or _NODES
     own: dict[str, Scalar] = {"num-nodes": nodes, "output-dir": str(where)}
     settings |= {key: value for key, value in own.items() if key in declared}
     if os.name == "nt":

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import typer
 from flwr.app import Context, Message, RecordDict
 
 from ..audit.app.findings import CannotAuditError
@@ -12,7 +13,7 @@ from ..guarantee.messages import CENSUS, QUERY, MessageError
 from ..guarantee.training import RIDER, taken_apart
 from ..simulation.grid import InProcessGrid
 from .console import USAGE, console, errors, fail
-from .run import Scalar, declared_config, override
+from .run import Scalar, declared_config, declared_nodes, override
 
 _NODES = 4  # those of `ldp-flower run`
 _MAX_NODES = 10_000  # that are tried in the place of too few: their census takes seconds
@@ -58,8 +59,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
         app = AuditedApp(folder, config)
     except (ValueError, CannotAuditError) as error:
         fail(str(error), USAGE)
-    asked = declared.get("num-nodes")
-    nodes = nodes or (asked if isinstance(asked, int) and asked > 0 else app.num_nodes or _NODES)
+    nodes = nodes or declared_nodes(folder) or _NODES
     refusal, users = _refusal(app, nodes)
     if refusal is None:
         console.print(f"A run with {nodes} nodes starts. Nobody has been asked but for the census.")
@@ -71,7 +71,7 @@ def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> N
             "To make training private give the ClientApp mods=[LdpUpdateMod()] and take "
             "LdpFedAvg(epsilon=...) for its strategy."
         )
-        return
+        raise typer.Exit(USAGE)
     needed = getattr(refusal, "needed", None)  # users, of whom these nodes have some each
     needed = needed and math.ceil(needed * nodes / max(users, 1))
     then = ""

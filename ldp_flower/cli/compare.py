@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from .console import FAILED, USAGE, console, fail, in_options
-from .run import Scalar, declared_config, override
+from .run import Scalar, declared_config, declared_nodes, override
 
 if TYPE_CHECKING:
     from ..compare.jobs import Plan
@@ -129,7 +129,7 @@ def compare(
         declared = declared_config(app_path)
         project = tomllib.loads((app_path / "pyproject.toml").read_text("utf-8"))
         settings = _settings(declared, config or [])
-        num_nodes = nodes or _declared_nodes(project) or _NODES
+        num_nodes = nodes or declared_nodes(app_path) or _NODES
         settings |= {key: num_nodes for key in ("num-nodes",) if key in declared}
         sys.path.insert(0, str(app_path))
         make = _object(dp_sgd, "dp_sgd") if dp_sgd else None
@@ -183,14 +183,6 @@ def pair(text: str) -> tuple[str, str]:
     if not equals:
         raise ValueError(f"Expected KEY=VALUE, got {text!r}.")
     return key, value
-
-
-def _declared_nodes(project: dict[str, Any]) -> int | None:
-    """Return the number of nodes that older apps declare for Flower's simulation."""
-    federations = project["tool"]["flwr"].get("federations", {})
-    default = federations.get(str(federations.get("default")), {})
-    found = default.get("options", {}).get("num-supernodes")
-    return found if isinstance(found, int) else None
 
 
 def _strategy(texts: list[str]) -> Callable[..., Any]:

@@ -56,6 +56,18 @@ def declared_config(app: Path) -> dict[str, Scalar]:
     return _flat(declared.get("config", {}))
 
 
+def declared_nodes(app: Path) -> int | None:
+    """Return the number of nodes that an app declares for a simulation: its own, or Flower's."""
+    tool = tomllib.loads((app / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]
+    own = _flat(tool["app"].get("config", {})).get("num-nodes")
+    federations = tool.get("federations", {})  # of older apps
+    default = federations.get(str(federations.get("default")), {})
+    for found in (own, default.get("options", {}).get("num-supernodes")):
+        if isinstance(found, int) and found > 0:
+            return found
+    return None
+
+
 def scalar(text: str) -> Any:
     """Return a value as TOML has it, or the text itself if it has no such form."""
     try:

@@ -77,7 +77,7 @@ def supernode(
     except (flower.UntestedFlower, ArgumentsError) as error:
         fail(str(error), USAGE)
     findings = examine(config, settings)
-    _tell(findings)
+    _show(findings)
     if findings.problems:
         raise typer.Exit(USAGE)
     try:
@@ -140,7 +140,7 @@ def check(
     except ArgumentsError as error:
         fail(str(error), USAGE)
     findings = examine(node, settings)
-    _tell(findings)
+    _show(findings)
     if findings.problems or findings.doubts:
         raise typer.Exit(USAGE)
 
@@ -180,7 +180,7 @@ def _refuse_removed(train_on: list[str] | None) -> None:
         )
 
 
-def _tell(findings: Findings) -> None:
+def _show(findings: Findings) -> None:
     for fact in findings.facts:
         console.print(Text(fact))
     for doubt in findings.doubts:

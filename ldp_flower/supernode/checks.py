@@ -20,6 +20,7 @@ from ..guarantee.messages import CENSUS
 from .run import AppError, RecordsFile
 from .settings import Settings
 
+_ABOUT_RIGHT = 0.5, 2.0  # declared number of records over the true one: steps are as far off
 # Above it an attacker who guesses between two versions of the data is wrong with a probability of
 # 1 / (1 + exp(epsilon)): once in 22,000 times.
 _WEAK_EPSILON: Final = 10.0
@@ -179,6 +180,11 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
         findings.facts.append(
             f"App: {settings.name} is imported; its data are first read with a query."
         )
+        if "user-id" not in config:
+            findings.doubts.append(
+                "There is no user-id in the node's configuration: with LdpUpdateMod this app would "
+                "refuse every question."
+            )
         return
     with _Heard() as heard:
         users, reason = _asked(app, config)
@@ -218,7 +224,13 @@ def _records(
         findings.problems.append(str(error))
         return
     shape = " x ".join(map(str, records.shape[1:])) or "one number"
-    findings.facts.append(f"Records: {path}, {len(records)} of {shape}.")
+    findings.facts.append(f"Records: {path}, {len(records)} records of {shape}.")
+    declared = None if policy is None else policy.num_records
+    if declared and not _ABOUT_RIGHT[0] <= declared / max(len(records), 1) <= _ABOUT_RIGHT[1]:
+        findings.doubts.append(
+            f"num-records={declared:g}, but {Path(path).name} has {len(records)}: sums are divided "
+            "by the declared number. It need not be exact, only about right."
+        )
 
 
 def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, str]:

@@ -76,10 +76,12 @@ class RecordNoise:
         )
 
     def warning(self) -> list[str]:
-        """Return a note if the network is to be poor."""
+        """Return a note if noise is to cost accuracy."""
         if self.of_the_run <= WARN_ABOVE:
             return []
-        return [f"{self.told()}: above {WARN_ABOVE:g}, expect a poor network."]
+        return [
+            f"{self.told()}: above {WARN_ABOVE:g}, expect to lose accuracy, the more the larger q."
+        ]
 
     def expectation(self) -> Expectation:
         """Return q, and the accountant's numbers.
@@ -114,7 +116,7 @@ class RecordNoise:
                 f"{spent}.",
                 f"In one silo's sum of one step a parameter has a signal of {self.of_a_sum:.2g} "
                 "standard deviations of the noise at most.",
-                f"Above q = {WARN_ABOVE:g} expect a poor network. How well it would do without "
+                f"Above q = {WARN_ABOVE:g} expect to lose accuracy. How well it would do without "
                 "privacy is not known to a plan.",
             ),
         )

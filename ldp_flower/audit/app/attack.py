@@ -52,6 +52,10 @@ class Options:
     def __post_init__(self) -> None:
         if self.claim is not None:
             check_positive("claim", self.claim)
+        if "ledger-path" in (self.node_config or {}):
+            raise ValueError(
+                "Expected node_config without ledger-path: an audit would spend the budgets there."
+            )
         if self.delta is not None and self.delta != 0:
             check_fraction("delta", self.delta)
         if self.unit not in (None, "node", "record"):

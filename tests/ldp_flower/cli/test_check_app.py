@@ -136,7 +136,7 @@ def test_a_server_of_flowers_own_is_not_said_to_be_private(check, tmp_path, monk
         ).replace("LdpFedAvg(epsilon=2.0ARGUMENTS)", "FedAvg(fraction_evaluate=0.0)"),
     )
     code, found = check()
-    assert code == 0 and "starts with a message (train) that no strategy of ldp-flower" in found
+    assert code == 2 and "starts with a message (train) that no strategy of ldp-flower" in found
 
 
 def test_what_is_no_app_and_options_without_effect_are_refused(check, tmp_path):
@@ -149,3 +149,20 @@ def test_what_is_no_app_and_options_without_effect_are_refused(check, tmp_path):
     assert "Expected --nodes and --config with" in said("max-epsilon=2.0", "--nodes", 3)[1]
     code, found = check("-c", "epochs=3")
     assert code == 2 and "no setting 'epochs'" in found
+
+
+@pytest.mark.parametrize(
+    ("own", "flowers", "expected"),
+    [("", "", None), ("", "30", 30), ("7", "30", 7), ("0", "", None)],
+)
+def test_an_app_declares_its_number_of_nodes_by_itself_or_by_flowers_federation(
+    own, flowers, expected, tmp_path
+):
+    text = PROJECT + (f"num-nodes = {own}\n" if own else "")
+    if flowers:
+        text += (
+            '[tool.flwr.federations]\ndefault = "here"\n[tool.flwr.federations.here]\n'
+            f"options.num-supernodes = {flowers}\n"
+        )
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert import_module("ldp_flower.cli.run").declared_nodes(tmp_path) == expected

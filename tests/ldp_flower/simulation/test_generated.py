@@ -63,6 +63,9 @@ def test_what_are_no_users_is_said(users):
 
 def test_what_is_no_strategy_is_said():
     users = Users.from_rows(np.zeros((3, 2)), np.zeros(3))
+    silos = type("RecordDpSgd", (), {})()
+    with pytest.raises(ValueError, match=r"RecordDpSgd asks silos, not users: .*NetworkClientApp"):
+        simulate(silos, users)
     with pytest.raises(ValueError, match=r"Expected a strategy, .* got the class LdpIht"):
         simulate(LdpIht, users)
     with pytest.raises(ValueError, match=r"Expected a strategy, .* got Users"):

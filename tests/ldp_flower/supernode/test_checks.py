@@ -258,7 +258,11 @@ def records(node):
 def test_a_node_with_records_is_as_it_should_be(records, monkeypatch):
     checked = invoke("check", RECORDS_CONFIG, "--records", "records.npz")
     assert checked.exit_code == 0, checked.stderr
-    assert f"Records: {records}, 50 of 3 x 4." in checked.stdout
+    assert f"Records: {records}, 50 records of 3 x 4." in checked.stdout
+    assert "num-records=" not in checked.stdout
+    far = RECORDS_CONFIG.replace("num-records=40", "num-records=6500")
+    checked = invoke("check", far, "--records", "records.npz")
+    assert "num-records=6500, but records.npz has 50" in " ".join(checked.output.split())
     started = []
     monkeypatch.setattr(
         import_module("ldp_flower.cli.supernode"), "supervise", lambda *given: started.append(given)

@@ -48,7 +48,7 @@ def test_a_plan_tells_noise_rounds_and_spends_and_refuses():
         rows_per_user=400,
     )
     text = repr(made)
-    assert "0.1 expect a poor network" in text and "epsilon at delta 1e-05" in text
+    assert "0.1 expect to lose accuracy" in text and "epsilon at delta 1e-05" in text
     assert "after round 1" in text and "2 after round 3" in text
     page = made.to_html()
     assert "10 silos of 400 records each, with epsilon 2 for each of these" in page
@@ -69,7 +69,7 @@ def test_a_result_says_what_the_accountant_does():
     app = NetworkClientApp(lambda context: rows, seed=1)
     strategy = RecordDpSgd(linear_network(3), **{**PLAN, "num_rounds": 2})
     result = strategy.start(InProcessGrid(app, 2))
-    assert "above 0.1, expect a poor network" in result.notes[0]
+    assert "above 0.1, expect to lose accuracy" in result.notes[0]
     assert list(result.table()["round"]) == ["round 1", "round 2"]
     assert [step.reports for step in result.steps] == [2, 2] and result.num_reports == 4
     assert "with its budget: all of it is spent" in repr(result)
