@@ -3,8 +3,8 @@
 A key is (group, index): in simulation (0, index among all users), in a deployment
 (node id, slot on the node). Server and clients hash it the same way, so the server
 can cut users into cohorts of exact sizes by naming two hash values, and both can
-generate a user's public coin. In a series of permanent answers a deployed user's key is
-(0, a number that its ledger gives it), which stays where users join, leave or change nodes.
+generate a user's public coin. In a series (of panels or of permanent answers) a deployed
+user's key is (0, a number from its ledger), which stays where users join, leave or move.
 """
 
 from collections.abc import Iterator
