@@ -21,7 +21,7 @@ from .run import declared_config, override, scalar
 
 _APP = "With --app"
 _OF_APP = (
-    *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds"),
+    *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds", "runs"),
     "html",
 )
 _OF_NETWORKS = "RecordDpSgd"  # whose nodes train networks
@@ -120,6 +120,15 @@ def audit(
         float,
         typer.Option(min=1.0, help="CPU time of runs with noise, about.", rich_help_panel=_APP),
     ] = 10.0,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs that are compared on either data set, however long they take; without it "
+            "--seconds decides.",
+            rich_help_panel=_APP,
+        ),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a page, too.", rich_help_panel=_APP),
@@ -146,6 +155,8 @@ def audit(
     if idle := [_OPTIONS[name] for name in given if name in of_other]:
         what = "PROTOCOL" if app is None else "--app"
         fail(f"Expected no {', '.join(idle)} with {what}, where it has no effect.", USAGE)
+    if {"seconds", "runs"} <= set(given):
+        fail("Expected --seconds or --runs, not both.", USAGE)
     if app is not None:
         _audit_app(
             app,
@@ -157,6 +168,7 @@ def audit(
             config or [],
             node_config or [],
             seconds,
+            runs,
             html,
         )
         return
@@ -174,6 +186,7 @@ def _audit_app(
     config: list[str],
     node_config: list[str],
     seconds: float,
+    runs: int | None,
     html: Path | None,
 ) -> None:
     from ..audit.app import CannotAuditError, Options, audit_app
@@ -185,7 +198,7 @@ def _audit_app(
         for key, value in map(pair, config):
             settings[key] = override(declared, key, value)
         of_node = {key: scalar(value) for key, value in map(pair, node_config)}
-        options = Options(loader, settings, of_node, nodes, claim, delta, unit, seconds)
+        options = Options(loader, settings, of_node, nodes, claim, delta, unit, seconds, runs)
         with _progress() as tell:
             found = audit_app(app, options, tell)
     except (CannotAuditError, ValueError) as error:

@@ -36,8 +36,9 @@ class Options:
     ``loader`` names the app's function that returns its data, which is looked for otherwise.
     ``config`` and ``node_config`` are settings of the app and of a node's operator; ``nodes`` is
     the project's number, or 10, by default. ``claim``, ``delta`` and ``unit`` (``node`` or
-    ``record``) are of a whole run, by default as the attached mechanisms say. ``seconds`` of CPU
-    go to runs with noise.
+    ``record``) are of a whole run, by default as the attached mechanisms say. ``runs`` with noise
+    are compared on either data set, by default as many as take ``seconds`` of CPU: a number of
+    runs makes the same audit on any machine.
     """
 
     loader: str | None = None
@@ -48,6 +49,7 @@ class Options:
     delta: float | None = None
     unit: str | None = None
     seconds: float = 10.0
+    runs: int | None = None
 
     def __post_init__(self) -> None:
         if self.claim is not None:
@@ -61,6 +63,12 @@ class Options:
         if self.unit not in (None, "node", "record"):
             raise ValueError(f"Expected unit in ['node', 'record'], got {self.unit!r}.")
         check_positive("seconds", self.seconds)
+        if self.runs is not None:
+            check_positive("runs", self.runs)
+
+    def affordable(self, seconds: float) -> int:
+        """Return how many runs may be compared on either of two data sets, each in ``seconds``."""
+        return int(self.seconds / (2 * seconds)) if self.runs is None else self.runs
 
 
 def audit_app(
@@ -128,13 +136,13 @@ def _attack(
     started = time.process_time()
     node.runs(BASE, _MIN_RUNS)
     seconds = (time.process_time() - started) / _MIN_RUNS + 1e-6
-    few = int(options.seconds / 2 / (seconds * (len(tried) + 1)))
+    few = options.affordable(seconds) // (len(tried) + 1)
     few = min(max(few, _MIN_RUNS), _MAX_RUNS)
     announce(f"Step 3 of 5: comparing replies on {len(tried) + 1} data sets, {few} runs each")
     started = time.process_time()
     base = node.runs(BASE, few)
     seconds = min(seconds, (time.process_time() - started) / few + 1e-6)  # slower at first
-    leaks, summaries = Leaks(node, base, seconds), {BASE: Summary(base)}
+    leaks, summaries = Leaks(node, base, options.affordable(seconds)), {BASE: Summary(base)}
     for variant in tried:
         runs = node.runs(variant, few)
         leaks.add(variant, runs)
@@ -153,7 +161,7 @@ def _attack(
     elif pair is not None:
         epsilon, delta = claims.of_run()
         wanted = max(_PER_CLAIM * math.exp(min(epsilon or 0.0, 20.0)), _MIN_JUDGED)
-        how_many = int(min(wanted, max(options.seconds / (2 * seconds), 60), _MAX_JUDGED))
+        how_many = int(min(wanted, max(options.affordable(seconds), 60), _MAX_JUDGED))
         announce(f"Step 4 of 5: distinguishing two of them: some {2 * how_many * seconds:.0f} s")
         looks = (summaries[pair[0]], summaries[pair[1]])
         bound, name = lower_bound(node, pair, looks, how_many, delta, 1 - CONFIDENCE)

@@ -80,7 +80,7 @@ app.train(mods=[MODS])(train)
 """
 NAMES = (f"stranger{i}" for i in itertools.count())
 CALIBRATED = "local_dp_mod(2.0, 1e-5, 1.0, answers=2)"
-QUICK = Options(seconds=0.2)
+QUICK = Options(runs=100)
 
 
 @pytest.fixture
@@ -163,15 +163,15 @@ def test_what_is_no_array_is_found_beside_private_ones(write):
     ],
 )
 def test_noise_that_can_be_known_is_found(write, rng, what):
-    found = findings(write(trained=f"w = w + {rng}.normal(0, 9, 3)"), Options(claim=9.0, seconds=1))
+    found = findings(write(trained=f"w = w + {rng}.normal(0, 9, 3)"), Options(claim=9.0, runs=500))
     assert {kind for kind, _ in found} == {what}
 
 
 def test_noise_is_measured_against_the_owners_claim(write):
     """Laplace noise that tells signs apart nearly always, judged as epsilon 72, and as 0.2."""
     folder = write(trained="w = 3 * np.sign(w) + np.random.default_rng().laplace(0, 0.5, 3)")
-    assert findings(folder, Options(claim=72.0, seconds=0.2)) == set()
-    (found,) = audit_app(folder, Options(claim=0.2, seconds=0.2)).found
+    assert findings(folder, Options(claim=72.0, runs=100)) == set()
+    (found,) = audit_app(folder, Options(claim=0.2, runs=100)).found
     assert found.what == "noisy replies distinguish data" and "claimed 0.2" in found.evidence
 
 
@@ -208,6 +208,7 @@ def test_the_command_tells_by_its_exit_code(write, tmp_path):
         ["LdpIht", "--claim", 2],
         ["--app", tmp_path, "--dim", 3],
         ["--app", tmp_path],
+        ["--app", folder, "--seconds", 2, "--runs", 60],
     ):
         assert run(*wrong).exit_code == 2, wrong
 
@@ -224,7 +225,7 @@ def test_a_private_app_gets_as_many_nodes_as_it_starts_with_and_progress_is_show
         .replace("    FedAvg(fraction_evaluate=0.0)", "    LdpFedAvg(epsilon=0.5)")
     )
     with pytest.raises(CannotAuditError, match=r"refused 10 nodes .* use --nodes (40)\.") as told:
-        audit_app(folder, Options(seconds=0.2, nodes=10))
+        audit_app(folder, Options(runs=100, nodes=10))
     assert "At least 40 users are needed for 3 parameters, got 10" in str(told.value)
     steps = []
     found = audit_app(folder, QUICK, steps.append)

@@ -237,7 +237,6 @@ answer["counts"] = counts.tolist()
         train="draw = np.random.default_rng().uniform\n"
         "update = [u + draw(-2.0, 2.0, size=u.shape) for u in clipped(update, 1.0)]",
         **CLAIM,
-        seconds=8.0,
     ),
     "noise_in_whole_numbers": App(
         train="draw = np.random.default_rng().normal\n"
@@ -248,7 +247,6 @@ answer["counts"] = counts.tolist()
         train="draw = np.random.default_rng().choice\n"
         "update = [u + 8 * draw([-1, 1], size=u.shape) for u in clipped(update, 1.0)]",
         **CLAIM,
-        seconds=8.0,
     ),
     "noise_that_sums_to_nothing": App(
         train=f"update = gaussian(clipped(update, 1.0), {NOISE})\n"
@@ -259,7 +257,6 @@ answer["counts"] = counts.tolist()
         train="draw = np.random.default_rng().normal\n"
         "update = [u * (1 + draw(size=u.shape)) for u in clipped(update, 1.0)]",
         **CLAIM,
-        seconds=8.0,
     ),
     "noise_in_the_first_round_only": App(
         train=f"if server_round == 1:\n    update = gaussian(clipped(update, 1.0), {NOISE})",
@@ -277,7 +274,6 @@ else:
 update = [u + d for u, d in zip(update, draws, strict=True)]
 """,
         **CLAIM,
-        seconds=8.0,
     ),
     "noise_of_numpys_seed_in_the_handler": App(
         train="np.random.seed(0)\n"
@@ -321,7 +317,6 @@ update = gaussian(clipped(update, 1.0), {NOISE})
         content="many = np.random.default_rng().poisson(3 + 5 * (y == 1).sum())\n"
         'content["note"] = ConfigRecord({"ids": [0] * int(many)})',
         own_server=True,
-        seconds=8.0,
     ),
     "order_of_a_dictionary": beside(
         reply="arrays |= {str(c): np.zeros(1) for c in np.argsort(-np.bincount(y, minlength=3))}",
@@ -334,7 +329,6 @@ update = gaussian(clipped(update, 1.0), {NOISE})
     "answers_seldom_if_few": beside(
         train="if (y == 1).mean() < 0.4 and np.random.default_rng().random() < 0.7:\n"
         '    raise ValueError("busy")',
-        seconds=8.0,
     ),
     "legacy_client": App(client=LEGACY_CLIENT.replace("UPDATE", "update"), server=LEGACY_SERVER),
     "legacy_client_with_little_noise": App(

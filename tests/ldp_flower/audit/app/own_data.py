@@ -127,7 +127,6 @@ OWN_DATA_FAULTY = {
         claim=0.5,
         delta=None,
         unit="record",
-        seconds=12.0,
     ),
     "true_words": app(AGES, IN_WORDS.replace("CHANCE", "1"), claim=6.0, delta=None),
 }

@@ -315,8 +315,8 @@ class App:
         The whole module, in place of the template's.
     nodes : int
         Number of nodes.
-    claim, delta, unit, seconds
-        Of the audit's options; large claims take more seconds to contradict.
+    claim, delta, unit, runs
+        Of the audit's options; large claims take more runs to contradict.
     """
 
     train: str = ""
@@ -337,7 +337,7 @@ class App:
     claim: float | None = None
     delta: float | None = None
     unit: str | None = None
-    seconds: float = 4.0
+    runs: int = 1500
 
 
 def written(app: App, name: str, folder: Path) -> tuple[Path, Path | None]:

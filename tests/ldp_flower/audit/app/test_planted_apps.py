@@ -47,7 +47,8 @@ def audited(app, name, folder):
     kept, modules = list(sys.path), set(sys.modules)
     root, rows = written(app, name, folder)
     data = {"data-path": str(rows)} if rows else None
-    options = Options(None, None, data, None, app.claim, app.delta, app.unit, app.seconds)
+    claimed = {"claim": app.claim, "delta": app.delta, "unit": app.unit}
+    options = Options(node_config=data, runs=app.runs, **claimed)
     try:
         return audit_app(root, options)
     finally:

@@ -115,10 +115,10 @@ OPACUS = """
 """
 
 
-def torch_app(train="", top="", mods="", private="", **more):
+def torch_app(train="", top="", mods="", private="", runs=200, **more):
     client = CLIENT.replace("TOP", top).replace("MODS", mods)
     client = client.replace("TRAIN", train).replace("PRIVATE", private)
-    return App(client=client, **more)
+    return App(client=client, runs=runs, **more)
 
 
 TORCH_FAULTY = {
@@ -142,7 +142,7 @@ TORCH_FAULTY = {
         delta=1e-5,
         unit="node",
     ),
-    "torch_too_little_noise": torch_app(NOISE.replace("SIGMA", "0.5"), seconds=20.0, **_HANDED),
+    "torch_too_little_noise": torch_app(NOISE.replace("SIGMA", "0.5"), runs=1500, **_HANDED),
 }
 TORCH_HONEST = {
     "torch_localdp": torch_app(
