@@ -128,7 +128,7 @@ OWN_DATA_FAULTY = {
         delta=None,
         unit="record",
     ),
-    "true_words": app(AGES, IN_WORDS.replace("CHANCE", "1"), claim=6.0, delta=None),
+    "true_words": app(AGES, IN_WORDS.replace("CHANCE", "1"), claim=6.0, delta=None, runs=12_000),
 }
 OWN_DATA_HONEST = {
     "means_of_enough_noise": app(
