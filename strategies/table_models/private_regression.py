@@ -183,10 +183,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         start = mean.value * one
         if method == "walk":
             length = row_length(self.schema)
-            descent = ridge_walk(
+            theta = yield from ridge_walk(
                 run, run.num_unasked, dim, self.rows_per_user, row_length=length, start=start
             )
-            theta = (yield from descent).coef
         else:
             theta = yield from two_stages(run, self.schema, self.rows_per_user, start)
             if noise_of_centres(run.num_users, dim, epsilon) > 1:
