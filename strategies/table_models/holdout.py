@@ -38,7 +38,6 @@ _COHORTS = {
 # less often on the tables above.
 _ROUGH_MEAN_STEPS = (0.4, 1.0), (0.6, 0.75)
 MEAN_STEPS = 0.33, 0.67  # shares of the cohort: the second has a better centre
-BIAS = 0.3  # of a skewed target's mean within these radii, in scales: the most that was measured
 # Radius of later means, in scales of residuals, and the noise, in these, that allows a larger one.
 _MEAN_RADII, _MEAN_NOISE, _MIN_RADIUS = (1.5, 3.0), 0.06, 0.1
 _MAX_TARGET = 2.0  # distance of a target from the middle of its bounds, by the schema
@@ -138,10 +137,15 @@ def ask_residual(
 def rough_mean(
     cohorts: list[Cohort], epsilon: float, dim: int, present: Number
 ) -> Generator[Ask, Estimate, Number]:
-    """Return the mean target: every cohort estimates how far it is from the estimate before."""
+    """Return about where the mean target is: each cohort looks around the estimate before.
+
+    Its error counts as infinite: what was clipped at fixed radii, around places that were far
+    off, is no estimate of the mean, and only says where to look for it.
+    """
     mean = Number(0.0, math.inf)
     for cohort, (_, radius) in zip(cohorts, _ROUGH_MEAN_STEPS, strict=True):
-        mean = yield from _refined(cohort, epsilon, dim, mean, radius, present)
+        found = yield from _refined(cohort, epsilon, dim, mean, radius, present)
+        mean = Number(found.value, math.inf)
     return mean
 
 

@@ -24,7 +24,6 @@ from ..runtime.run import Protocol, Run, TooFewReports
 from ..runtime.units import contrasts
 from .enough import doubts, too_few
 from .holdout import (
-    BIAS,
     EVERYBODY,
     MEAN_STEPS,
     PRIOR_SCALE,
@@ -104,7 +103,7 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         rounds="up to 52",
         report="1-2",
         use_when="users hold tables of which bounds and categories are known",
-        fails_when="with fewer than 300 users, or than 3,205 at epsilon 1 and 957 at 2; weak "
+        fails_when="with fewer than 400 users, or than 4,615 at epsilon 1 and 1,378 at 2; weak "
         "relations take several times as many, and the mean is returned",
         page="your-own-data",
     )
@@ -183,10 +182,9 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         start = mean.value * one
         if method == "walk":
             length = row_length(self.schema)
-            descent = ridge_walk(
+            theta = yield from ridge_walk(
                 run, run.num_unasked, dim, self.rows_per_user, row_length=length, start=start
             )
-            theta = (yield from descent).coef
         else:
             theta = yield from two_stages(run, self.schema, self.rows_per_user, start)
             if noise_of_centres(run.num_users, dim, epsilon) > 1:
@@ -196,7 +194,6 @@ class PrivateRegression(LdpStrategy[RegressionFit]):
         unit = prior_spread(self.schema, direction) / PRIOR_SCALE
         scales = yield from ask_scales(scale_users, epsilon, start, direction / unit)
         scale, scales = scales[0], scales * [1.0, unit]
-        mean = Number(mean.value, math.hypot(mean.std_error, BIAS * scale))
         mean = yield from refined_mean(means, epsilon, dim, mean, scale, present)
         # Both ends of the line get the intercept that held-out users estimate, then the step.
         slopes, intercepts = theta * (1 - one), Intercepts.of_descent(mean, theta[0], scales)

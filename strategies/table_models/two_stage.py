@@ -95,11 +95,11 @@ def two_stages(
         dim,
         rows_per_user,
         row_length=length,
-        start=columns.moved(first.coef),
+        start=columns.moved(first),
     )
     second = yield from with_standardisation(walk, columns)
-    direction = columns.restored(second.coef) - first.coef
-    scales = yield from ask_scales(scale_users, epsilon, first.coef, direction)
-    moments = yield from ask_line(line, epsilon, first.coef, direction, scales)
+    direction = columns.restored(second) - first
+    scales = yield from ask_scales(scale_users, epsilon, first, direction)
+    moments = yield from ask_line(line, epsilon, first, direction, scales)
     step = float(np.clip(moments.best_step(*PRIOR_STEP), 0.0, 1.0))
-    return np.asarray(first.coef + step * direction)
+    return np.asarray(first + step * direction)

@@ -86,7 +86,8 @@ def _accuracy(axes: plt.Axes, result: Any, rows: list[Row], swept: Scores) -> No
 
 
 def _runs(axes: plt.Axes, name: str, by_epsilon: dict[float, list[float]], shift: float) -> None:
-    """Plot a protocol's runs, and a line through their medians."""
+    """Plot a protocol's runs, and a line through their medians; none where it refuses."""
+    by_epsilon = {epsilon: values for epsilon, values in by_epsilon.items() if values}
     epsilons = shift * np.array(list(by_epsilon))
     values = np.clip(np.array(list(by_epsilon.values())), _LOWEST, 1)
     colour = _COLOURS[name]

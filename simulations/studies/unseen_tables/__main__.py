@@ -1,6 +1,7 @@
 """Count how often a model of a table that no rule was chosen on is worse than a constant."""
 
 import logging
+import zlib
 from dataclasses import dataclass
 from itertools import product
 
@@ -62,8 +63,9 @@ def measure(method: str, people: PeopleTable, cell: Cell, seed: int) -> dict[str
     """Return what a model is worth on the whole table, and what its result states."""
     strategy = _METHODS[method](people.schema, epsilon=cell.epsilon)
     number = int(cell.times * fewest(strategy))
-    users = people.drawn(number, np.random.default_rng([seed, number]))
-    found = run_in_memory(strategy, users, seed).result
+    own = zlib.crc32(cell.table.encode())  # or runs on all tables would share their noise
+    users = people.drawn(number, np.random.default_rng([seed, number, own]))
+    found = run_in_memory(strategy, users, seed + own).result
     x, y = people.features, people.targets
     if method == "regression":
         worth = 1 - np.mean((y - np.clip(x @ found.coef, -2, 2)) ** 2) / np.var(y)

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ldp_flower.strategies.table_models.holdout import EVERYBODY, Line, Number, score
+from ldp_flower.strategies.table_models.holdout import (
+    EVERYBODY,
+    Line,
+    Number,
+    refined_mean,
+    rough_mean,
+    score,
+)
 from ldp_flower.strategies.table_models.line_search import Gains, Intercepts, line_search
 
 
@@ -146,6 +153,29 @@ def test_a_line_search_finds_least_squares_by_gains_alone(sizes, reported):
         move, explained = found.value
     assert move == pytest.approx(np.polyfit(steps, target, 1)[0], abs=0.02)
     assert explained * sizes[0] ** 2 == pytest.approx(0.64 * np.var(steps), abs=0.02)
+
+
+def answered(asking, targets):
+    """Return what a generator returns whose residuals of constants are reported exactly."""
+    try:
+        ask = next(asking)
+        while True:
+            left = np.clip(targets - ask.question.theta[0], -ask.randomizer.radius, None)
+            mean = np.array([-np.minimum(left, ask.randomizer.radius).mean()])
+            ask = asking.send(SimpleNamespace(mean=mean, std_error=np.array([0.1]), count=100))
+    except StopIteration as found:
+        return found.value
+
+
+def test_a_mean_near_the_end_of_its_bounds_is_not_drawn_to_the_middle():
+    """Cohorts that look from afar are clipped: they find the place and are no part of the mean."""
+    targets = 1.8 + 0.05 * np.random.default_rng(0).uniform(-1, 1, 1000)
+    rough = answered(rough_mean([None, None], 1.0, 2, EVERYBODY), targets)
+    assert 1.7 < rough.value < 1.76 and np.isinf(rough.std_error)  # 1 and .75 from 0
+    cohorts = [SimpleNamespace(size=1000)] * 2
+    found = answered(refined_mean(cohorts, 1.0, 2, rough, 0.05, EVERYBODY), targets)
+    assert found.value == pytest.approx(targets.mean(), abs=0.002)
+    assert found.std_error == pytest.approx(0.1 / 2**0.5)
 
 
 def test_numbers_are_pooled_by_precision():
