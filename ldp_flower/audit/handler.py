@@ -19,19 +19,16 @@ An audit cannot prove privacy; what it finds is wrong with a stated probability 
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from flwr.app import Context
-from flwr.clientapp import ClientApp
 
 from ..guarantee.keys import HASH_END, NodeKeys
 from ..guarantee.messages import Query
-from ..guarantee.questions import wire_types_with
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer
@@ -41,13 +38,12 @@ from .extreme_users import crowd, together
 from .independence import independent
 from .many_users import many_users
 from .neighbours import Neighbours, compared
-from .probe import Client, MakeApp, RecordingGrid, quiet
+from .probe import Client, MakeApp, ldp_client_app, quiet
 from .records import bounded
 from .settings import Settings, kept
 
 if TYPE_CHECKING:
     from ..clients.own_statistics import OwnStatistics
-    from ..strategies import LdpStrategy
 
 _CONFIRMED = 5  # events that are tested on fresh reports
 _REPLAYED = 20  # nodes that are asked twice
@@ -128,24 +124,6 @@ class Audit:
     def passed(self) -> bool:
         """Whether nothing contradicts the claim."""
         return all(self.checks.values())
-
-
-def recorded_queries(
-    strategy: "LdpStrategy[Any]",
-    users: Users,
-    seed: int = 0,
-    *,
-    statistics: "OwnStatistics | None" = None,
-) -> list[Query]:
-    """Run a protocol on users in this process and return the queries that it sent.
-
-    ``statistics`` as of :class:`ldp_flower.clients.LdpClientApp`.
-    """
-    app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
-    grid = RecordingGrid(app, wire_types_with(statistics or ()))
-    with quiet("flwr"):
-        strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
-    return grid.queries
 
 
 def audit_handler(
@@ -246,17 +224,6 @@ def audit_handler(
         neighbours=same,
         settings=settings,
     )
-
-
-def ldp_client_app(
-    load_users: Callable[[Context], Users],
-    seed: Callable[[Context], int | None],
-    statistics: "OwnStatistics | None" = None,
-) -> ClientApp:
-    """Return the ClientApp that is audited by default."""
-    from ..clients import LdpClientApp
-
-    return LdpClientApp(load_users, seed=seed, statistics=statistics)
 
 
 def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:

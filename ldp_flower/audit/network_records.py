@@ -228,17 +228,13 @@ def _loss(ours: Floats, theirs: Floats, delta: float, alpha: float) -> float:
     They are chosen by one half of the replies and judged by the other, all together.
     """
     half = len(ours) // 2
-    edges = np.quantile(np.concatenate([ours[:half], theirs[:half]]), _shares())
-    bounds = [0.0]
-    for first, second in ((ours, theirs), (theirs, ours), (-ours, -theirs), (-theirs, -ours)):
-        sign = 1.0 if first is ours or first is theirs else -1.0
-        for edge in sign * edges:
-            hits = [float((each[half:] > edge).sum()) for each in (first, second)]
-            n, m = len(first) - half, len(second) - half
-            share = alpha / (4 * _THRESHOLDS)
-            bounds.append(float(log_ratio(hits[0], n, hits[1], m, delta, share)))
-    return max(bounds)
-
-
-def _shares() -> Floats:
-    return np.arange(1, _THRESHOLDS + 1) / (_THRESHOLDS + 1)
+    shares = np.arange(1, _THRESHOLDS + 1) / (_THRESHOLDS + 1)
+    edges = np.quantile(np.concatenate([ours[:half], theirs[:half]]), shares)
+    largest, judged = 0.0, len(ours) - half
+    for sign in (1.0, -1.0):
+        hits = [(sign * each[half:, None] > sign * edges).sum(axis=0) for each in (ours, theirs)]
+        for first, second in (hits, hits[::-1]):
+            counts = (first, judged, second, judged)
+            bounds = log_ratio(*counts, delta, alpha / (4 * _THRESHOLDS))
+            largest = max(largest, float(bounds.max()))
+    return largest
