@@ -53,52 +53,33 @@ _CHANGES = 3  # of the data of each of them
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit of one query found.
-
-    Attributes
-    ----------
-    query : Query
-        The query.
-    claimed : float
-        Epsilon that its mechanism claims.
-    measured : float
-        The privacy loss is at least this, with probability ``confidence``.
-    confidence : float
-        Probability with which ``measured`` is a lower bound.
-    worst_pair : tuple of str
-        The two users whom the reports distinguish best.
-    exact : float or None
-        The largest log-ratio from the mechanism's thresholds, if it is exact.
-    complete : bool
-        Whether every user of every candidate was answered for by one report of the
-        mechanism's form.
-    isolated : bool
-        Whether every user's report ignored everybody else's data.
-    replayed : bool
-        Whether the same query got the same bytes again.
-    independent : bool
-        Whether every user's noise was its own and the system's, question for question.
-    bounded : bool
-        Whether one record moved a silo's sum, or one value that noise is added to, by no
-        more than the noise is for; of other mechanisms nothing is asked.
-    neighbours : Neighbours
-        What neighbouring nodes of a deployment had in common.
-    settings : Settings
-        What a node made of its operator's settings.
-    """
+    """What an audit of one query found."""
 
     query: Query
+    #: Epsilon that the query's mechanism claims.
     claimed: float
+    #: The privacy loss is at least this, with probability ``confidence``.
     measured: float
+    #: Probability with which ``measured`` is a lower bound.
     confidence: float
+    #: The two users whom the reports distinguish best.
     worst_pair: tuple[str, str]
+    #: The largest log-ratio from the mechanism's thresholds; None unless it is exact.
     exact: float | None
+    #: Every user of every candidate was answered for by one report of the mechanism's form.
     complete: bool
+    #: Every user's report ignored everybody else's data.
     isolated: bool
+    #: The same query got the same bytes again.
     replayed: bool
+    #: Every user's noise was its own and the system's, question for question.
     independent: bool
+    #: One record moved a silo's sum, or one value that noise is added to, by no more than the noise
+    #: is for; of other mechanisms nothing is asked.
     bounded: bool
+    #: What neighbouring nodes of a deployment had in common.
     neighbours: Neighbours
+    #: What a node made of its operator's settings.
     settings: Settings
 
     @property

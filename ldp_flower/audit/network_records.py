@@ -36,34 +36,24 @@ _THRESHOLDS = 20  # of the score that distinguishes two silos
 
 @dataclass(frozen=True)
 class NetworkAudit:
-    """What an audit of a node that trains networks found.
+    """What an audit of a node that trains networks found."""
 
-    Attributes
-    ----------
-    claimed, delta : float
-        The plan's epsilon and delta, of one step.
-    measured : float
-        The privacy loss is at least this, with probability ``confidence``.
-    confidence : float
-        Probability with which ``measured`` is a lower bound, and with which honest noise passes.
-    moved : float
-        The largest distance between the sums of two silos that differ in one record, over the
-        bound that gradients are shortened to: at most 2.
-    bounded : bool
-        Whether it was, but for the rounding of a reply.
-    lawful : bool
-        Whether the noise is normal, with the plan's deviation (Kolmogorov & Smirnov).
-    replayed : bool
-        Whether the same message got the same bytes again.
-    """
-
+    #: Epsilon of the plan, of one step.
     claimed: float
+    #: Delta of the plan.
     delta: float
+    #: The privacy loss is at least this, with probability ``confidence``.
     measured: float
+    #: Probability with which ``measured`` is a lower bound, and with which honest noise passes.
     confidence: float
+    #: The largest distance between the sums of two silos that differ in one record, over the bound
+    #: that gradients are shortened to: at most 2.
     moved: float
+    #: It was at most 2, but for the rounding of a reply.
     bounded: bool
+    #: The noise is normal, with the plan's deviation (Kolmogorov & Smirnov).
     lawful: bool
+    #: The same message got the same bytes again.
     replayed: bool
 
     @property

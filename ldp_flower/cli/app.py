@@ -19,21 +19,13 @@ from ..randomizers import RandomizedResponse
 from ..validation import check_positive
 from .audit import NamesProtocols, audit
 from .compare import TakesSeveral, compare
-from .console import FAILED, USAGE, console, errors, fail
+from .console import FAILED, USAGE, Scalar, console, errors, fail, override, pair
 from .demo import demo
 from .ledger import ledger
 from .plan import plan
 from .processes import TimeIsUp, ended_by_signals
 from .protocols import protocols
-from .run import (
-    FlowerError,
-    Scalar,
-    declared_config,
-    declared_nodes,
-    override,
-    pair,
-    private_superlink,
-)
+from .run import FlowerError, declared_config, declared_nodes, private_superlink
 from .screen import Screen
 from .supernode import check, supernode
 

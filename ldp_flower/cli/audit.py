@@ -16,8 +16,18 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from ..audit import Audit, audit_handler, extremes, recorded_queries
-from .console import FAILED, USAGE, console, fail, in_options, unknown
-from .run import declared_config, overrides, pair, scalar
+from .console import (
+    FAILED,
+    USAGE,
+    console,
+    fail,
+    in_options,
+    overrides,
+    pair,
+    scalar,
+    unknown,
+)
+from .run import declared_config
 
 _of_app = partial(typer.Option, rich_help_panel="With --app")
 _OF_APP = (
@@ -119,7 +129,7 @@ def audit(
         _audit_protocol(protocol, epsilon, dim, reports, seed)
         return
     from ..audit.app import Options, audit_app
-    from ..audit.app.page import shown, to_html, verdict
+    from ..audit.app.findings import shown, to_html, verdict
 
     try:
         settings = overrides(declared_config(app.expanduser().resolve()), config or ())

@@ -11,8 +11,8 @@ from ..audit.app.loading import AuditedApp, quiet
 from ..guarantee.messages import CENSUS, QUERY, MessageError
 from ..guarantee.training import RIDER, taken_apart
 from ..simulation.grid import InProcessGrid
-from .console import USAGE, console, errors, fail
-from .run import Scalar, declared_config, declared_nodes, overrides
+from .console import USAGE, Scalar, console, errors, fail, overrides
+from .run import declared_config, declared_nodes
 
 _NODES = 4  # those of `ldp-flower run`
 _MAX_NODES = 10_000  # that are tried in the place of too few: their census takes seconds

@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperCommand
 
 from ..audit.app.loading import project_of
-from .console import FAILED, USAGE, console, fail, in_options
-from .run import Scalar, declared_config, declared_nodes, overrides, pair, scalar
+from .console import FAILED, USAGE, Scalar, console, fail, in_options, overrides, pair, scalar
+from .run import declared_config, declared_nodes
 
 if TYPE_CHECKING:
     from ..compare.jobs import Plan

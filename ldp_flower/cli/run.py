@@ -15,17 +15,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 import urllib.request
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..audit.app.loading import flattened, project_of
+from .console import Scalar
 from .processes import Family, signals_wait
 
-Scalar = bool | int | float | str
 Lines = Generator[str, None, None]
 
 _START_TIMEOUT = 90.0  # seconds; Flower gives itself 15, too few for a busy machine
@@ -50,50 +48,6 @@ def declared_nodes(app: Path) -> int | None:
         if isinstance(found, int) and found > 0:
             return found
     return None
-
-
-def pair(text: str, form: str = "KEY=VALUE") -> tuple[str, str]:
-    """Return the two sides of ``KEY=VALUE``."""
-    key, equals, value = (part.strip() for part in text.partition("="))
-    if not equals:
-        raise ValueError(f"Expected {form}, got {text!r}.")
-    return key, value
-
-
-def scalar(text: str) -> Any:
-    """Return a value as TOML has it, or the text itself if it has no such form."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
-    """Return the value that ``text`` gives to a setting, in the type of its default.
-
-    Flower refuses settings that the app does not declare, and does not check types. A ValueError
-    says that the app does not declare the setting, or that the type differs.
-    """
-    if key not in declared:
-        known = ", ".join(sorted(declared)) or "none"
-        raise ValueError(
-            f"The app has no setting {key!r}. Its settings ([tool.flwr.app.config] in "
-            f"pyproject.toml): {known}."
-        )
-    value, default = scalar(text), declared[key]
-    if isinstance(default, str) and not isinstance(value, str):
-        return text
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if type(value) is not type(default):
-        raise ValueError(f"Expected {type(default).__name__} for {key!r}, got {text!r}.")
-    result: Scalar = value
-    return result
-
-
-def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str, Scalar]:
-    """Return the settings that the texts ``KEY=VALUE`` override."""
-    return {key: override(declared, key, value) for key, value in map(pair, texts)}
 
 
 class SuperLink:
