@@ -1,6 +1,12 @@
 import logging
+import os
 
 import pytest
+
+# Workers that share the cores: with threads for each core, each waits for the others' longer than
+# it computes (a LeNet's gradients in test_one_record.py: 1 s instead of .02). Before NumPy loads.
+if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -1,19 +1,22 @@
 """Audit: try to break the guarantee of a protocol's clients.
 
 * ``handler`` attacks a whole client; ``enumeration`` computes the privacy loss of exact mechanisms.
-* ``probe`` calls clients; ``distinguish`` distinguishes two users' reports.
-* ``independence`` replays ``recorded_randomness`` and checks that users do not share noise.
+* ``runs`` records a protocol's queries; ``probe`` calls clients; ``distinguish`` distinguishes two
+  users' reports.
+* ``interception`` replays randomness and notes the values that reach a mechanism; ``independence``
+  checks that users do not share noise.
 * ``neighbours`` compares neighbouring nodes of a deployment (``deployed``), ``many_users`` a node
   with many users, ``settings`` the operator's settings.
 * ``network_records`` attacks a node that trains networks.
-* ``records`` measures how far one record moves a silo's sum; ``entering`` notes the values that
-  reach a mechanism; ``extreme_users`` makes the users of all these nodes.
+* ``records`` measures how far one record moves a silo's sum; ``extreme_users`` makes the users of
+  all these nodes.
 """
 
 from .enumeration import exact_epsilon, extreme_inputs, worst_epsilon
 from .extreme_users import extreme_holders, extreme_silos, extreme_users, extremes
-from .handler import Audit, audit_handler, recorded_queries
+from .handler import Audit, audit_handler
 from .network_records import NetworkAudit, audit_network
+from .runs import recorded_queries
 
 __all__ = [
     "Audit",

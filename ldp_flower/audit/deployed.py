@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 
-from ..guarantee.budget import Cost, PrivacyPolicy
+from ..guarantee.budget import Cost
 from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import CENSUS, QUERY, Query
 from ..guarantee.users import Users
@@ -42,17 +42,7 @@ def terms_for(randomizer: Randomizer, ledger: Path) -> dict[str, str | int | flo
 
 @dataclass(frozen=True)
 class DeployedNode:
-    """A node that answers as in a deployment.
-
-    Attributes
-    ----------
-    make_app : callable
-        Makes the ClientApp under audit; unseeded, as it must be.
-    load_users : callable
-        The function that the ClientApp gets.
-    node_config : dict
-        The operator's settings.
-    """
+    """A node that answers as in a deployment, with the operator's settings; unseeded."""
 
     make_app: MakeApp
     load_users: Callable[[Context], Users]
@@ -62,13 +52,6 @@ class DeployedNode:
     def ledger(self) -> SqliteLedger:
         """The operator's ledger."""
         return SqliteLedger(str(self.node_config["ledger-path"]))
-
-    @property
-    def policy(self) -> PrivacyPolicy:
-        """The operator's limits."""
-        policy = PrivacyPolicy.from_node_config(self.node_config)
-        assert policy is not None
-        return policy
 
     def ask(self, query: Query | None) -> tuple[Message, Seen]:
         """Ask for the census (None) or a report; return the reply, and its form.
@@ -98,12 +81,7 @@ class DeployedNode:
 def form(reply: Message, deadline: float) -> Seen:
     """Return all of a reply that a server sees but its time and the contents of its arrays.
 
-    Parameters
-    ----------
-    reply : Message
-        The reply.
-    deadline : float
-        Until when the message that was asked lived, in seconds: so long does its reply.
+    It lives until the deadline of the message that was asked, in seconds.
     """
     about = reply.metadata
     metadata = (

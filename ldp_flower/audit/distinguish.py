@@ -17,36 +17,19 @@ _STANDS_OUT = 4.0  # standard errors
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Independent reports about one user.
+    """Independent reports about one user."""
 
-    Attributes
-    ----------
-    codes : ndarray of uint64, shape (reports,)
-        A number for every output (with its public coin, if there is one).
-    values : ndarray of float64, shape (reports, size)
-        The debiased reports, finite; of size 0 if there are none.
-    complete : bool (default: True)
-        Whether every user was answered for.
-    """
-
-    codes: Words
-    values: Floats
-    complete: bool = True
+    codes: Words  # shape (reports,): a number for every output, with its public coin if it has one
+    values: Floats  # shape (reports, size): debiased and finite; of size 0 if they cannot be
+    complete: bool = True  # whether every user was answered for
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """A set of outputs that is likelier for the first user of a pair than for the second.
+    """A set of outputs, ``cells``, that is likelier for the first user of a pair.
 
-    Attributes
-    ----------
-    pair : tuple of str
-        The two users.
-    direction, edges : ndarray or None
-        Outputs are distinguished by the interval that their value's product with the
-        direction lies in, or, without them, by their codes.
-    cells : ndarray of uint64
-        The intervals, or the codes, in the set.
+    They are intervals, between ``edges``, of the values' product with ``direction``; or codes,
+    without these.
     """
 
     pair: tuple[str, str]

@@ -19,19 +19,16 @@ An audit cannot prove privacy; what it finds is wrong with a stated probability 
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from flwr.app import Context
-from flwr.clientapp import ClientApp
 
 from ..guarantee.keys import HASH_END, NodeKeys
 from ..guarantee.messages import Query
-from ..guarantee.questions import wire_types_with
 from ..guarantee.users import Users
 from ..randomness import derive
 from ..validation import check_fraction, check_integer
@@ -41,13 +38,12 @@ from .extreme_users import crowd, together
 from .independence import independent
 from .many_users import many_users
 from .neighbours import Neighbours, compared
-from .probe import Client, MakeApp, RecordingGrid, quiet
+from .probe import Client, MakeApp, ldp_client_app, quiet
 from .records import bounded
 from .settings import Settings, kept
 
 if TYPE_CHECKING:
     from ..clients.own_statistics import OwnStatistics
-    from ..strategies import LdpStrategy
 
 _CONFIRMED = 5  # events that are tested on fresh reports
 _REPLAYED = 20  # nodes that are asked twice
@@ -57,52 +53,33 @@ _CHANGES = 3  # of the data of each of them
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit of one query found.
-
-    Attributes
-    ----------
-    query : Query
-        The query.
-    claimed : float
-        Epsilon that its mechanism claims.
-    measured : float
-        The privacy loss is at least this, with probability ``confidence``.
-    confidence : float
-        Probability with which ``measured`` is a lower bound.
-    worst_pair : tuple of str
-        The two users whom the reports distinguish best.
-    exact : float or None
-        The largest log-ratio from the mechanism's thresholds, if it is exact.
-    complete : bool
-        Whether every user of every candidate was answered for by one report of the
-        mechanism's form.
-    isolated : bool
-        Whether every user's report ignored everybody else's data.
-    replayed : bool
-        Whether the same query got the same bytes again.
-    independent : bool
-        Whether every user's noise was its own and the system's, question for question.
-    bounded : bool
-        Whether one record moved a silo's sum, or one value that noise is added to, by no
-        more than the noise is for; of other mechanisms nothing is asked.
-    neighbours : Neighbours
-        What neighbouring nodes of a deployment had in common.
-    settings : Settings
-        What a node made of its operator's settings.
-    """
+    """What an audit of one query found."""
 
     query: Query
+    #: Epsilon that the query's mechanism claims.
     claimed: float
+    #: The privacy loss is at least this, with probability ``confidence``.
     measured: float
+    #: Probability with which ``measured`` is a lower bound.
     confidence: float
+    #: The two users whom the reports distinguish best.
     worst_pair: tuple[str, str]
+    #: The largest log-ratio from the mechanism's thresholds; None unless it is exact.
     exact: float | None
+    #: Every user of every candidate was answered for by one report of the mechanism's form.
     complete: bool
+    #: Every user's report ignored everybody else's data.
     isolated: bool
+    #: The same query got the same bytes again.
     replayed: bool
+    #: Every user's noise was its own and the system's, question for question.
     independent: bool
+    #: One record moved a silo's sum, or one value that noise is added to, by no more than the noise
+    #: is for; of other mechanisms nothing is asked.
     bounded: bool
+    #: What neighbouring nodes of a deployment had in common.
     neighbours: Neighbours
+    #: What a node made of its operator's settings.
     settings: Settings
 
     @property
@@ -128,24 +105,6 @@ class Audit:
     def passed(self) -> bool:
         """Whether nothing contradicts the claim."""
         return all(self.checks.values())
-
-
-def recorded_queries(
-    strategy: "LdpStrategy[Any]",
-    users: Users,
-    seed: int = 0,
-    *,
-    statistics: "OwnStatistics | None" = None,
-) -> list[Query]:
-    """Run a protocol on users in this process and return the queries that it sent.
-
-    ``statistics`` as of :class:`ldp_flower.clients.LdpClientApp`.
-    """
-    app = ldp_client_app(lambda _: replace(users, first=0), lambda _: seed, statistics)
-    grid = RecordingGrid(app, wire_types_with(statistics or ()))
-    with quiet("flwr"):
-        strategy.start(grid, timeout=60.0, num_nodes=1, seed=seed)
-    return grid.queries
 
 
 def audit_handler(
@@ -246,17 +205,6 @@ def audit_handler(
         neighbours=same,
         settings=settings,
     )
-
-
-def ldp_client_app(
-    load_users: Callable[[Context], Users],
-    seed: Callable[[Context], int | None],
-    statistics: "OwnStatistics | None" = None,
-) -> ClientApp:
-    """Return the ClientApp that is audited by default."""
-    from ..clients import LdpClientApp
-
-    return LdpClientApp(load_users, seed=seed, statistics=statistics)
 
 
 def _isolated(client: Client, copies: int, candidates: Sequence[Users]) -> bool:

@@ -17,10 +17,9 @@ from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, SystemRandom, Words, derive
 from .distinguish import log_ratio
-from .entering import replaced
 from .extreme_users import copied, crowd, nobody, together
+from .interception import RecordedRandomness, replaced, replaying
 from .probe import Client
-from .recorded_randomness import RecordedRandomness, replaying
 
 #: Probability with which the test of the law finds something in a client that is right.
 FALSE_ALARM = 1e-6
@@ -33,16 +32,7 @@ _NODES = 48
 def independent(client: Client, copies: int, user: Users, seed: int) -> bool:
     """Whether no two reports of a client share noise, and all of it is the system's.
 
-    Parameters
-    ----------
-    client : Client
-        The client and the query.
-    copies : int
-        How many users a node can hold that still sends single reports.
-    user : Users
-        One user, of whom copies are asked as well.
-    seed : int
-        Decides the tapes.
+    A node with up to ``copies`` users sends single reports; copies of ``user`` are asked as well.
     """
     users, num_features = min(_USERS, copies), user.num_features
     # Of no data reports are spread widest, hence depend most on their bytes.

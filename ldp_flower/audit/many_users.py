@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from ..guarantee.users import Users
 from ..randomizers import RecordMechanism
 from ..randomness import KeyedRandom, derive
-from .entering import replaced
 from .extreme_users import crowd, nobody, together
 from .independence import one_coin
+from .interception import RecordedRandomness, replaced, replaying
 from .probe import Client
-from .recorded_randomness import RecordedRandomness, replaying
 
 _AT_ONCE = 1024  # users that a client takes at a time
 _USERS = 2 * _AT_ONCE + 300
@@ -28,18 +27,10 @@ _HALVES = 4  # of the users: two of them are in the same halves once in 16 times
 
 @dataclass
 class ManyUsers:
-    """What a node of many users has shown.
+    """What a node of many users has shown."""
 
-    Attributes
-    ----------
-    independent : bool
-        Whether no two of them share noise.
-    isolated : bool
-        Whether neither others' reports nor the order of users follow from some users' data.
-    """
-
-    independent: bool = True
-    isolated: bool = True
+    independent: bool = True  # no two of them share noise
+    isolated: bool = True  # some users' data change neither others' reports nor the order of users
 
 
 def many_users(client: Client, num_features: int, seed: int) -> ManyUsers:
@@ -49,15 +40,6 @@ def many_users(client: Client, num_features: int, seed: int) -> ManyUsers:
     of the others must stay the same, and of the former, in every thousand, some must change.
     Then every third user's rows are taken away: the others' reports must stay where they are.
     A node that fails keeps none of this.
-
-    Parameters
-    ----------
-    client : Client
-        The client and the query.
-    num_features : int
-        Number of columns.
-    seed : int
-        Decides the tapes.
     """
     try:
         return _tried(client, num_features, seed)

@@ -15,17 +15,16 @@ import numpy as np
 from flwr.app import Context, Message
 from numpy.typing import NDArray
 
-from ..guarantee.budget import Cost
+from ..guarantee.budget import Cost, PrivacyPolicy
 from ..guarantee.keys import HASH_END, NodeKeys
 from ..guarantee.ledger import Entry, SqliteLedger
 from ..guarantee.messages import Query, Report
 from ..guarantee.questions import Question
 from ..guarantee.users import Users
 from .deployed import MEMORY, NODE_ID, DeployedNode, Seen, contents, terms_for
-from .entering import Block, entering
 from .extreme_users import copied, crowd, halved, together, unlike
+from .interception import Block, RecordedRandomness, entering, replaying
 from .probe import MakeApp
-from .recorded_randomness import RecordedRandomness, replaying
 
 _SINGLE = 6  # users who are asked for single reports
 _TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
@@ -33,28 +32,19 @@ _TARGETS = (np.nan, np.inf, -1e9, 1e9, 5e-324, 1.7e308, 0.0)
 
 @dataclass
 class Neighbours:
-    """What neighbouring nodes have in common.
+    """What neighbouring nodes have in common."""
 
-    Attributes
-    ----------
-    census : bool
-        The census, byte by byte.
-    uniform : bool
-        The form of all replies, errors included: metadata, names, types, sizes, texts;
-        and how much randomness was drawn.
-    addressed : bool
-        The users who answer: those who are addressed and can pay, in order.
-    charged : bool
-        What is on the ledger when a reply leaves: the mechanism's cost, and the reply.
-    isolated : bool
-        All other users' values and reports, and their share of a sum, which is that of
-        the reports to the last bit: it has room for what no report shows.
-    """
-
+    #: The census, byte by byte.
     census: bool = True
+    #: The form of all replies, errors included: metadata, names, types, sizes, texts; and how much
+    #: randomness was drawn.
     uniform: bool = True
+    #: The users who answer: those who are addressed and can pay, in order.
     addressed: bool = True
+    #: What is on the ledger when a reply leaves: the mechanism's cost, and the reply.
     charged: bool = True
+    #: All other users' values and reports, and their share of a sum, which is that of the reports
+    #: to the last bit: it has room for what no report shows.
     isolated: bool = True
 
 
@@ -100,20 +90,9 @@ class Plan:
 def compared(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
 ) -> Neighbours:
-    """Compare neighbouring nodes of a deployment.
+    """Compare neighbouring nodes of a deployment: each candidate takes four users' places.
 
-    Parameters
-    ----------
-    query : Query
-        What is asked.
-    make_app : callable
-        Function from ``load_users`` and ``seed`` to the ClientApp.
-    copies : int
-        How many users are answered for by single reports.
-    candidates : sequence of Users
-        Single users, each of whom takes four users' places.
-    seed : int
-        Decides the tape.
+    Up to ``copies`` users are answered for by single reports.
     """
     plan, found = Plan(query, copies), Neighbours()
     cost = Cost.of(query.randomizer, query.salt)
@@ -121,6 +100,8 @@ def compared(
         path = Path(folder) / "ledger.db"
         SqliteLedger.create(path)
         config = terms_for(query.randomizer, path)
+        policy = PrivacyPolicy.from_node_config(config)
+        assert policy is not None
 
         def answers(number: int, people: Sequence[Users]) -> _Answers:
             ids = _ids(number, plan.size)
@@ -128,7 +109,7 @@ def compared(
             node = DeployedNode(make_app, lambda _: users, config)
             poor = Entry(f"spent by {number}", b"before")
             paid = Cost(cost.epsilon, cost.delta)
-            assert node.ledger.commit(poor, ids[plan.poor], paid, node.policy)
+            assert node.ledger.commit(poor, ids[plan.poor], paid, policy)
             spent = {str(name): (cost.epsilon, cost.delta) for name in ids[plan.poor]}
             replies, forms = [], []
             with replaying(RecordedRandomness(seed)) as tape, entering(query.randomizer) as noted:
@@ -136,34 +117,32 @@ def compared(
                     reply, form = node.ask(asked)
                     replies.append(reply)
                     forms.append(form)
-                    if 1 <= len(replies) - 1 <= 2:
-                        able = plan.able[len(replies) - 2]
-                        spent |= {str(name): (cost.epsilon, cost.delta) for name in ids[able]}
+                    if len(replies) in (2, 3):  # those whom some can pay
+                        able = ids[plan.able[len(replies) - 2]]
+                        spent |= {str(name): (cost.epsilon, cost.delta) for name in able}
                     found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent
             # The same again, by a client that has just been started: from the ledger.
             with replaying(RecordedRandomness(seed + 1)) as other:
                 again = contents(node.ask(plan.queries[1])[0])
             found.charged &= again == contents(replies[1]) and not other.draws
             found.charged &= _on_ledger(node.ledger, f"{number:03d}-") == spent
-            return _Answers(replies, forms, tape.draws, noted)
+            told = _Answers(replies, forms, tape.draws, noted)
+            _check_addressed(told, plan, found)
+            _check_sums(told, plan, found)
+            return told
 
         ordinary = crowd(plan.size, candidates[0].num_features)
         before = answers(0, ordinary)
-        _check_addressed(before, plan, found)
-        _check_sums(before, plan, found)
         has_public = "public" in _arrays(before.replies[1])
         for number, people in enumerate(_neighbouring(ordinary, plan, candidates, has_public), 1):
-            after = answers(number, people)
-            _check_addressed(after, plan, found)
-            _check_sums(after, plan, found)
-            _check_same(before, after, plan, query, found)
+            _check_same(before, answers(number, people), plan, query, found)
         # All on the same accounts, which have spent what the first node's users have.
         spent = replace(together(ordinary), ids=_ids(0, plan.size))
         census = DeployedNode(make_app, lambda _: spent, config).ask(None)[1]
         for user in [*candidates, *unlike(candidates[0].num_features)]:
             node = DeployedNode(make_app, partial(_copies, user, plan.size), config)
             found.census &= node.ask(None)[1] == census
-        failing = [DeployedNode(make_app, fails, config) for fails in (_fails, _fails_differently)]
+        failing = [DeployedNode(make_app, load, config) for load in (fails, _fails_differently)]
         for asked in plan.queries:
             one, other_form = (node.ask(asked)[1] for node in failing)
             found.uniform &= one == other_form
@@ -273,7 +252,8 @@ def _on_ledger(ledger: SqliteLedger, prefix: str) -> dict[str, tuple[float, floa
     }
 
 
-def _fails(context: Context) -> Users:
+def fails(context: Context) -> Users:
+    """Load no users, for a reason that only some of them know."""
     raise ValueError("patient-0001 has 3 rows")
 
 

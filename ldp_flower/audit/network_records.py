@@ -36,34 +36,24 @@ _THRESHOLDS = 20  # of the score that distinguishes two silos
 
 @dataclass(frozen=True)
 class NetworkAudit:
-    """What an audit of a node that trains networks found.
+    """What an audit of a node that trains networks found."""
 
-    Attributes
-    ----------
-    claimed, delta : float
-        The plan's epsilon and delta, of one step.
-    measured : float
-        The privacy loss is at least this, with probability ``confidence``.
-    confidence : float
-        Probability with which ``measured`` is a lower bound, and with which honest noise passes.
-    moved : float
-        The largest distance between the sums of two silos that differ in one record, over the
-        bound that gradients are shortened to: at most 2.
-    bounded : bool
-        Whether it was, but for the rounding of a reply.
-    lawful : bool
-        Whether the noise is normal, with the plan's deviation (Kolmogorov & Smirnov).
-    replayed : bool
-        Whether the same message got the same bytes again.
-    """
-
+    #: Epsilon of the plan, of one step.
     claimed: float
+    #: Delta of the plan.
     delta: float
+    #: The privacy loss is at least this, with probability ``confidence``.
     measured: float
+    #: Probability with which ``measured`` is a lower bound, and with which honest noise passes.
     confidence: float
+    #: The largest distance between the sums of two silos that differ in one record, over the bound
+    #: that gradients are shortened to: at most 2.
     moved: float
+    #: It was at most 2, but for the rounding of a reply.
     bounded: bool
+    #: The noise is normal, with the plan's deviation (Kolmogorov & Smirnov).
     lawful: bool
+    #: The same message got the same bytes again.
     replayed: bool
 
     @property
@@ -228,17 +218,13 @@ def _loss(ours: Floats, theirs: Floats, delta: float, alpha: float) -> float:
     They are chosen by one half of the replies and judged by the other, all together.
     """
     half = len(ours) // 2
-    edges = np.quantile(np.concatenate([ours[:half], theirs[:half]]), _shares())
-    bounds = [0.0]
-    for first, second in ((ours, theirs), (theirs, ours), (-ours, -theirs), (-theirs, -ours)):
-        sign = 1.0 if first is ours or first is theirs else -1.0
-        for edge in sign * edges:
-            hits = [float((each[half:] > edge).sum()) for each in (first, second)]
-            n, m = len(first) - half, len(second) - half
-            share = alpha / (4 * _THRESHOLDS)
-            bounds.append(float(log_ratio(hits[0], n, hits[1], m, delta, share)))
-    return max(bounds)
-
-
-def _shares() -> Floats:
-    return np.arange(1, _THRESHOLDS + 1) / (_THRESHOLDS + 1)
+    shares = np.arange(1, _THRESHOLDS + 1) / (_THRESHOLDS + 1)
+    edges = np.quantile(np.concatenate([ours[:half], theirs[:half]]), shares)
+    largest, judged = 0.0, len(ours) - half
+    for sign in (1.0, -1.0):
+        hits = [(sign * each[half:, None] > sign * edges).sum(axis=0) for each in (ours, theirs)]
+        for first, second in (hits, hits[::-1]):
+            counts = (first, judged, second, judged)
+            bounds = log_ratio(*counts, delta, alpha / (4 * _THRESHOLDS))
+            largest = max(largest, float(bounds.max()))
+    return largest

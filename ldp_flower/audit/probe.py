@@ -1,9 +1,10 @@
 """Calling a client as a server would, for the audit."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import Context, Message
@@ -11,13 +12,15 @@ from flwr.clientapp import ClientApp
 
 from ..guarantee.keys import NodeKeys, Slots
 from ..guarantee.messages import QUERY, Query, Report
-from ..guarantee.questions import WireType
 from ..guarantee.users import Users
 from ..randomizers.base import Reports
 from ..randomness import derive
 from ..simulation.grid import InProcessGrid
 from .distinguish import Sample
 from .extreme_users import copied
+
+if TYPE_CHECKING:
+    from ..clients.own_statistics import OwnStatistics
 
 MakeApp = Callable[[Callable[[Context], Users], Callable[[Context], int | None]], ClientApp]
 
@@ -27,15 +30,7 @@ _MAX_SIZE = 1 << 12  # of debiased reports; larger ones do not fit in memory by 
 
 @dataclass(frozen=True)
 class Client:
-    """A client under audit, and the query that it is asked.
-
-    Attributes
-    ----------
-    query : Query
-        The query, to all users of a node.
-    make_app : callable
-        Function from ``load_users`` and ``seed`` to the ClientApp.
-    """
+    """A client under audit, and the query that is put to all users of a node."""
 
     query: Query
     make_app: MakeApp
@@ -45,12 +40,8 @@ class Client:
     ) -> list[Report]:
         """Ask one node per seed, all with the same users, and return what they answer.
 
-        With several ``queries``, every node is asked one after the other.
-
-        Raises
-        ------
-        RuntimeError
-            If a node refuses: then there is nothing to audit, or refusing distinguishes users.
+        With several ``queries``, every node is asked one after the other. A RuntimeError says that
+        a node refuses: then there is nothing to audit, or refusing distinguishes users.
         """
         return [
             report
@@ -116,31 +107,15 @@ class Client:
         return Sample(codes, values, np.array_equal(slots, expected))
 
 
-class RecordingGrid(InProcessGrid):
-    """A grid of one node that keeps the queries that pass through it.
+def ldp_client_app(
+    load_users: Callable[[Context], Users],
+    seed: Callable[[Context], int | None],
+    statistics: "OwnStatistics | None" = None,
+) -> ClientApp:
+    """Return the ClientApp that is audited by default."""
+    from ..clients import LdpClientApp
 
-    Parameters
-    ----------
-    client_app : ClientApp
-        What the node runs.
-    forms : mapping of str to WireType
-        What can be asked by.
-    """
-
-    def __init__(self, client_app: ClientApp, forms: Mapping[str, WireType]) -> None:
-        super().__init__(client_app, num_nodes=1)
-        self._forms = forms
-        self.queries: list[Query] = []
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let every addressed node handle its message at once."""
-        messages = list(messages)
-        self.queries += [
-            Query.from_record_dict(message.content, self._forms)
-            for message in messages
-            if message.metadata.message_type == f"query.{QUERY}"
-        ]
-        return super().push_messages(messages)
+    return LdpClientApp(load_users, seed=seed, statistics=statistics)
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from ..randomizers import (
 )
 from ..randomness import KeyedRandom, derive
 from ..validation import Floats
-from .entering import entering
 from .extreme_users import crowd, together
+from .interception import entering
 from .probe import Client, MakeApp
 
 _COUNTS = (1, 3, 40)

@@ -16,11 +16,10 @@ from ..guarantee.ledger import SqliteLedger
 from ..guarantee.messages import Query
 from ..guarantee.users import Users
 from .deployed import MEMORY, DeployedNode, Seen, contents, terms_for
-from .entering import replaced
 from .extreme_users import crowd, together, unlike
-from .neighbours import Plan
+from .interception import RecordedRandomness, replaced, replaying
+from .neighbours import Plan, fails
 from .probe import MakeApp
-from .recorded_randomness import RecordedRandomness, replaying
 
 _ROWS = 2  # that a policy lets a user use
 _REPLY_AFTER = 2.0  # seconds, through which nobody really sleeps
@@ -32,34 +31,21 @@ _Told = tuple[Seen, bytes, list[tuple[int, ...]]]
 
 @dataclass
 class Settings:
-    """What a node of a deployment has made of its operator's settings.
+    """What a node of a deployment has made of its operator's settings."""
 
-    Attributes
-    ----------
-    rehearsed : bool
-        With ``rehearsal`` replies are the same bytes whatever the data, and cost nothing.
-    limited : bool
-        With ``max-rows`` they are those of users without further rows.
-    waited : bool
-        No reply leaves before ``reply-after``, nor is dated earlier; none while somebody
-        else keeps its spend from being written.
-    """
-
+    #: With ``rehearsal`` replies are the same bytes whatever the data, and cost nothing.
     rehearsed: bool = True
+    #: With ``max-rows`` they are those of users without further rows.
     limited: bool = True
+    #: No reply leaves before ``reply-after``, nor is dated earlier; none while somebody else keeps
+    #: its spend from being written.
     waited: bool = True
 
 
 def kept(
     query: Query, make_app: MakeApp, copies: int, candidates: Sequence[Users], seed: int
 ) -> Settings:
-    """Ask nodes of a deployment whose operators have set what others leave out.
-
-    Parameters
-    ----------
-    query, make_app, copies, candidates, seed
-        As of :func:`.neighbours.compared`.
-    """
+    """Ask nodes of a deployment whose operators have set what others leave out."""
     plan, found = Plan(query, copies), Settings()
     num_features = candidates[0].num_features
     ordinary = crowd(plan.size, num_features)
@@ -91,7 +77,7 @@ def kept(
         slow = node("slow", together(ordinary), **{"reply-after": _REPLY_AFTER})
         for asked in [*queries, queries[1]]:
             found.waited &= _late(slow, asked)
-        found.waited &= all(_late(replace(slow, load_users=_fails), asked) for asked in queries[:2])
+        found.waited &= all(_late(replace(slow, load_users=fails), asked) for asked in queries[:2])
         busy = node("busy", together(ordinary))
         found.waited &= _after_others(busy, queries[1])
     return found
@@ -155,7 +141,3 @@ def _after_others(node: DeployedNode, query: Query | None) -> bool:
     in_time = released.is_set()
     released.wait()
     return in_time and not reply.has_error()
-
-
-def _fails(context: Context) -> Users:
-    raise ValueError("patient-0001 has 3 rows")

@@ -19,13 +19,13 @@ from ..randomizers import RandomizedResponse
 from ..validation import check_positive
 from .audit import NamesProtocols, audit
 from .compare import TakesSeveral, compare
-from .console import FAILED, USAGE, console, errors, fail
+from .console import FAILED, USAGE, Scalar, console, errors, fail, override, pair
 from .demo import demo
 from .ledger import ledger
 from .plan import plan
 from .processes import TimeIsUp, ended_by_signals
 from .protocols import protocols
-from .run import FlowerError, Scalar, declared_config, declared_nodes, override, private_superlink
+from .run import FlowerError, declared_config, declared_nodes, private_superlink
 from .screen import Screen
 from .supernode import check, supernode
 
@@ -177,32 +177,14 @@ def _reasons(screen: Screen, details: str) -> list[str]:
 def _settings(
     declared: dict[str, Scalar], given: Mapping[str, object], texts: list[str]
 ) -> dict[str, Scalar]:
-    """Return the app's settings that the command line overrides.
-
-    Parameters
-    ----------
-    declared : dict of str to scalar
-        The app's own settings with their defaults, whose types the new values must have.
-    given : mapping of str to object
-        Settings from named options, such as ``--epsilon``; None for an option that is left out.
-    texts : list of str
-        ``KEY=VALUE`` of each option ``-c``, which wins over a named option.
-
-    Raises
-    ------
-    ValueError
-        If a text is not ``KEY=VALUE``, or its setting has an option of its own; if the app does
-        not declare a setting, or a value is not valid for it.
-    """
+    """Return the app's settings that named options override, and ``-c``, which wins over these."""
     settings = {
         key: override(declared, key, str(value))
         for key, value in given.items()
         if value is not None
     }
     for text in texts:
-        key, equals, value = (part.strip() for part in text.partition("="))
-        if not equals:
-            raise ValueError(f"Expected -c KEY=VALUE, got {text!r}.")
+        key, value = pair(text, "-c KEY=VALUE")
         if key in _OWN_OPTIONS:
             raise ValueError(f"Use {_OWN_OPTIONS[key]} instead of -c {key}.")
         settings[key] = override(declared, key, value)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +16,20 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from ..audit import Audit, audit_handler, extremes, recorded_queries
-from .compare import pair
-from .console import FAILED, USAGE, console, fail, in_options, unknown
-from .run import declared_config, override, scalar
+from .console import (
+    FAILED,
+    USAGE,
+    console,
+    fail,
+    in_options,
+    overrides,
+    pair,
+    scalar,
+    unknown,
+)
+from .run import declared_config
 
-_APP = "With --app"
+_of_app = partial(typer.Option, rich_help_panel="With --app")
 _OF_APP = (
     *("loader", "claim", "delta", "unit", "nodes", "config", "node_config", "seconds", "runs"),
     "html",
@@ -36,9 +46,9 @@ class NamesProtocols(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        from ..audit.runs import AUDITED
+        from ..audit.runs import audited_runs
 
-        self.epilog = f"PROTOCOL is one of: {', '.join([*AUDITED, _OF_NETWORKS])}."
+        self.epilog = f"PROTOCOL is one of: {', '.join([*audited_runs(), _OF_NETWORKS])}."
         super().format_help(ctx, formatter)
 
 
@@ -54,85 +64,48 @@ def audit(
         int | None, typer.Option(help="Seed of the reports.", show_default="the system's")
     ] = None,
     app: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Attack the Flower app in this directory.", rich_help_panel=_APP
-        ),
+        Path | None, _of_app(metavar="DIR", help="Attack the Flower app in this directory.")
     ] = None,
     loader: Annotated[
         str | None,
-        typer.Option(
+        _of_app(
             metavar="MODULE:FUNCTION",
             help="The app's function that returns its data.",
             show_default="looked for",
-            rich_help_panel=_APP,
         ),
     ] = None,
     claim: Annotated[
         float | None,
-        typer.Option(
-            metavar="EPSILON",
-            help="What is claimed of a whole run.",
-            show_default="by its mods",
-            rich_help_panel=_APP,
+        _of_app(
+            metavar="EPSILON", help="What is claimed of a whole run.", show_default="by its mods"
         ),
     ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Of the claim.", show_default="its mods'", rich_help_panel=_APP),
-    ] = None,
+    delta: Annotated[float | None, _of_app(help="Of the claim.", show_default="its mods'")] = None,
     unit: Annotated[
         str | None,
-        typer.Option(
+        _of_app(
             help="Whose data neighbours differ in: node or record.",
             show_default="what its mods protect, or node",
-            rich_help_panel=_APP,
         ),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(
-            min=2,
-            help="Number of nodes.",
-            show_default="the app's, or what it starts with",
-            rich_help_panel=_APP,
-        ),
+        _of_app(min=2, help="Number of nodes.", show_default="the app's, or what it starts with"),
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(
-            "-c",
-            "--config",
-            metavar="KEY=VALUE",
-            help="A setting of the app.",
-            rich_help_panel=_APP,
-        ),
+        _of_app("-c", "--config", metavar="KEY=VALUE", help="A setting of the app."),
     ] = None,
     node_config: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="A node's own settings (node_config).",
-            rich_help_panel=_APP,
-        ),
+        _of_app(metavar="KEY=VALUE", help="A node's own settings (node_config)."),
     ] = None,
-    seconds: Annotated[
-        float,
-        typer.Option(min=1.0, help="CPU time of runs with noise, about.", rich_help_panel=_APP),
-    ] = 10.0,
+    seconds: Annotated[float, _of_app(min=1.0, help="CPU time of runs with noise, about.")] = 10.0,
     runs: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Runs that are compared on either data set, however long they take; without it "
-            "--seconds decides.",
-            rich_help_panel=_APP,
-        ),
+        _of_app(min=1, help="Runs that are compared on either data set, instead of --seconds."),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page, too.", rich_help_panel=_APP),
-    ] = None,
+    html: Annotated[Path | None, _of_app(metavar="FILE", help="Write a page, too.")] = None,
 ) -> None:
     """Try to break the promise of PROTOCOL's client, or of the Flower app in --app DIR.
 
@@ -157,51 +130,20 @@ def audit(
         fail(f"Expected no {', '.join(idle)} with {what}, where it has no effect.", USAGE)
     if {"seconds", "runs"} <= set(given):
         fail("Expected --seconds or --runs, not both.", USAGE)
-    if app is not None:
-        _audit_app(
-            app,
-            loader,
-            claim,
-            delta,
-            unit,
-            nodes,
-            config or [],
-            node_config or [],
-            seconds,
-            runs,
-            html,
-        )
+    if app is None:
+        assert protocol is not None
+        _audit_protocol(protocol, epsilon, dim, reports, seed)
         return
-    assert protocol is not None
-    _audit_protocol(protocol, epsilon, dim, reports, seed)
-
-
-def _audit_app(
-    app: Path,
-    loader: str | None,
-    claim: float | None,
-    delta: float | None,
-    unit: str | None,
-    nodes: int | None,
-    config: list[str],
-    node_config: list[str],
-    seconds: float,
-    runs: int | None,
-    html: Path | None,
-) -> None:
-    from ..audit.app import CannotAuditError, Options, audit_app
-    from ..audit.app.page import shown, to_html, verdict
+    from ..audit.app import Options, audit_app
+    from ..audit.app.findings import shown, to_html, verdict
 
     try:
-        declared = declared_config(app.expanduser().resolve())
-        settings = {}
-        for key, value in map(pair, config):
-            settings[key] = override(declared, key, value)
-        of_node = {key: scalar(value) for key, value in map(pair, node_config)}
+        settings = overrides(declared_config(app.expanduser().resolve()), config or ())
+        of_node = {key: scalar(value) for key, value in map(pair, node_config or ())}
         options = Options(loader, settings, of_node, nodes, claim, delta, unit, seconds, runs)
         with _progress() as tell:
             found = audit_app(app, options, tell)
-    except (CannotAuditError, ValueError) as error:
+    except ValueError as error:
         fail(in_options(str(error), _OPTIONS), USAGE)
     except Exception as error:  # of an app's objects that are like nothing known
         fail(f"The attack itself failed: {type(error).__name__}: {error}", USAGE)
@@ -237,16 +179,16 @@ def _progress() -> Iterator[Callable[[str], None]]:
 def _audit_protocol(
     protocol: str, epsilon: float, dim: int, reports: int, seed: int | None
 ) -> None:
-    from ..audit.runs import AUDITED
+    from ..audit.runs import audited_runs
 
     if protocol == _OF_NETWORKS:
         _audit_network(epsilon, dim, reports, seed)
         return
-    if protocol not in AUDITED:
-        fail(unknown(protocol, (), [*AUDITED, _OF_NETWORKS]), USAGE)
+    if protocol not in audited_runs():
+        fail(unknown(protocol, (), [*audited_runs(), _OF_NETWORKS]), USAGE)
     audits: list[Audit] = []
     try:
-        runs = list(AUDITED[protocol](dim, epsilon))
+        runs = list(audited_runs()[protocol](dim, epsilon))
         with console.status("Recording the protocol's queries") as status:
             queries = [query for run in runs for query in recorded_queries(*run)]
             for number, query in enumerate(queries, 1):

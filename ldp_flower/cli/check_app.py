@@ -1,19 +1,18 @@
 """What a run of a Flower app would be refused for, found before Flower's engine starts."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import typer
 from flwr.app import Context, Message, RecordDict
 
-from ..audit.app.findings import CannotAuditError
 from ..audit.app.loading import AuditedApp, quiet
 from ..guarantee.messages import CENSUS, QUERY, MessageError
 from ..guarantee.training import RIDER, taken_apart
 from ..simulation.grid import InProcessGrid
-from .console import USAGE, console, errors, fail
-from .run import Scalar, declared_config, declared_nodes, override
+from .console import USAGE, Scalar, console, errors, fail, overrides
+from .run import declared_config, declared_nodes
 
 _NODES = 4  # those of `ldp-flower run`
 _MAX_NODES = 10_000  # that are tried in the place of too few: their census takes seconds
@@ -24,15 +23,9 @@ class _FirstQuestion(BaseException):
 
 
 class _CensusOnly(InProcessGrid):
-    """Nodes in this process that answer the census, and end the run at the next message.
+    """Nodes in this process that answer the census, and end the run at the next message."""
 
-    Attributes
-    ----------
-    users : int
-        How many users they have declared.
-    """
-
-    users = 0
+    users = 0  # that they have declared
 
     def _handle(self, message: Message) -> Message | None:
         kind = message.metadata.message_type
@@ -48,16 +41,14 @@ class _CensusOnly(InProcessGrid):
         return reply
 
 
-def check_app(folder: Path, nodes: int | None, settings: Mapping[str, str]) -> None:
+def check_app(folder: Path, nodes: int | None, settings: Iterable[str]) -> None:
     """Run an app's ServerApp up to its first question, and return why it is refused.
 
     Ends the command with exit code 2 if the app cannot be imported or its run is refused.
     """
     try:
-        declared = declared_config(folder)
-        config = {key: override(declared, key, value) for key, value in settings.items()}
-        app = AuditedApp(folder, config)
-    except (ValueError, CannotAuditError) as error:
+        app = AuditedApp(folder, overrides(declared_config(folder), settings))
+    except ValueError as error:
         fail(str(error), USAGE)
     nodes = nodes or declared_nodes(folder) or _NODES
     refusal, users = _refusal(app, nodes)

@@ -4,7 +4,6 @@ import hashlib
 import importlib
 import json
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from .console import FAILED, USAGE, console, fail, in_options
-from .run import Scalar, declared_config, declared_nodes, override
+from ..audit.app.loading import project_of
+from .console import FAILED, USAGE, Scalar, console, fail, in_options, overrides, pair, scalar
+from .run import declared_config, declared_nodes
 
 if TYPE_CHECKING:
     from ..compare.jobs import Plan
@@ -127,8 +127,7 @@ def compare(
     asked = epsilons or [1.0, 2.0, 4.0]
     try:
         declared = declared_config(app_path)
-        project = tomllib.loads((app_path / "pyproject.toml").read_text("utf-8"))
-        settings = _settings(declared, config or [])
+        settings = {**declared, **overrides(declared, config or [])}
         num_nodes = nodes or declared_nodes(app_path) or _NODES
         settings |= {key: num_nodes for key in ("num-nodes",) if key in declared}
         sys.path.insert(0, str(app_path))
@@ -136,7 +135,8 @@ def compare(
         strategy = _strategy(ldp or [])
         plan = Plan(num_nodes, rounds, delta, clip, strategy, make, metric)
         names = chosen_methods(method or None, plan)
-        load = _loader(project, plan, settings, "seed" in declared, evaluate)
+        components = project_of(app_path)["app"].get("components", {})
+        load = _loader(components, plan, settings, "seed" in declared, evaluate)
         console.print(
             f"{app_path.name}: {num_nodes} nodes, {len(names)} methods, "
             f"{len(asked)} epsilons, {seeds} seeds. Finished cells are kept in {cells}"
@@ -169,35 +169,13 @@ def compare(
     console.print(f"Wrote {', '.join(map(str, written))}", style="green")
 
 
-def _settings(declared: dict[str, Scalar], texts: list[str]) -> dict[str, Scalar]:
-    """Return the app's configuration with what was asked for."""
-    settings = dict(declared)
-    for key, value in map(pair, texts):
-        settings[key] = override(declared, key, value)
-    return settings
-
-
-def pair(text: str) -> tuple[str, str]:
-    """Return the two sides of ``KEY=VALUE``."""
-    key, equals, value = (part.strip() for part in text.partition("="))
-    if not equals:
-        raise ValueError(f"Expected KEY=VALUE, got {text!r}.")
-    return key, value
-
-
 def _strategy(texts: list[str]) -> Callable[..., Any]:
     """Return LdpFedAvg with these arguments, its epsilon to be given."""
     from functools import partial
 
     from ..strategies import LdpFedAvg
 
-    options: dict[str, Any] = {}
-    for key, value in map(pair, texts):
-        try:
-            options[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            options[key] = value
-    return partial(LdpFedAvg, **options)
+    return partial(LdpFedAvg, **{key: scalar(value) for key, value in map(pair, texts)})
 
 
 def _object(reference: str, what: str) -> Any:
@@ -213,7 +191,7 @@ def _object(reference: str, what: str) -> Any:
 
 
 def _loader(
-    project: dict[str, Any],
+    components: dict[str, str],
     plan: "Plan",
     settings: dict[str, Scalar],
     seeded: bool,
@@ -225,7 +203,6 @@ def _loader(
 
     from ..compare.capture import captured
 
-    components = project["tool"]["flwr"]["app"].get("components", {})
     client_app, server_app = (
         _object(components.get(name, ""), f"[tool.flwr.app.components] {name}")
         for name in ("clientapp", "serverapp")

@@ -1,13 +1,16 @@
-"""What the commands share: the terminal, and how they fail."""
+"""What the commands share: the terminal, ``KEY=VALUE`` of their options, and how they fail."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.text import Text
+
+Scalar = bool | int | float | str
 
 #: Exit codes.
 FAILED, USAGE = 1, 2
@@ -19,16 +22,52 @@ for each in (console, errors):
     each.soft_wrap = not each.is_terminal
 
 
-def in_options(text: str, options: Mapping[str, str]) -> str:
-    """Return an error about arguments of a function, of the form "Expected ...", in options.
+def pair(text: str, form: str = "KEY=VALUE") -> tuple[str, str]:
+    """Return the two sides of ``KEY=VALUE``."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise ValueError(f"Expected {form}, got {text!r}.")
+    return key, value
 
-    Parameters
-    ----------
-    text : str
-        The error.
-    options : mapping of str to str
-        Arguments, each with its option.
+
+def scalar(text: str) -> Any:
+    """Return a value as TOML has it, or the text itself if it has no such form."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
+    """Return the value that ``text`` gives to a setting, in the type of its default.
+
+    Flower refuses settings that the app does not declare, and does not check types. A ValueError
+    says that the app does not declare the setting, or that the type differs.
     """
+    if key not in declared:
+        known = ", ".join(sorted(declared)) or "none"
+        raise ValueError(
+            f"The app has no setting {key!r}. Its settings ([tool.flwr.app.config] in "
+            f"pyproject.toml): {known}."
+        )
+    value, default = scalar(text), declared[key]
+    if isinstance(default, str) and not isinstance(value, str):
+        return text
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        raise ValueError(f"Expected {type(default).__name__} for {key!r}, got {text!r}.")
+    result: Scalar = value
+    return result
+
+
+def overrides(declared: Mapping[str, Scalar], texts: Iterable[str]) -> dict[str, Scalar]:
+    """Return the settings that the texts ``KEY=VALUE`` override."""
+    return {key: override(declared, key, value) for key, value in map(pair, texts)}
+
+
+def in_options(text: str, options: Mapping[str, str]) -> str:
+    """Return an error about arguments of a function, "Expected ...", with their options instead."""
     if not text.startswith("Expected "):
         return text
     names = "|".join(options)
@@ -39,14 +78,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 def unknown(name: str, few: Iterable[str], known: Iterable[str]) -> str:
     """Return what to say of a protocol that there is none of: first what may have been meant.
 
-    Parameters
-    ----------
-    name : str
-        What was asked for.
-    few : iterable of str
-        Short names, which are listed.
-    known : iterable of str
-        All other names, which are in the list of protocols.
+    The ``few`` names are listed; the other known ones are in the list of protocols.
     """
     few, plain = list(few), {each.lower(): each for each in [*few, *known]}
     near = [plain[each] for each in get_close_matches(name.lower(), plain, 3, 0.6)]

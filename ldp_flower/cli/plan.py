@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.padding import Padding
@@ -15,8 +15,12 @@ from rich.text import Text
 
 from ..planning import NoPlan, Plan, Setting
 from ..planning import plan as planned
+from ..planning.series import SPREAD, plan_series
 from ..presentation.words import counted, number
 from .console import USAGE, console, fail, in_options, unknown
+
+if TYPE_CHECKING:
+    from ..strategies import LdpStrategy
 
 #: Questions, each with the protocol that answers it.
 QUESTIONS = {
@@ -30,6 +34,7 @@ QUESTIONS = {
     "model": "LdpFedAvg",
 }
 _WIDTH = 60
+_DRIFT = 0.005  # of a level's width: .036 in a year of weeks
 _QUIET = 2.0  # seconds without a word of progress
 # What errors call the numbers that options give, here and in the strategies.
 _OPTIONS = {
@@ -95,12 +100,10 @@ def plan(
     if collections is None and drift is not None:
         fail("Expected --drift with --collections only.", USAGE)
     if collections is not None:
-        from .plan_series import show_series
-
         if any(given is not None for given in (quality, target, html)):
             fail("Expected no --quality, --target and --html with --collections.", USAGE)
         setting = Setting(num_users=users, rows_per_user=rows, num_features=features)
-        show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
+        _show_series(PROTOCOLS[name], setting, epsilon, collections, drift)
         return
     try:
         with _progress() as tell:
@@ -127,6 +130,42 @@ def plan(
         except OSError as error:
             fail(f"Cannot write {html}: {error.strerror}. Choose another --html.", USAGE)
         console.print(Text(f"Page: {html}"))
+
+
+def _show_series(
+    protocol: "type[LdpStrategy[Any]]",
+    setting: Setting,
+    epsilon: float,
+    collections: int,
+    drift: float | None,
+) -> None:
+    """Show the errors of a series side by side: split budgets, panels, permanent answers."""
+    drift = _DRIFT if drift is None else drift
+    try:
+        plan = plan_series(protocol, setting, epsilon, collections, drift)
+    except NoPlan as error:
+        console.print(Text(str(error)))
+        return
+    except ValueError as error:
+        fail(str(error), USAGE)
+    table = Table(title=f"Expected {plan.error}", title_justify="left")
+    table.add_column(f"{collections} collections, epsilon {epsilon:g} for all of them")
+    table.add_column("error", justify="right")
+    for what, expected in (
+        (f"split: everybody each time, at {epsilon / collections:.2g}", plan.split),
+        (f"panel of {setting.num_users // collections:,}: its own estimate", plan.panel),
+        ("panels: today's level", plan.today),
+        ("panels: past levels", plan.past),
+        ("memoised: everybody each time, times of changes public", plan.memoised),
+    ):
+        if math.isinf(expected):  # the protocol has no such series
+            continue
+        table.add_row(what, "refused" if math.isnan(expected) else number(expected))
+    console.print(table)
+    console.print(
+        f"Assumes that a level changes by {drift:g} from one collection to the next, and that "
+        f"users' values have a standard deviation of {SPREAD:g} (of the width of their bounds)."
+    )
 
 
 @contextmanager

@@ -15,16 +15,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from ..audit.app.loading import flattened, project_of
+from .console import Scalar
 from .processes import Family, signals_wait
 
-Scalar = bool | int | float | str
 Lines = Generator[str, None, None]
 
 _START_TIMEOUT = 90.0  # seconds; Flower gives itself 15, too few for a busy machine
@@ -36,71 +35,19 @@ class FlowerError(RuntimeError):
 
 
 def declared_config(app: Path) -> dict[str, Scalar]:
-    """Return the settings that the app in a directory declares, flattened as Flower does.
-
-    Raises
-    ------
-    ValueError
-        If there is no Flower app.
-    """
-    project = app / "pyproject.toml"
-    if not project.is_file():
-        raise ValueError(f"{app} is no Flower app: it has no pyproject.toml.")
-    try:
-        document: dict[str, Any] = tomllib.loads(project.read_text("utf-8"))
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{project} cannot be read: {error}") from error
-    declared = document.get("tool", {}).get("flwr", {}).get("app")
-    if declared is None:
-        raise ValueError(f"{app} is no Flower app: its pyproject.toml has no [tool.flwr.app].")
-    return _flat(declared.get("config", {}))
+    """Return the settings that the Flower app in a directory declares, flattened as Flower does."""
+    return flattened(project_of(app)["app"].get("config", {}))
 
 
 def declared_nodes(app: Path) -> int | None:
     """Return the number of nodes that an app declares for a simulation: its own, or Flower's."""
-    tool = tomllib.loads((app / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]
-    own = _flat(tool["app"].get("config", {})).get("num-nodes")
-    federations = tool.get("federations", {})  # of older apps
+    own = declared_config(app).get("num-nodes")
+    federations = project_of(app).get("federations", {})  # of older apps
     default = federations.get(str(federations.get("default")), {})
     for found in (own, default.get("options", {}).get("num-supernodes")):
         if isinstance(found, int) and found > 0:
             return found
     return None
-
-
-def scalar(text: str) -> Any:
-    """Return a value as TOML has it, or the text itself if it has no such form."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def override(declared: Mapping[str, Scalar], key: str, text: str) -> Scalar:
-    """Return the value that ``text`` gives to a setting, in the type of its default.
-
-    Flower refuses settings that the app does not declare, and does not check types.
-
-    Raises
-    ------
-    ValueError
-        If the app does not declare the setting or the type differs.
-    """
-    if key not in declared:
-        known = ", ".join(sorted(declared)) or "none"
-        raise ValueError(
-            f"The app has no setting {key!r}. Its settings ([tool.flwr.app.config] in "
-            f"pyproject.toml): {known}."
-        )
-    value, default = scalar(text), declared[key]
-    if isinstance(default, str) and not isinstance(value, str):
-        return text
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if type(value) is not type(default):
-        raise ValueError(f"Expected {type(default).__name__} for {key!r}, got {text!r}.")
-    result: Scalar = value
-    return result
 
 
 class SuperLink:
@@ -173,19 +120,10 @@ class SuperLink:
                 process.kill()
 
     def outcome(self) -> tuple[str, str]:
-        """Return how the run ended; one whose log stream broke off is waited for.
+        """Return how the run ended, and what went wrong; one whose log broke off is waited for.
 
-        Returns
-        -------
-        status : str
-            Such as ``finished:completed``; empty if Flower did not accept the app.
-        details : str
-            What went wrong; may be empty.
-
-        Raises
-        ------
-        FlowerError
-            If the SuperLink does not answer.
+        The first is such as ``finished:completed``, and empty if Flower did not accept the app. A
+        FlowerError says that the SuperLink does not answer.
         """
         while True:
             answer = subprocess.run(
@@ -214,13 +152,7 @@ class SuperLink:
 
 @contextmanager
 def private_superlink(log: Path) -> Iterator[SuperLink]:
-    """Start a SuperLink for one run and end it, come what may.
-
-    Parameters
-    ----------
-    log : Path
-        File for the logs of the SuperLink and of the run. It stays.
-    """
+    """Start a SuperLink for one run and end it, come what may; its log stays."""
     # Not TMPDIR: Ray puts sockets there, whose paths may have about 100 characters.
     home = Path(tempfile.mkdtemp(prefix="ldp-flower-", dir="/tmp"))
     superlink = None
@@ -233,14 +165,6 @@ def private_superlink(log: Path) -> Iterator[SuperLink]:
             if superlink is not None:
                 superlink.stop()
             shutil.rmtree(home, ignore_errors=True)
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Scalar]:
-    flat: dict[str, Scalar] = {}
-    for key, value in table.items():
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
-    return flat
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -25,14 +25,8 @@ class Screen:
 
     Flower's own announcements are left out, and so are its colours and padding. Tracebacks are
     left to the log, where each is several times, through all of Flower and Ray: what the app
-    raised, and where, is kept for the end.
-
-    Attributes
-    ----------
-    reasons : list of Reason
-        Different exceptions of the app's code, those of clients and server, as they came.
-    refusal : str
-        What Flower's command line has against the app; empty if nothing.
+    raised, and where, is kept for the end: ``reasons`` are different exceptions of its clients and
+    server, as they came, and ``refusal`` is what Flower's command line has against it.
     """
 
     _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -13,7 +13,6 @@ from ..supernode.launch import LaunchError, supervise
 from ..supernode.node_arguments import ArgumentsError, check_port, node_config_of, read
 from ..supernode.settings import Settings, Table
 from .check_app import check_app
-from .compare import pair
 from .console import USAGE, console, errors, fail
 
 App = Annotated[
@@ -130,7 +129,7 @@ def check(
     if Path(what).expanduser().is_dir():
         if anything:
             fail("Expected no options of a node with the directory of an app.", USAGE)
-        check_app(Path(what).expanduser().resolve(), nodes, dict(map(pair, config or [])))
+        check_app(Path(what).expanduser().resolve(), nodes, config or ())
         return
     if nodes is not None or config:
         fail("Expected --nodes and --config with the directory of an app.", USAGE)

@@ -5,7 +5,7 @@ quickstarts make them inside ``main``.
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -31,29 +31,10 @@ class _StartedError(BaseException):
 def captured(
     client_app: ClientApp, server_app: ServerApp, num_nodes: int, run_config: RunConfig
 ) -> App:
-    """Return what a ServerApp's main gives to its strategy's ``start``.
+    """Return what a ServerApp's main gives to the first ``start`` of a strategy of Flower's.
 
-    Parameters
-    ----------
-    client_app : ClientApp
-        What the nodes run, should main ask them something before it starts to train.
-    server_app : ServerApp
-        Its main is run, up to the first ``start`` of one of Flower's strategies.
-    num_nodes : int
-        Number of nodes.
-    run_config : dict
-        The run's configuration.
-
-    Returns
-    -------
-    App
-        Model, settings and evaluation.
-
-    Raises
-    ------
-    CannotCompareError
-        If the ServerApp is of the form before Flower's message API, starts no strategy,
-        or another one than Flower's.
+    The nodes run the ClientApp, should main ask them something before. A CannotCompareError says
+    that the ServerApp is of the form before Flower's message API, or starts no such strategy.
     """
     if getattr(server_app, "_main", None) is None:  # Flower has no public way to ask
         raise CannotCompareError(
@@ -122,7 +103,7 @@ def _start_intercepted() -> Iterator[None]:
     originals = {kind: vars(kind)["start"] for kind in kinds if "start" in vars(kind)}
     # A strategy that an app defines in main itself is not among them: it inherits this one.
     for kind, original in originals.items():
-        _replace(kind, inspect.signature(original))
+        kind.start = _stopping(inspect.signature(original))
     try:
         yield
     finally:
@@ -130,9 +111,9 @@ def _start_intercepted() -> Iterator[None]:
             kind.start = original
 
 
-def _replace(kind: Any, signature: inspect.Signature) -> None:
+def _stopping(signature: inspect.Signature) -> Callable[..., NoReturn]:
     def start(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         given = signature.bind(self, *args, **kwargs).arguments
         raise _StartedError(self, {**given, **given.get("kwargs", {})})
 
-    kind.start = start
+    return start

@@ -14,7 +14,6 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from numpy.random import default_rng
-from numpy.typing import NDArray
 
 from ..accounting import (
     gaussian_noise_multiplier,
@@ -33,45 +32,20 @@ Clip = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a method promises, and to whom; neighbours differ in one unit's data, replaced.
+    """What a method promises of a whole run; neighbours differ in one unit's data, replaced."""
 
-    Attributes
-    ----------
-    unit : str
-        Whose data are protected: ``"user"`` (the node), ``"record"`` or ``"nothing"``.
-    trusted : str
-        Who has to be honest for it to hold, beside the unit's own device.
-    epsilon, delta : float
-        Its parameters, for the whole run.
-    """
-
-    unit: str = "nothing"
-    trusted: str = "server"
+    unit: str = "nothing"  # whose data are protected: "user" (the node), "record" or "nothing"
+    trusted: str = "server"  # who has to be honest for it, beside the unit's own device
     epsilon: float = math.inf
     delta: float = 0.0
 
 
 @dataclass(frozen=True)
 class Training:
-    """Nodes that train one model together.
+    """Nodes that train one model together, from ``initial``, shape (dim,).
 
-    Attributes
-    ----------
-    nodes : Nodes
-        Who trains.
-    initial : ndarray, shape (dim,)
-        The model that all start from.
-    rounds : int
-        How often the model is sent out.
-    clip : callable
-        Length that updates are shortened to, from the noise over the clip in every
-        coordinate of a round's sum.
-    delta : float
-        Of all methods that are not pure.
-    everybody : bool (default: True)
-        Whether each round asks all nodes, or a cohort that is never asked again.
-    seed : int (default: 0)
-        Of cohorts and noise.
+    ``clip`` is the length that updates are shortened to, from the noise over the clip in every
+    coordinate of a round's sum; ``delta`` is that of all methods that are not pure.
     """
 
     nodes: Nodes
@@ -79,8 +53,8 @@ class Training:
     rounds: int
     clip: Callable[[float], float]
     delta: float
-    everybody: bool = True
-    seed: int = 0
+    everybody: bool = True  # else each round asks a cohort that is never asked again
+    seed: int = 0  # of cohorts and noise
 
     @property
     def reports(self) -> int:
@@ -100,16 +74,10 @@ class Training:
         return np.array_split(default_rng(self.seed).permutation(everybody), self.rounds)
 
     def means(self, model: Floats, change: Clip | None = None) -> Iterator[tuple[Floats, int]]:
-        """Yield each round's mean update and its number of updates, and follow the mean.
+        """Yield each round's mean update and its number of updates, and move the model by the mean.
 
-        The caller may add noise to the mean, in place, before it asks for the next one.
-
-        Parameters
-        ----------
-        model : ndarray, shape (dim,)
-            Moved from round to round, in place.
-        change : callable, optional
-            What becomes of some nodes' updates before they are summed.
+        Updates may be changed before they are summed. The caller may add noise to the mean, in
+        place, before it asks for the next one.
         """
         for number, cohort in enumerate(self.cohorts(), 1):
             mean = np.zeros_like(model)
@@ -181,25 +149,13 @@ def local_dp(training: Training, epsilon: float, nominal: bool = False) -> Train
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method made of a run.
+    """What a method made of a run."""
 
-    Attributes
-    ----------
-    model : ndarray or None
-        The trained parameters; None if it refused, before anybody was asked.
-    guarantee : Guarantee
-        What it costs, and whom one trusts.
-    rounds, bytes_per_node : int
-        Rounds, and what a node sent in all, without Flower's envelopes.
-    notes : str (default: "")
-        What a reader should know, or why it refused.
-    """
-
-    model: Floats | None
+    model: Floats | None  # None if it refused, before anybody was asked
     guarantee: Guarantee
     rounds: int
-    bytes_per_node: int
-    notes: str = ""
+    bytes_per_node: int  # in all, without Flower's envelopes
+    notes: str = ""  # what a reader should know, or why it refused
 
 
 def ldp_fedavg(
@@ -244,19 +200,11 @@ def ldp_fedavg(
     )
 
 
-def lengths(updates: Iterator[Floats]) -> NDArray[np.float64]:
-    """Return the lengths of updates."""
-    return np.concatenate([np.linalg.norm(some, axis=1) for some in updates])
-
-
 @contextmanager
 def quiet(failures: bool = False) -> Iterator[None]:
     """Keep Flower's log to errors: it has lines for every node in every round.
 
-    Parameters
-    ----------
-    failures : bool (default: False)
-        Whether trainings that fail are not logged either: for whoever counts them.
+    With ``failures`` trainings that fail are not logged either: for whoever counts them.
     """
     limits = {"flwr": logging.ERROR}
     if failures:

@@ -29,29 +29,11 @@ RunConfig = dict[str, bool | float | int | str]
 
 @dataclass(frozen=True, eq=False)
 class App:
-    """An app, as a strategy's ``start`` is given it.
+    """An app, as a strategy's ``start`` is given it, and the strategy that it uses itself."""
 
-    Attributes
-    ----------
-    client_app : ClientApp
-        What every node runs, without any mod for privacy.
-    initial_arrays : ArrayRecord
-        The model that training starts from.
-    evaluate_fn : callable or None
-        Judges a model; None: the app's own evaluate function does, on the nodes.
-    train_config : ConfigRecord
-        Config of the training.
-    arrays_key, config_key : str
-        Names of the two records in a message.
-    run_config : dict
-        The run's configuration, as clients see it.
-    strategy : str
-        Name of the strategy that the app itself uses.
-    """
-
-    client_app: ClientApp
+    client_app: ClientApp  # without any mod for privacy
     initial_arrays: ArrayRecord
-    evaluate_fn: Evaluate | None
+    evaluate_fn: Evaluate | None  # None: the app's own evaluate function, on the nodes
     train_config: ConfigRecord = field(default_factory=ConfigRecord)
     arrays_key: str = "arrays"
     config_key: str = "config"
@@ -74,21 +56,9 @@ class Nodes(Protocol):
         """Number of nodes."""
 
     def updates(self, model: Floats, nodes: Indices, number: int) -> Iterator[Floats]:
-        """Yield what the training of these nodes adds to a model.
+        """Yield what the training of these nodes, numbers from 0, adds to a model, shape (dim,).
 
-        Parameters
-        ----------
-        model : ndarray, shape (dim,)
-            All parameters.
-        nodes : ndarray of int
-            Who trains, numbers from 0.
-        number : int
-            Number of the round, from 1.
-
-        Yields
-        ------
-        ndarray, shape (some nodes, dim)
-            Their updates in any order, as many at a time as is convenient.
+        Updates come in any order, shape (some nodes, dim); rounds are numbered from 1.
         """
 
 
@@ -97,16 +67,8 @@ class AppNodes:
 
     All arrays of floats are one vector here, as for :class:`~..clients.LdpUpdateMod`: those
     without dimensions are parameters like others, and counters stay the server's. A
-    training that fails, or returns no numbers, counts as the update 0.
-
-    Attributes
-    ----------
-    grid : InProcessGrid
-        The nodes, with contexts that they keep from round to round.
-    failures : int
-        Number of trainings that failed.
-    reason : str
-        Why the first of them did.
+    training that fails, or returns no numbers, counts as the update 0; ``reason`` is why the first
+    of them did. Nodes keep their contexts from round to round.
     """
 
     def __init__(self, app: App, num_nodes: int) -> None:
@@ -169,18 +131,9 @@ class AppNodes:
         update_of(reply, self._shapes, before)
 
     def evaluated(self, model: ArrayRecord, number: int, most: int) -> MetricRecord:
-        """Return the mean of what the app's own evaluate function measures on its nodes.
+        """Return the mean of what the app's own evaluate function measures on the first nodes.
 
         Nodes count by ``num-examples``, where they send it.
-
-        Parameters
-        ----------
-        model : ArrayRecord
-            What is evaluated.
-        number : int
-            Number of the round.
-        most : int
-            Number of nodes to ask, the first ones.
         """
         total, weights = dict[str, float](), 0.0
         for node in range(min(most, self.num_nodes)):

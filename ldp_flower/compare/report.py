@@ -38,40 +38,20 @@ _CLIENTS_CLIP = {"DP-FedAvg": "DP-FedAvg, clients clip"}
 
 @dataclass(frozen=True)
 class Line:
-    """A method at an epsilon, over all seeds.
-
-    Attributes
-    ----------
-    method : str
-        Its name.
-    epsilon : float
-        What it was asked for; infinite without one.
-    true_epsilon, delta : float
-        What it costs.
-    trusted, unit : str
-        Who has to be honest, and whose data are protected.
-    rounds, bytes_per_node, failures : int
-        Rounds, what a node sends in all, and trainings that failed, the most of any seed.
-    seconds : float
-        Median time of a run.
-    scores : tuple of float
-        The metric at each seed; not a number where the method refused.
-    notes : str
-        Of the first seed that has some.
-    """
+    """A method at an epsilon, over all seeds."""
 
     method: str
-    epsilon: float
-    true_epsilon: float
+    epsilon: float  # that was asked for; infinite without one
+    true_epsilon: float  # what it costs, and its delta
     delta: float
-    trusted: str
-    unit: str
-    rounds: int
+    trusted: str  # who has to be honest
+    unit: str  # whose data are protected
+    rounds: int  # the most of any seed, as bytes and failed trainings
     bytes_per_node: int
     failures: int
-    seconds: float
-    scores: tuple[float, ...]
-    notes: str
+    seconds: float  # median of the runs
+    scores: tuple[float, ...]  # the metric at each seed; NaN where the method refused
+    notes: str  # of the first seed that has some
 
     @property
     def mean(self) -> float:

@@ -12,7 +12,6 @@ from flwr.app import ArrayRecord, MetricRecord
 
 from ..guarantee.parameters import flattened, parameters_of, with_parameters
 from ..validation import Floats
-from . import methods
 from .jobs import METHODS, Job, Plan
 from .nodes import App, AppNodes, CannotCompareError
 
@@ -48,15 +47,7 @@ class Cell:
 
 
 class Runner:
-    """Fills cells.
-
-    Parameters
-    ----------
-    load : callable
-        Returns the app at a seed.
-    plan : Plan
-        How it is compared.
-    """
+    """Fills cells by a plan, with the app that ``load`` returns at a seed."""
 
     def __init__(self, load: Callable[[int], App], plan: Plan) -> None:
         self._plan = plan
@@ -111,8 +102,8 @@ class Runner:
         app = self._load(seed)
         nodes = np.arange(min(_MEASURED, self._plan.num_nodes))
         initial: Floats = flattened(parameters_of(app.initial_arrays))
-        found = methods.lengths(AppNodes(app, self._plan.num_nodes).updates(initial, nodes, 1))
-        clip = float(np.median(found))
+        updates = AppNodes(app, self._plan.num_nodes).updates(initial, nodes, 1)
+        clip = float(np.median([np.linalg.norm(some, axis=1) for some in updates]))
         if not clip > 0:
             raise CannotCompareError(
                 "Expected training that changes the model, got updates of length 0 from half of "

@@ -16,30 +16,20 @@ SPREAD = 0.25
 
 @dataclass(frozen=True)
 class SeriesPlan:
-    """Standard errors to expect, root mean squares over all collections; NaN if refused.
+    """Standard errors to expect, root mean squares over all collections; NaN if refused."""
 
-    Attributes
-    ----------
-    error : str
-        What they are errors of, as of :class:`~ldp_flower.planning.Expectation`.
-    split : float
-        Everybody answers at every collection, at ``epsilon / collections``.
-    panel : float
-        One panel answers, at ``epsilon``: a collection's own estimate.
-    today : float
-        The level from the panels up to a collection's.
-    past : float
-        The level from all panels.
-    memoised : float
-        Everybody answers permanently, at ``epsilon``, and the times of changes are public; infinite
-        where the protocol cannot ask so.
-    """
-
+    #: What they are errors of, as of :class:`~ldp_flower.planning.Expectation`.
     error: str
+    #: Everybody answers at every collection, at ``epsilon / collections``.
     split: float
+    #: One panel answers, at ``epsilon``: a collection's own estimate.
     panel: float
+    #: The level from the panels up to a collection's.
     today: float
+    #: The level from all panels.
     past: float
+    #: Everybody answers permanently, at ``epsilon``, and the times of changes are public; infinite
+    #: where the protocol cannot ask so.
     memoised: float
 
 
@@ -50,26 +40,10 @@ def plan_series(
     collections: int,
     drift: float,
 ) -> SeriesPlan:
-    """Return the errors to expect of a series.
+    """Return the errors to expect of a series of 2 or more collections, at epsilon for all of them.
 
-    Parameters
-    ----------
-    protocol : type
-        What is asked.
-    setting : Setting
-        Public numbers about all users.
-    epsilon : float
-        For all collections.
-    collections : int
-        How many there will be, at least 2.
-    drift : float
-        Standard deviation of a level's change from one collection to the next, in the units of
-        the error.
-
-    Raises
-    ------
-    NoPlan
-        If it is not known what error to expect of the protocol.
+    ``drift`` is the standard deviation of a level's change from one collection to the next, in the
+    units of the error. NoPlan says that it is not known what error to expect of the protocol.
     """
     given = vars(setting)
     few = Setting(**{**given, "num_users": max(1, setting.num_users // collections)})
@@ -107,9 +81,7 @@ def _expected(protocol: type[Plannable], setting: Setting, epsilon: float) -> tu
 def level_errors(error: float, drift: float, collections: int) -> tuple[float, float]:
     """Return the errors of today's and of past levels, of estimates with this error.
 
-    Notes
-    -----
-    The recursions of the Kalman filter and smoother for a random walk whose drift is known.
+    By the recursions of the Kalman filter and smoother for a random walk whose drift is known.
     """
     filtered = np.full(collections, error**2)
     ahead = filtered + drift**2

@@ -53,17 +53,8 @@ def expectation(
 class Variants:
     """A protocol at other numbers of users, features and epsilon.
 
-    Parameters
-    ----------
-    protocol : Plannable or a class of it
-        A strategy, which keeps its own parameters; or a class, whose other parameters follow
-        from the setting.
-    setting : Setting
-        Public numbers.
-    epsilon : float
-        Privacy parameter.
-    tell : callable
-        Called after each simulated run.
+    A strategy keeps its own parameters; those of a class follow from the setting. ``tell`` is
+    called after each simulated run.
     """
 
     def __init__(
@@ -93,15 +84,8 @@ class Variants:
         ]
 
     def expect(self, epsilon: float | None = None, num_users: int | None = None) -> Expectation:
-        """Return what to expect with another epsilon or number of users.
+        """Return what to expect with another epsilon or number of users, or raise a WouldRefuse.
 
-        Raises
-        ------
-        NoPlan, WouldRefuse
-            As of :meth:`Plannable.expect`.
-
-        Notes
-        -----
         Users and epsilon that a protocol makes no use of could be left away. So the error is never
         larger than that of a smaller point of the curve; medians of runs, which scatter, would
         else say that more makes it worse.
@@ -204,17 +188,8 @@ def _least(
 ) -> float | None:
     """Return the least number from where on a falling error is at most the target, within 5 %.
 
-    Parameters
-    ----------
-    error : callable
-        From a number to its error.
-    target : float
-        The largest error.
-    start, low, high : float
-        Where to begin, and the ends of the search.
-    stride : tuple of float
-        How many times as large a number is tried next, and from which such ratio on an error is
-        taken for a power of the number.
+    From ``start`` numbers are tried that are ``stride[0]`` times as large, or small, as the one
+    before; between two whose ratio is at most ``stride[1]`` the error is a power of the number.
     """
     far, near = stride
 

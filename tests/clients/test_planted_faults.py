@@ -16,11 +16,10 @@ import pytest
 from flwr.app import Error
 
 from ldp_flower.audit import extreme_users, settings
-from ldp_flower.audit.handler import ldp_client_app
 from ldp_flower.audit.independence import independent
 from ldp_flower.audit.many_users import many_users
 from ldp_flower.audit.neighbours import compared
-from ldp_flower.audit.probe import Client
+from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
 from ldp_flower.clients import Refusal, app, node, reply, respond
 from ldp_flower.clients import compute as values_module

@@ -1,6 +1,19 @@
-"""What an audit of an app found."""
+"""What an audit of an app found, for a terminal and as a page."""
 
+import math
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from ...presentation.markup import Markup, element, joined, table_of
+from ...presentation.page import Section, listed, page
+
+_HEAD = ("found", "where", "evidence")
+_WORTH = ("epsilon of", "claimed", "at least", "exactly")
 
 
 class CannotAuditError(ValueError):
@@ -36,3 +49,54 @@ class AppAudit:
     worth: list[Worth] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
+
+
+def shown(audit: AppAudit) -> Group:
+    """Return the tables for a terminal of 60 columns or more."""
+    parts: list[object] = []
+    for head, rows in ((_HEAD, _findings(audit)), (_WORTH, _epsilons(audit))):
+        table = Table(*head, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+        for row in rows:
+            table.add_row(Text(row[0], "red" if head is _HEAD else ""), *map(Text, row[1:]))
+        parts += [table, ""] if rows else []
+    parts += [Text(f"Tried: {text}.") for text in audit.tried]
+    parts += [Text(f"Not tried: {text}.") for text in audit.untried]
+    return Group(*parts)  # type: ignore[arg-type]
+
+
+def _findings(audit: AppAudit) -> list[tuple[str, ...]]:
+    return [(found.what, found.where, found.evidence) for found in audit.found]
+
+
+def _epsilons(audit: AppAudit) -> list[tuple[str, ...]]:
+    def shown(value: float | None) -> str:
+        return "" if value is None else "infinite" if math.isinf(value) else f"{value:.4g}"
+
+    return [(w.where, shown(w.claimed), shown(w.measured), shown(w.exact)) for w in audit.worth]
+
+
+def verdict(audit: AppAudit) -> str:
+    """Return one sentence about what was found."""
+    ways = "One way" if len(audit.found) == 1 else f"{len(audit.found)} ways"
+    if audit.found:
+        return f"{ways} in which data show, or a claim does not hold, found."
+    return "Nothing was found by what was tried."
+
+
+def to_html(audit: AppAudit, path: str | Path | None = None) -> str:
+    """Return everything as one page, and write it if a path is given; it needs no other file."""
+    from pandas import DataFrame
+
+    tables = [
+        table_of(DataFrame(rows, columns=head), len(rows)) if rows else Markup()
+        for head, rows in ((_HEAD, _findings(audit)), (_WORTH, _epsilons(audit)))
+    ]
+    about = "Claimed, at least by the attacks (99.9 % confidence), and exactly if that is known."
+    sections = [
+        Section("", [verdict(audit)]),
+        Section("Found", tables[:1]),
+        Section("Epsilon", [joined(tables[1], element("p", about)) if tables[1] else ""]),
+        Section("What was tried", [listed(audit.tried)]),
+        Section("What was not tried", [listed(audit.untried)]),
+    ]
+    return page(f"Audit of {audit.name}", sections, path)

@@ -35,15 +35,15 @@ class AuditedApp:
 
     def __init__(self, folder: Path, overrides: RunConfig) -> None:
         self.folder = folder.expanduser().resolve()
-        project = _project(self.folder)
-        declared = project["tool"]["flwr"]["app"]
+        project = project_of(self.folder)
+        declared = project["app"]
         self.run_config: RunConfig = flattened(declared.get("config", {}))
         if unknown := sorted(set(overrides) - set(self.run_config)):
             raise CannotAuditError(
                 f"Expected settings in {sorted(self.run_config)}, got {unknown}."
             )
         self.run_config |= overrides
-        federations = project["tool"]["flwr"].get("federations", {})
+        federations = project.get("federations", {})
         options = federations.get(str(federations.get("default")), {}).get("options", {})
         self.num_nodes: int | None = options.get("num-supernodes")  # for a simulation
         self._overrides = overrides
@@ -131,21 +131,21 @@ class AuditedApp:
         return found
 
 
-def _project(folder: Path) -> dict[str, Any]:
+def project_of(folder: Path) -> dict[str, Any]:
+    """Return ``[tool.flwr]`` of the Flower app in a directory."""
     file = folder / "pyproject.toml"
+    if not file.is_file():
+        raise CannotAuditError(f"{folder} is no Flower app: it has no pyproject.toml.")
     try:
-        document: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise CannotAuditError(
-            f"{folder} is no Flower app: {file.name} cannot be read ({error.strerror})."
-        ) from error
-    except ValueError as error:
+        tool: dict[str, Any] = tomllib.loads(file.read_text("utf-8")).get("tool", {})
+    except (ValueError, OSError) as error:
         raise CannotAuditError(f"{file} cannot be read: {error}") from error
-    if "app" not in document.get("tool", {}).get("flwr", {}):
+    found: dict[str, Any] = tool.get("flwr", {})
+    if "app" not in found:
         raise CannotAuditError(
             f"{folder} is no Flower app: its pyproject.toml has no [tool.flwr.app]."
         )
-    return document
+    return found
 
 
 def flattened(config: dict[str, Any], prefix: str = "") -> RunConfig:

@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import Context, Message, RecordDict
 
 from ...simulation.grid import InProcessGrid
-from ..entering import replaced
+from ..interception import replaced
 from .claims import Claims
 from .loading import AuditedApp, quiet
 from .replies import Seen, seen

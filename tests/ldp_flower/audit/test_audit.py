@@ -22,7 +22,7 @@ from ldp_flower.audit import (
     recorded_queries,
     worst_epsilon,
 )
-from ldp_flower.audit.runs import AUDITED
+from ldp_flower.audit.runs import audited_runs
 from ldp_flower.clients import LdpClientApp
 from ldp_flower.clients.statistics import STATISTICS
 from ldp_flower.guarantee.keys import HASH_END
@@ -517,12 +517,12 @@ def command(*arguments):
 
 def only_the_first_variant(monkeypatch, epsilon):
     """It asks one question, so that the command is quick."""
-    run = next(AUDITED["NonInteractiveIht"](2, epsilon))
-    monkeypatch.setitem(AUDITED, "NonInteractiveIht", lambda dim, epsilon: [run])
+    run = next(audited_runs()["NonInteractiveIht"](2, epsilon))
+    monkeypatch.setitem(audited_runs(), "NonInteractiveIht", lambda dim, epsilon: [run])
 
 
 def test_command_audits_every_mechanism_of_the_protocol():
-    runs = AUDITED["LdpIht"](2, 1.0)
+    runs = audited_runs()["LdpIht"](2, 1.0)
     mechanisms = [{type(q.randomizer) for q in recorded_queries(*run)} for run in runs]
     assert mechanisms == [
         {SubsetHypercube, RandomizedResponse},  # which a hold-out cohort reports by
@@ -552,7 +552,7 @@ def test_command_audits_items_too():
 )
 def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
     """The methods' mechanisms, each with the whole epsilon."""
-    for run in AUDITED[protocol](4, 4.0):
+    for run in audited_runs()[protocol](4, 4.0):
         mechanisms = {query.randomizer for query in recorded_queries(*run)}
         assert {mechanism.epsilon for mechanism in mechanisms} == {4.0}
         expected = SampledCoordinate if run[0].method == "paper" else Codebook
@@ -565,7 +565,7 @@ def test_every_question_of_the_user_level_protocols_is_recorded(protocol):
 )
 def test_the_one_question_of_protocols_that_collect_once_is_recorded(protocol):
     """At the whole epsilon: pure with "auto", with a delta with "paper"."""
-    runs = list(AUDITED[protocol](4, 4.0))
+    runs = list(audited_runs()[protocol](4, 4.0))
     assert [run[0].method for run in runs] == ["auto", "paper"]
     (auto,), (paper,) = (recorded_queries(*run) for run in runs)
     assert auto.randomizer.epsilon == paper.randomizer.epsilon == 4.0
@@ -575,9 +575,9 @@ def test_the_one_question_of_protocols_that_collect_once_is_recorded(protocol):
 
 def test_every_protocol_can_be_audited():
     """But those whose clients take other messages: test_update_mod, test_network_records."""
-    runs = [run for audited_runs in AUDITED.values() for run in audited_runs(4, 4.0)]
+    runs = [run for of_one in audited_runs().values() for run in of_one(4, 4.0)]
     found = {type(strategy).__name__ for strategy, _ in runs}
-    assert found == set(AUDITED) == set(PROTOCOLS) - {"LdpFedAvg", "RecordDpSgd"}
+    assert found == set(audited_runs()) == set(PROTOCOLS) - {"LdpFedAvg", "RecordDpSgd"}
 
 
 def test_command_fails_if_the_promise_is_broken(monkeypatch):

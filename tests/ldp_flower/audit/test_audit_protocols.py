@@ -9,13 +9,12 @@ from dataclasses import replace
 import pytest
 
 from ldp_flower.audit import extremes, recorded_queries
-from ldp_flower.audit.handler import ldp_client_app
 from ldp_flower.audit.independence import independent
 from ldp_flower.audit.many_users import ManyUsers, many_users
 from ldp_flower.audit.neighbours import Neighbours, compared
-from ldp_flower.audit.probe import Client
+from ldp_flower.audit.probe import Client, ldp_client_app
 from ldp_flower.audit.records import bounded
-from ldp_flower.audit.runs import AUDITED
+from ldp_flower.audit.runs import audited_runs
 from ldp_flower.audit.settings import Settings, kept
 from ldp_flower.guarantee.keys import HASH_END
 
@@ -28,7 +27,7 @@ SEEN = set()
 def kinds(protocol):
     """Return a query of every kind that no other protocol of these tests has sent."""
     found = {}
-    for strategy, users in AUDITED[protocol](DIM, 2.0):
+    for strategy, users in audited_runs()[protocol](DIM, 2.0):
         for query in recorded_queries(strategy, users):
             name, arrays, params = query.question.to_wire()
             about = frozenset(arrays), frozenset(params)
@@ -38,7 +37,7 @@ def kinds(protocol):
     return list(new.values())
 
 
-@pytest.mark.parametrize("protocol", AUDITED)
+@pytest.mark.parametrize("protocol", audited_runs())
 def test_nothing_is_found_in_any_protocols_client(protocol):
     for query in kinds(protocol):
         people = extremes(query, DIM)

@@ -13,8 +13,8 @@ from scipy.stats import binom
 from ldp_flower import Categories, Schema
 from ldp_flower.audit.deployed import MEMORY, DeployedNode
 from ldp_flower.audit.distinguish import log_ratio
-from ldp_flower.audit.handler import ldp_client_app
-from ldp_flower.audit.probe import RecordingGrid
+from ldp_flower.audit.probe import ldp_client_app
+from ldp_flower.audit.runs import RecordingGrid
 from ldp_flower.clients import LdpClientApp, respond
 from ldp_flower.clients.node import Node
 from ldp_flower.guarantee.keys import HASH_END, NodeKeys

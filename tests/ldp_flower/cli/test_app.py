@@ -16,11 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 import ldp_flower
-from ldp_flower.audit.runs import AUDITED
-from ldp_flower.cli.console import console
+from ldp_flower.audit.runs import audited_runs
+from ldp_flower.cli.console import console, override
 from ldp_flower.cli.plan import QUESTIONS
 from ldp_flower.cli.processes import Family, TimeIsUp, ended_by_signals
-from ldp_flower.cli.run import override
 from ldp_flower.cli.screen import Screen
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger
@@ -558,7 +557,7 @@ def test_other_commands_do_not_wait_for_the_protocols():
 
 def test_the_help_of_audit_lists_what_can_be_audited():
     shown = " ".join(invoke("audit", "--help").stdout.split())
-    assert f"PROTOCOL is one of: {', '.join([*AUDITED, 'RecordDpSgd'])}." in shown
+    assert f"PROTOCOL is one of: {', '.join([*audited_runs(), 'RecordDpSgd'])}." in shown
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from ldp_flower import InProcessGrid, Users, simulate, strategies
-from ldp_flower.audit.runs import AUDITED
+from ldp_flower.audit.runs import audited_runs
 from ldp_flower.clients import LdpClientApp, LdpUpdateMod
 from ldp_flower.guarantee.questions import RootCurvature
 from ldp_flower.randomizers import RandomizedResponse
@@ -245,7 +245,7 @@ def test_equal_values_have_one_print(one, same):
 def every_strategy():
     """Yield one short run of every strategy for data: the strategy and its users."""
     seen = set()
-    for name, runs in AUDITED.items():
+    for name, runs in audited_runs().items():
         for strategy, users in runs(4, 4.0):
             # A second run of a series is its next collection.
             if type(strategy) not in seen and name != "Series":
