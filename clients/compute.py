@@ -25,7 +25,7 @@ from .node import Node, operators_ledger
 from .own_statistics import NONE, OwnStatistics, of_each
 from .reply import Received, Refusal
 from .statistics import compute, public_block
-from .statistics.classes import with_places
+from .statistics.transformed import with_places
 
 LoadUsers = Callable[[Context], UserSource]
 

@@ -1,4 +1,6 @@
-"""Which of a user's rows count, and sums over them: to the last bit, of that user alone.
+"""Which of a user's rows count, sums over them, and their sizes' bins and logarithms.
+
+All of it follows, to the last bit, from that user alone.
 
 In BLAS and einsum the order in which one row is added up can depend on how many rows
 there are, which is another user's secret; so none of these multiplies matrices. Sums within
@@ -11,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.questions import Question, Rows
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.elementwise import log, log2
 from ldp_flower.randomness import Words, derive
 from ldp_flower.validation import Floats
 
@@ -53,6 +57,22 @@ def shortened(rows: NDArray[Any], length: float) -> Floats:
         squares += rows[:, column] ** 2
     factors = length / np.maximum(np.sqrt(squares), length)
     return np.asarray(rows * factors[:, None])
+
+
+def scale_bins(sizes: Floats, bins: q.TargetScaleBin | q.DistanceBin) -> Floats:
+    """Return the bin of every size, shape (users, 1): see :class:`TargetScaleBin`."""
+    octaves = log2(sizes / bins.smallest)
+    found = np.clip(np.floor(bins.per_octave * octaves), 0, bins.num_bins - 1)
+    return np.where(sizes > 0, found, -1.0)[:, None]
+
+
+def log_ratio(
+    sizes: Floats,
+    question: q.GradientNorm | q.RootCurvature | q.ColumnMeanNorm | q.ColumnLogSizes,
+) -> Floats:
+    """Return log(size / ``prior``) / ``log_range``."""
+    tiny = np.finfo(np.float64).tiny
+    return np.asarray(log(np.maximum(sizes, tiny) / question.prior) / question.log_range)
 
 
 def chosen(users: Users, question: Question, words: Words) -> Users:

@@ -5,18 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import (
-    ClassCoefficients,
-    Curvature,
-    Gradient,
-    GradientNorm,
-    ResidualCoefficients,
-    RidgeStep,
-    RootCurvature,
-    SquaredErrors,
-    TargetScaleBin,
-    Teacher,
-)
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
 from ldp_flower.randomizers.domains import directions
@@ -26,12 +15,10 @@ from ldp_flower.values.links import LINKS
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..arithmetic.ridge import ridge_coefficients
-from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows, shortened
-from ..arithmetic.scale import log_ratio, scale_bins
-from .registry import Statistics
+from ..arithmetic.rows import dot, log_ratio, mean_over_rows, norm_over_rows, scale_bins, shortened
 
 
-def gradient(users: Users, question: Gradient) -> Floats:
+def gradient(users: Users, question: q.Gradient) -> Floats:
     """Compute :class:`Gradient`."""
     features: NDArray[Any] = users.features
     if question.feature_bound is not None:
@@ -45,18 +32,18 @@ def gradient(users: Users, question: Gradient) -> Floats:
     return mean if question.coordinates is None else mean[:, question.coordinates]
 
 
-def gradient_norm(users: Users, question: GradientNorm) -> Floats:
+def gradient_norm(users: Users, question: q.GradientNorm) -> Floats:
     """Compute :class:`GradientNorm`."""
-    return log_ratio(row_norms(gradient(users, Gradient(question.theta)))[:, None], question)
+    return log_ratio(row_norms(gradient(users, q.Gradient(question.theta)))[:, None], question)
 
 
-def curvature(users: Users, question: Curvature) -> Floats:
+def curvature(users: Users, question: q.Curvature) -> Floats:
     """Compute :class:`Curvature`."""
     squares = np.minimum(dot(users.features, question.direction) ** 2, question.cap)
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (question.cap / 2) - 1
 
 
-def root_curvature(users: Users, question: RootCurvature) -> Floats:
+def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
     """Compute :class:`RootCurvature`."""
     values = dot(users.features, question.direction)
     roots = np.sqrt(np.maximum(users.num_rows, 1))
@@ -64,7 +51,7 @@ def root_curvature(users: Users, question: RootCurvature) -> Floats:
 
 
 def weighted_coefficients(
-    users: Users, residual: Floats, question: ResidualCoefficients | ClassCoefficients
+    users: Users, residual: Floats, question: q.ResidualCoefficients | q.ClassCoefficients
 ) -> Floats:
     """Return ``weights`` times the ridge coefficients of residuals of mean square 1.
 
@@ -77,7 +64,7 @@ def weighted_coefficients(
     return values * (question.weights / np.where(sizes > 0, sizes, 1.0)[:, None])
 
 
-def residual_coefficients(users: Users, question: ResidualCoefficients) -> Floats:
+def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Floats:
     """Compute :class:`ResidualCoefficients`."""
     roots = np.sqrt(np.maximum(users.num_rows, 1))
     scales = norm_over_rows(users, users.targets) / roots
@@ -91,7 +78,7 @@ def residual_coefficients(users: Users, question: ResidualCoefficients) -> Float
     return np.where(known[:, None], values, 0.0)
 
 
-def ridge_step(users: Users, question: RidgeStep) -> Floats:
+def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
     """Compute :class:`RidgeStep`."""
     targets = (users.targets - question.centre) / question.scale
     residual = targets - dot(users.features, question.theta)
@@ -102,24 +89,13 @@ def ridge_step(users: Users, question: RidgeStep) -> Floats:
     return np.where(length[:, None] > 0, unit, 0.0)
 
 
-def target_scale_bin(users: Users, question: TargetScaleBin) -> Floats:
+def target_scale_bin(users: Users, question: q.TargetScaleBin) -> Floats:
     """Compute :class:`TargetScaleBin`."""
     sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
     return scale_bins(sizes, question)
 
 
-REGRESSION: Statistics = {
-    Gradient: gradient,
-    GradientNorm: gradient_norm,
-    ResidualCoefficients: residual_coefficients,
-    RidgeStep: ridge_step,
-    TargetScaleBin: target_scale_bin,
-    RootCurvature: root_curvature,
-    Curvature: curvature,
-}
-
-
-def squared_errors(users: Users, question: SquaredErrors) -> Floats:
+def squared_errors(users: Users, question: q.SquaredErrors) -> Floats:
     """Compute :class:`SquaredErrors`."""
     targets = users.targets
     errors = [targets - dot(users.features, question.theta), targets - question.centre]
@@ -129,13 +105,10 @@ def squared_errors(users: Users, question: SquaredErrors) -> Floats:
     return np.asarray(weighted - question.offset)
 
 
-EVALUATION: Statistics = {SquaredErrors: squared_errors}
-
-
 _MAX_STEPS = 300
 
 
-def teacher(users: Users, question: Teacher) -> Floats:
+def teacher(users: Users, question: q.Teacher) -> Floats:
     """Compute :class:`Teacher`."""
     values = np.zeros((len(users), users.num_features))
     for i in np.flatnonzero(users.num_rows):
@@ -167,6 +140,3 @@ def _answers(values: Floats, features: Floats) -> Floats:
         support = np.flatnonzero(value)
         answers[i] = features[:, support] @ value[support]
     return answers
-
-
-TEACHERS: Statistics = {Teacher: teacher}
