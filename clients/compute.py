@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import Query
-from ldp_flower.guarantee.questions import Rows
-from ldp_flower.guarantee.questions.base import Question
-from ldp_flower.guarantee.questions.transformed import OfClasses, Standardised
-from ldp_flower.guarantee.user_source import UserSource
-from ldp_flower.guarantee.users import Users
+from ldp_flower.guarantee.questions import OfClasses, Question, Rows, Standardised
+from ldp_flower.guarantee.users import Users, UserSource
 from ldp_flower.randomness import Words
 
 from .arithmetic.rows import chosen

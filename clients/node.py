@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import RESERVED, Entry, Ledger, SqliteLedger
+from ldp_flower.guarantee.ledger_file import plan_of
 from ldp_flower.guarantee.messages import Query, Report
-from ldp_flower.guarantee.series_keys import plan_of
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
 from ldp_flower.validation import Floats
 

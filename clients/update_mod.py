@@ -12,9 +12,15 @@ from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import NODE, StateLedger, texts
 from ldp_flower.guarantee.messages import MessageError, Query, Report
-from ldp_flower.guarantee.parameters import Parameters, flattened, parameters_of
 from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
-from ldp_flower.guarantee.training import PUBLIC, digest, taken_apart
+from ldp_flower.guarantee.training import (
+    PUBLIC,
+    Parameters,
+    digest,
+    flattened,
+    parameters_of,
+    taken_apart,
+)
 from ldp_flower.randomizers.domains import directions
 from ldp_flower.validation import Floats
 

@@ -7,7 +7,7 @@ from flwr.app import Context
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.keys import Slots
-from ldp_flower.guarantee.parameters import flattened
+from ldp_flower.guarantee.training import flattened
 from ldp_flower.validation import Floats
 
 from .compute import LoadUsers, UsersNode, check_loader

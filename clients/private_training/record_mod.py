@@ -21,8 +21,7 @@ from flwr.app import (
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError, Report
-from ldp_flower.guarantee.parameters import flattened
-from ldp_flower.guarantee.training import RIDER, digest
+from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 
 from ..effective_policy import Seed, forbid

@@ -1,6 +1,7 @@
 """What a user's data may cost for life: the operator's policy, and what a query costs."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -8,11 +9,11 @@ from typing import Self
 
 from ..randomizers import Randomizer, RecordMechanism
 from ..validation import check_choice, check_integer, check_number, make_plain
-from .periods import seconds_in
 
 #: What a policy's limits are about: everything of a user, or each record of a silo.
 UNITS = ("user", "record")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
+_SECONDS = {"h": 3600, "d": 86_400}
 _NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not ledger-path
 
 
@@ -52,6 +53,20 @@ class Cost:
             return cls(randomizer.epsilon, randomizer.delta)
         plan = f"{salt} {randomizer.plan}"
         return cls(randomizer.epsilon, randomizer.delta, plan, randomizer.steps)
+
+
+def seconds_in(period: str) -> int:
+    """Return the length of a period such as ``"30d"`` or ``"12h"``.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([hd])", period)
+    if found is None:
+        raise ValueError(f"Expected a period of days or hours, as '30d' or '12h', got {period!r}.")
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 @dataclass(frozen=True)

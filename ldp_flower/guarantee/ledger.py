@@ -29,9 +29,7 @@ from numpy.typing import NDArray
 
 from ..randomness import Words
 from .budget import Cost, PrivacyPolicy
-from .ledger_file import LedgerError, LedgerFile, fact
-from .periods import is_over
-from .series_keys import series_keys
+from .ledger_file import LedgerError, LedgerFile, fact, is_over, series_keys
 
 Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..guarantee.ledger_file import FORMAT, LedgerFile
-from ..guarantee.periods import began_at
+from ..guarantee.ledger_file import FORMAT, LedgerFile, began_at
 
 _USERS = """
     SELECT user, epsilon, delta,

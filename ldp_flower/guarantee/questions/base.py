@@ -63,18 +63,9 @@ Prior = Annotated[float, "centre"]  # what the wire calls it
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """How one field of a question crosses the wire.
+    """How one field of a question crosses the wire, where it has the name ``wire``.
 
-    Attributes
-    ----------
-    field, wire : str
-        Its name here and there.
-    kind : type
-        ``float``, ``int``, ``bool`` or ``ndarray``.
-    per : Per or None
-        What it is an array for; None: a number.
-    required : bool
-        Whether every such question has it.
+    ``kind`` is float, int, bool or ndarray. ``per`` is what it is an array for; None: a number.
     """
 
     field: str
@@ -84,13 +75,7 @@ class FieldSpec:
     required: bool
 
     def valid(self, value: Any) -> Any:
-        """Return a field's value in its own type.
-
-        Raises
-        ------
-        MessageError
-            If it is none.
-        """
+        """Return a field's value in its own type; raise MessageError if it is none."""
         if self.kind is np.ndarray:
             if not np.isfinite(value).all():
                 raise MessageError(f"Expected finite numbers in array {self.wire!r}.")
@@ -283,7 +268,7 @@ class AboutFeatures(Question):
 
     @property
     def about_targets(self) -> bool:
-        """No."""
+        """False."""
         return False
 
 

@@ -52,13 +52,7 @@ class NormalisedUpdate(UpdateQuestion):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClippedUpdate(UpdateQuestion):
-    """The update, shortened to the length ``radius``, shape (parameters,).
-
-    Attributes
-    ----------
-    radius : float
-        Its length, at most.
-    """
+    """The update, shortened to the length ``radius``, shape (parameters,)."""
 
     stem: ClassVar[str] = "clipped_update"
 
