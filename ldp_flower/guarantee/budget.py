@@ -21,17 +21,8 @@ _NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not led
 class Cost:
     """A privacy cost, or the sum of several by basic composition.
 
-    Attributes
-    ----------
-    epsilon : float
-        Sum of the epsilons.
-    delta : float
-        Sum of the deltas.
-    plan : str or None (default: None)
-        Name of the plan of several reports that this is the cost of, all together: it is
-        paid with the plan's first report.
-    steps : int (default: 1)
-        Number of reports of the plan.
+    A cost with the name of a ``plan`` is that of the plan's ``steps`` reports together: it is paid
+    with the first of them.
     """
 
     epsilon: float
@@ -56,13 +47,7 @@ class Cost:
 
 
 def seconds_in(period: str) -> int:
-    """Return the length of a period such as ``"30d"`` or ``"12h"``.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Return the length of a period such as ``"30d"`` or ``"12h"``; ValueError if it is none."""
     found = re.fullmatch(r"([1-9][0-9]{0,5})([hd])", period)
     if found is None:
         raise ValueError(f"Expected a period of days or hours, as '30d' or '12h', got {period!r}.")
@@ -175,10 +160,9 @@ class PrivacyPolicy:
 
     @classmethod
     def from_node_config(cls, node_config: Mapping[str, object]) -> Self | None:
-        """Read the policy that a node's operator has set, or None without one.
+        """Read the policy that a node's operator has set, or None without ``max-epsilon``.
 
-        The keys are the parameters with hyphens (``max-epsilon``, ``allow-inexact``);
-        without ``max-epsilon`` there is no policy.
+        The keys are the parameters with hyphens (``max-epsilon``, ``allow-inexact``).
 
         Raises
         ------
@@ -263,27 +247,16 @@ class PrivacyPolicy:
         return self.objection(randomizer) is None
 
     def objection(self, randomizer: Randomizer) -> str | None:
-        """Return what the policy has against one report of this mechanism, or None.
-
-        In terms of an operator's keys, for the operator.
-        """
+        """Return what the policy has against one report of this mechanism, or None."""
         by_record = isinstance(randomizer, RecordMechanism)
         cost = Cost.of(randomizer)
         return self.objection_to(cost, randomizer.width, by_record, randomizer.exact)
 
     def objection_to(self, cost: Cost, width: int, by_record: bool, exact: bool) -> str | None:
-        """Return what the policy has against an answer of this cost, or None.
+        """Return what the policy has against an answer of this cost, or of a plan of it, or None.
 
-        Parameters
-        ----------
-        cost : Cost
-            What it costs, or the plan that it is part of.
-        width : int
-            Number of coordinates of a value.
-        by_record : bool
-            Whether it protects single records only.
-        exact : bool
-            Whether its guarantee has no floating-point caveat.
+        ``width`` is the number of coordinates of a value. ``by_record`` says whether only single
+        records are protected, ``exact`` whether the guarantee has no floating-point caveat.
         """
         each = cost.epsilon / cost.steps
         rules = (

@@ -44,18 +44,10 @@ def in_simulation() -> bool:
 
 @dataclass(frozen=True)
 class NodeKeys:
-    """The keys of one node's users.
+    """The keys of one node's users: (``group``, ``first`` + i) for slot i of ``count``.
 
-    Attributes
-    ----------
-    group : int
-        First part of every key on the node.
-    first : int
-        Second part of the key of slot 0; slot i has ``first + i``.
-    count : int
-        Number of users.
-    numbers : ndarray of uint64, shape (users,), optional
-        Second parts of the users' keys that stay theirs, whatever their slots; below 2**63.
+    ``numbers``, if there are any, are second parts that stay the users', whatever their slots;
+    below 2**63.
     """
 
     group: int

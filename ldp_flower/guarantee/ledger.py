@@ -37,18 +37,9 @@ Allowed = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Entry:
-    """An answer that is about to leave.
+    """An answer that is about to leave: the query's digest, the encoded reply, and what is booked.
 
-    Attributes
-    ----------
-    digest : str
-        What identifies the query.
-    reply : bytes
-        The encoded reply.
-    run_id : int
-        Flower's number of the run, as the server gives it.
-    statistic, mechanism : str
-        What was asked, for the operator's books.
+    The run's number is as the server gives it.
     """
 
     digest: str
@@ -127,14 +118,8 @@ def _affordable(
 class StateLedger(Ledger):
     """A ledger in a Flower ``Context.state``, for simulation: it ends with the run.
 
-    Parameters
-    ----------
-    state : RecordDict
-        Where its records are, of the names :attr:`RECORDS`.
-    num_users : int
-        Number of users on the node; accounts are their slots.
-    name : str (default: "ldp")
-        Beginning of the names of the ledger's records in the state.
+    Accounts are the slots of the node's users. Its records have the names :attr:`RECORDS`; they
+    begin with ``name``.
     """
 
     RECORDS = frozenset(
@@ -165,7 +150,7 @@ class StateLedger(Ledger):
         return np.array(plans[cost.plan], np.int64)[accounts]
 
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
+        """Return the stored reply to a query."""
         reply = self._config(self._replies_name).get(digest)
         return reply if isinstance(reply, bytes) else None
 
@@ -194,7 +179,7 @@ class StateLedger(Ledger):
         return True
 
     def fulfil(self, digest: str, reply: bytes) -> bytes:
-        """Store the reply to a reserved query, and return it: a simulated node is one process."""
+        """Store the reply to a reserved query: a simulated node is one process."""
         self._store(digest, reply)
         return reply
 
@@ -230,13 +215,7 @@ class SqliteLedger(Ledger):
 
     @classmethod
     def create(cls, path: str | Path) -> "SqliteLedger":
-        """Create an empty ledger.
-
-        Raises
-        ------
-        LedgerError
-            If something exists at ``path`` already.
-        """
+        """Create an empty ledger; raise LedgerError if something exists at ``path`` already."""
         LedgerFile.create(path)
         return cls(path)
 
@@ -297,7 +276,7 @@ class SqliteLedger(Ledger):
         return np.asarray(found[0], np.int64)
 
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
+        """Return the stored reply to a query."""
         with self._file.open() as connection:
             row = connection.execute(
                 "SELECT content FROM reply WHERE digest = ?", (digest,)
@@ -387,10 +366,7 @@ class SqliteLedger(Ledger):
     def series_keys(self, accounts: Accounts, series: str, coins: Sequence[int]) -> list[bytes]:
         """Return users' secrets for a series of permanent answers, on disk, drawn if it is new.
 
-        Raises
-        ------
-        LedgerError
-            If a user has paid for the series and its secret is gone, or of another coin.
+        Raises LedgerError as :func:`~.ledger_file.series_keys`.
         """
         with self._file.transaction() as connection:
             drawn = series_keys(connection, texts(accounts), series, coins)

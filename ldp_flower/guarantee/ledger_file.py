@@ -72,14 +72,9 @@ _UPGRADES: Final = (
 
 
 class LedgerFile:
-    """An SQLite file that an operator has created, and that stays where it is.
+    """An SQLite file that an operator has created with :meth:`create`, and that stays where it is.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file, made by :meth:`create`.
-    timeout : float
-        Seconds to wait for another process's transaction.
+    ``timeout`` is how many seconds it waits for another process's transaction.
 
     Raises
     ------
@@ -110,13 +105,7 @@ class LedgerFile:
 
     @classmethod
     def create(cls, path: str | Path) -> None:
-        """Create an empty ledger.
-
-        Raises
-        ------
-        LedgerError
-            If something exists at ``path`` already.
-        """
+        """Create an empty ledger; raise LedgerError if something exists at ``path`` already."""
         path = Path(path).expanduser()
         try:
             path.touch(mode=0o600, exist_ok=False)
@@ -201,7 +190,8 @@ class LedgerFile:
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Raise LedgerError unless this is the ledger that was opened first."""
-        self._check_place()
+        if self._found_at() != self._place:
+            raise self._replaced()
         (found,) = connection.execute("PRAGMA application_id").fetchone()
         if found != self._APPLICATION_ID:
             raise LedgerError(f"{self._path} is not a ledger of ldp-flower.")
@@ -216,10 +206,6 @@ class LedgerFile:
         if self._identity not in (None, identity):
             raise self._replaced()
         self._identity = identity
-
-    def _check_place(self) -> None:
-        if self._found_at() != self._place:
-            raise self._replaced()
 
     def _found_at(self) -> tuple[int, int]:
         """Return which file lies at the path."""

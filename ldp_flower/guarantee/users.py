@@ -164,7 +164,8 @@ class Users:
             or NUL or half a surrogate pair among them.
         """
         table = as_table(features, num_features)
-        columns = _names_of(features)
+        columns = getattr(features, "columns", None)  # of a DataFrame
+        columns = None if columns is None else [str(name) for name in columns]
         lost = 0 if columns is None else int((~np.isfinite(table).all(axis=1)).sum())
         if lost:
             logging.getLogger(__name__).warning(
@@ -319,13 +320,7 @@ class Users:
         return self.only(kept)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
-        """Return the users with these of their rows, of which some may have none left.
-
-        Parameters
-        ----------
-        kept : ndarray of bool, shape (rows,)
-            Which rows.
-        """
+        """Return the users with these of their rows, of which some may have none left."""
         return replace(
             self,
             features=self.features[kept],
@@ -351,24 +346,12 @@ class Users:
 
 
 def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
-    """Return the first user of part ``index`` and the one after its last.
-
-    Raises
-    ------
-    ValueError
-        If there is no such part.
-    """
+    """Return the first user of part ``index``, and the one after its last."""
     if not 0 <= index < num_partitions:
         raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")
     size, extra = divmod(num_users, num_partitions)
     start = index * size + min(index, extra)
     return start, start + size + (index < extra)
-
-
-def _names_of(features: Any) -> list[str] | None:
-    """Return the names of a DataFrame's columns."""
-    names = getattr(features, "columns", None)
-    return None if names is None else [str(name) for name in names]
 
 
 def _check_missing(missing: object, shape: tuple[int, ...]) -> None:

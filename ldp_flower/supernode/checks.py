@@ -29,16 +29,10 @@ _TEXTS: Final = frozenset({"ledger-path", "user-id", "public-metrics"})
 
 @dataclass
 class Findings:
-    """What was found: sentences, for the operator.
+    """What was found, in sentences for the operator.
 
-    Attributes
-    ----------
-    problems : list of str
-        Why the node would not answer, or not as it should.
-    doubts : list of str
-        What may be meant otherwise.
-    facts : list of str
-        What is as it should be.
+    Problems are why the node would not answer, or not as it should; doubts are what may be meant
+    otherwise; facts are what is as it should be.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -49,12 +43,7 @@ class Findings:
 def examine(config: Mapping[str, object], settings: Settings | None = None) -> Findings:
     """Look at a node's configuration and, if there are any, at its app and its data.
 
-    Parameters
-    ----------
-    config : mapping of str to object
-        The node's configuration.
-    settings : Settings, optional
-        What answers on an operator's node; None: a plain SuperNode, of which no app is known.
+    Without ``settings`` it is a plain SuperNode, of which no app is known.
     """
     findings = Findings()
     findings.problems += _mistyped(config)
