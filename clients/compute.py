@@ -33,15 +33,7 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class UsersNode(Node):
-    """A node with rows of users to answer from.
-
-    Attributes
-    ----------
-    users : UserSource
-        The users of the node.
-    own : mapping of type to callable (default: none)
-        The app's own statistics.
-    """
+    """A node with rows of users to answer from; ``own`` are the app's own statistics."""
 
     users: UserSource
     own: OwnStatistics = field(default_factory=lambda: NONE)
@@ -57,14 +49,8 @@ class UsersNode(Node):
     ) -> Self:
         """Return the node whose users ``load_users``, the app's function, loads.
 
-        Raises
-        ------
-        Refusal
-            If the operator has set no ledger, or it keeps one and the users have no ids.
-        LedgerError
-            If the ledger cannot be used.
-        TypeError
-            If what is loaded are no users.
+        Refusal if the operator has set no ledger, or it keeps one and the users have no ids;
+        LedgerError if the ledger cannot be used; TypeError if what is loaded are no users.
         """
         # Before data are looked at: what is wrong with a ledger shows at once.
         ledger = None if terms.simulated else operators_ledger(received, terms.policy)
@@ -143,7 +129,9 @@ def values_of(
         lost = len(users.targets) - len(kept.targets)
         if lost and query.question.rows is Rows.FINITE:
             logger.warning("Records that are not finite and are left out: %d.", lost)
-        tell_far_rows(kept, query)
+        bound = getattr(query.question, "feature_bound", None)
+        if bound is not None:
+            _log_far(kept.features, bound, "rows", query.statistic)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(kept, query.question, statistic, query.randomizer.width)
         return compute(kept, query.question, coins[some])
@@ -154,7 +142,9 @@ def values_of(
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
     )
-    tell_far_values(values, query)
+    radius = getattr(query.randomizer, "radius", None)
+    if isinstance(radius, float):
+        _log_far(values, radius, "users' values", query.statistic)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning(
             "%d of %d users have nothing that can be reported (an entry or the target is missing, "
@@ -206,17 +196,8 @@ _MAX_COLUMNS_NAMED = 8  # columns that are named; a server can ask for thousands
 def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     """Return the columns that a question names, such as ``" of age, wage"``.
 
-    Parameters
-    ----------
-    question : Question
-        A question that fits the users' rows.
-    columns : sequence of str or None
-        The names of features and, where it has one, last of the targets.
-
-    Returns
-    -------
-    str
-        Empty if the question names none, which is then about all of them, or they have no names.
+    ``columns`` are the names of features and, where it has one, last of the targets. Empty if the
+    question names none, which is then about all of them, or they have no names.
     """
     while isinstance(question, Standardised | OfClasses):  # of the same columns
         question = question.inner
@@ -243,21 +224,8 @@ _UNITS = (
 )
 
 
-def tell_far_rows(users: Users, query: Query) -> None:
-    """Log it if most rows are far beyond the bound to which the question clips them."""
-    bound = getattr(query.question, "feature_bound", None)
-    if bound is not None:
-        _tell(users.features, bound, "rows", query.statistic)
-
-
-def tell_far_values(values: NDArray[np.float64], query: Query) -> None:
-    """Log it if most users' values are far beyond what the mechanism takes."""
-    radius = getattr(query.randomizer, "radius", None)
-    if isinstance(radius, float):
-        _tell(values, radius, "users' values", query.statistic)
-
-
-def _tell(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
+def _log_far(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
+    """Log how many rows or values are beyond their bound; warn if most are far beyond it."""
     logger: Any = logging.getLogger(__name__)
     sizes = np.abs(rows).max(axis=1, initial=0.0)
     clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))

@@ -27,10 +27,7 @@ NONE: OwnStatistics = MappingProxyType({})
 def checked(statistics: OwnStatistics | None) -> OwnStatistics:
     """Return a copy of an app's own statistics, none by default.
 
-    Raises
-    ------
-    ValueError
-        If it is no mapping from new questions to functions.
+    ValueError if it is no mapping from new questions to functions.
     """
     if statistics is None:
         return NONE

@@ -35,15 +35,7 @@ class ChildError(Exception):
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """What one message's training may use.
-
-    Attributes
-    ----------
-    seconds : int (default: 600)
-        From start to answer.
-    memory : int (default: 8192)
-        Mebibytes of address space.
-    """
+    """What one message's training may use: seconds, and mebibytes of address space."""
 
     seconds: int = 600
     memory: int = 8192
@@ -54,13 +46,7 @@ class ChildLimits:
 
 
 class Child:
-    """A process that checks a network, and trains it. It is ended on leaving the ``with``.
-
-    Parameters
-    ----------
-    limits : ChildLimits
-        What it may use.
-    """
+    """A process that checks a network, and trains it. It is ended on leaving the ``with``."""
 
     def __init__(self, limits: ChildLimits) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ldp-flower-network-")
@@ -83,12 +69,7 @@ class Child:
     def check(self, text: str, limits: Limits) -> Tensor:
         """Return the type and shape of a target of an acceptable network.
 
-        Raises
-        ------
-        NetworkError
-            If the network is refused.
-        ChildError
-            If there is no answer.
+        NetworkError if the network is refused, ChildError if there is no answer.
         """
         self._send({"text": text, "limits": asdict(limits)})
         line = self._pipe(self._process.stdout).readline(_LONGEST_LINE)
@@ -97,19 +78,13 @@ class Child:
             if "refused" in answer:
                 raise NetworkError(ascii(str(answer["refused"]))[1:-1])
             return Tensor(str(answer["dtype"]), tuple(int(n) for n in answer["shape"]))
+        except NetworkError:
+            raise
         except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, NetworkError):
-                raise
             raise ChildError("The process ended while it checked the network.") from error
 
     def train(self, task: Round) -> Arrays:
-        """Return what a round trains.
-
-        Raises
-        ------
-        ChildError
-            If it took more time or memory than it may, or failed.
-        """
+        """Return what a round trains; ChildError if it took too much time or memory, or failed."""
         self._send(task)
         tensors = {
             name: task.network.graph.parameters[name] for name in task.network.graph.trainable

@@ -67,7 +67,7 @@ class Settings:
         return self.app or self.records or ("" if self.table is None else self.table.path)
 
     def client_app(self) -> ClientApp:
-        """Return the operator's app; AppError unless one of an app, a table and records is given."""
+        """Return the operator's app; AppError unless it is one of an app, a table and records."""
         if sum(each is not None for each in (self.app, self.table, self.records)) == 1:
             if self.app is not None:
                 return load(self.app)
