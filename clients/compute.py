@@ -60,7 +60,9 @@ class UsersNode(Node):
                 f"Expected load_users to return Users, got {type(users).__name__}; "
                 "see Users.from_rows."
             )
-        keys = _keys(received, users)
+        keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
+        if received.simulated and users.first is not None:
+            keys = NodeKeys(0, users.first, len(users))
         accounts = np.arange(len(users)) if ledger is None else _accounts(users)
         paying = ledger or StateLedger(received.state, len(users))
         return cls(terms, keys, paying, accounts, received.run_id, users, own)
@@ -87,12 +89,6 @@ def check_loader(load_users: object) -> None:
             "Expected load_users to be a function of the node's Context that returns Users, "
             f"got {type(load_users).__name__}."
         )
-
-
-def _keys(received: Received, users: UserSource) -> NodeKeys:
-    if received.simulated and users.first is not None:
-        return NodeKeys(0, users.first, len(users))
-    return NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
 
 
 def _accounts(users: UserSource) -> Accounts:
@@ -205,14 +201,13 @@ def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     if chosen is None or columns is None:
         return ""
     names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
-    shown = [_printable(name) for name in list(names)[:_MAX_COLUMNS_NAMED]]
+    shown = [
+        "".join(sign if sign.isprintable() else "?" for sign in name)
+        for name in list(names)[:_MAX_COLUMNS_NAMED]
+    ]
     if more := len(names) - len(shown):
         shown.append(f"{more} more")
     return f" of {', '.join(shown)}"
-
-
-def _printable(name: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in name)
 
 
 _FAR_FACTOR = 10.0  # times the bound: no tail, but other units

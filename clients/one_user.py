@@ -41,10 +41,7 @@ class OneUser:
 def user_of(message: Message) -> OneUser:
     """Return the user that a train function behind :class:`LdpUserUpdateMod` is called for.
 
-    Raises
-    ------
-    ValueError
-        If the message is not for one user.
+    ValueError if the message is not for one user.
     """
     record = message.content.get(RIDER)
     if not isinstance(record, ArrayRecord) or set(record) != set(_FIELDS):

@@ -271,7 +271,7 @@ def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameter
 def reply_of(
     message: Message, context: Context, call_next: CallNext, failed: Failed = log_failure
 ) -> RecordDict | None:
-    """Return what training replies, if anything; what goes wrong with it stays on this side."""
+    """Return what training replies, if anything; what goes wrong stays on this side."""
     try:
         content = call_next(message, context).content
         if not isinstance(content, RecordDict):

@@ -78,14 +78,7 @@ def log_ratio(
 def chosen(users: Users, question: Question, words: Words) -> Users:
     """Return the users with the rows that the question is about.
 
-    Parameters
-    ----------
-    users : Users
-        With all their rows.
-    question : Question
-        Its ``rows`` say which.
-    words : ndarray of uint64, shape (users,)
-        By which each user draws rows.
+    By ``words``, one for each user, they draw rows.
     """
     match question.rows:
         case Rows.FINITE:

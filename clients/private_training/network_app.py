@@ -102,10 +102,9 @@ class NetworkClientApp(ClientApp):
         self.train()(self._train)
 
     def _train(self, message: Message, context: Context) -> Message:
-        def answer(received: Received) -> RecordDict:
-            return self._answer(received, context)
-
-        return reply_with(message, context, self._policy, answer)
+        return reply_with(
+            message, context, self._policy, lambda received: self._answer(received, context)
+        )
 
     def _answer(self, received: Received, context: Context) -> RecordDict:
         content = received.message.content

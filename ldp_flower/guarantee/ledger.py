@@ -76,11 +76,8 @@ class Ledger(ABC):
     def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply, all or nothing, durably.
 
-        Returns
-        -------
-        bool
-            False, with nothing written, if the query has been answered or one of the
-            users has spent the budget in the meantime.
+        False, with nothing written, if the query has been answered or one of the users has spent
+        the budget in the meantime.
         """
 
     @abstractmethod
@@ -205,9 +202,7 @@ class SqliteLedger(Ledger):
     Raises
     ------
     LedgerError
-        If the file is missing or is no ledger, and by all methods if another file takes
-        its place. A missing ledger is never replaced by an empty one: that would forget
-        what users have spent.
+        If the file is missing or is no ledger, and by all methods if another file takes its place.
     """
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
@@ -398,13 +393,9 @@ class SqliteLedger(Ledger):
         """Give users (by default all) their whole budget again; return how many had spent any.
 
         A renewal does not undo earlier answers. The limits of a policy then hold for the time
-        before a renewal and for the time after it, each on its own. Over both times a user loses
-        up to twice the limits, or ``lifetime_epsilon`` where a policy has one.
-
-        Raises
-        ------
-        LedgerError
-            If one of the users has never answered anything: then nobody's is renewed.
+        before a renewal and for the time after it, each on its own. Over both times a user loses up
+        to twice the limits, or ``lifetime_epsilon`` where a policy has one. If one of the users has
+        never answered anything, LedgerError is raised and nobody's is renewed.
         """
         with self._file.transaction() as connection:
             ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
@@ -449,13 +440,7 @@ def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
 
 
 def texts(accounts: Accounts) -> list[str]:
-    """Return accounts as strings, the form in which a ledger file stores them.
-
-    Raises
-    ------
-    LedgerError
-        If an account has a character that UTF-8 cannot encode (a surrogate).
-    """
+    """Return accounts as a ledger file stores them; LedgerError where UTF-8 cannot encode one."""
     names = [str(account) for account in accounts]
     try:
         "".join(names).encode()

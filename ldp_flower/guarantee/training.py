@@ -50,10 +50,7 @@ def census(own: RecordDict | None = None) -> RecordDict:
 def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:
     """Undo :func:`with_query`, or :func:`census`, which has no query.
 
-    Raises
-    ------
-    MessageError
-        If nothing rides along, or something that is no well-formed query.
+    MessageError if nothing rides along, or something that is no well-formed query.
     """
     own = RecordDict({name: record for name, record in content.items() if name != RIDER})
     rider = content.get(RIDER)

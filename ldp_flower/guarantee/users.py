@@ -221,7 +221,7 @@ class Users:
             offsets,
             known,
             has_targets=has_targets,
-            missing=_kept(missing, order),
+            missing=None if missing is None else missing[order],
             columns=columns,
         )
 
@@ -234,7 +234,7 @@ class Users:
         *,
         num_bits: int = 40,
     ) -> Self:
-        """Collect items into users: one item a row, in a single column of features.
+        """Collect items into users: one item a row, in a single column of features; no targets.
 
         Parameters
         ----------
@@ -243,18 +243,10 @@ class Users:
             float that is one) in ``[0, 2**53)`` is its own number, a string becomes a number
             below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
             Anything else is no item, and its row is passed over.
-        groups : array_like of str or int, shape (rows,), optional
-            The user of each row, as in :meth:`from_rows`. By default each row is a
-            user of its own.
-        ids : array_like of str or int, shape (users,), optional
-            All users of the node, as in :meth:`from_rows`.
+        groups, ids
+            As in :meth:`from_rows`.
         num_bits : int (default: 40)
             Bits of the numbers of strings, 1 to 40.
-
-        Returns
-        -------
-        Users
-            They have no targets.
 
         Raises
         ------
@@ -275,17 +267,21 @@ class Users:
         if step != 1:
             raise ValueError(f"Expected a slice of step 1, got {step}.")
         stop = max(start, stop)
-        rows = slice(self.offsets[start], self.offsets[stop])
-        return type(self)(
-            self.features[rows],
-            self.targets[rows],
-            self.offsets[start : stop + 1] - self.offsets[start],
-            None if self.ids is None else self.ids[start:stop],
-            None if self.first is None else self.first + start,
-            self.has_targets,
-            _kept(self.missing, rows),
-            self.columns,
-            self.schema_digests,
+        return self._with_rows(
+            slice(self.offsets[start], self.offsets[stop]),
+            offsets=self.offsets[start : stop + 1] - self.offsets[start],
+            ids=None if self.ids is None else self.ids[start:stop],
+            first=None if self.first is None else self.first + start,
+        )
+
+    def _with_rows(self, rows: Any, **changed: Any) -> Self:
+        missing = None if self.missing is None else self.missing[rows]
+        return replace(
+            self,
+            features=self.features[rows],
+            targets=self.targets[rows],
+            missing=missing,
+            **changed,
         )
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
@@ -297,15 +293,7 @@ class Users:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         rows = np.repeat(self.offsets[users], counts) + within
         ids = None if self.ids is None else self.ids[users]
-        return replace(
-            self,
-            features=self.features[rows],
-            targets=self.targets[rows],
-            offsets=offsets,
-            ids=ids,
-            first=None,
-            missing=_kept(self.missing, rows),
-        )
+        return self._with_rows(rows, offsets=offsets, ids=ids, first=None)
 
     def finite(self) -> Self:
         """Return the users without the records in which something is not finite.
@@ -321,23 +309,12 @@ class Users:
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
         """Return the users with these of their rows, of which some may have none left."""
-        return replace(
-            self,
-            features=self.features[kept],
-            targets=self.targets[kept],
-            offsets=_counted(kept)[self.offsets],
-            missing=_kept(self.missing, kept),
-        )
+        return self._with_rows(kept, offsets=_counted(kept)[self.offsets])
 
     def ordered(self, keys: NDArray[Any]) -> Self:
         """Return the users with the rows of each in the order of these keys, one a row."""
         order = np.lexsort((keys, np.repeat(np.arange(len(self)), self.num_rows)))
-        return replace(
-            self,
-            features=self.features[order],
-            targets=self.targets[order],
-            missing=_kept(self.missing, order),
-        )
+        return self._with_rows(order)
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
@@ -363,10 +340,6 @@ def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
             f"Expected missing to be an array of booleans of shape {shape}, as the features, "
             f"got {dtype} of shape {got}."
         )
-
-
-def _kept(missing: NDArray[np.bool_] | None, rows: Any) -> NDArray[np.bool_] | None:
-    return None if missing is None else missing[rows]
 
 
 def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:

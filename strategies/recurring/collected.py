@@ -101,27 +101,14 @@ def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
     return collection
 
 
-@dataclass(frozen=True)
-class Levels:
-    """Levels of everything that is estimated, each array of shape (collections, names).
-
-    ``raw`` and ``raw_std_error`` are the estimates themselves; the others are as of
-    :class:`~ldp_flower.strategies.recurring.local_level.LocalLevel`.
-    """
-
-    raw: Floats
-    raw_std_error: Floats
-    filtered: Floats
-    filtered_std_error: Floats
-    level: Floats
-    std_error: Floats
+_LEVELS = ("raw", "raw_std_error", "filtered", "filtered_std_error", "level", "std_error")
 
 
-def levels_of(collected: Sequence[Collected]) -> Levels:
+def levels_of(collected: Sequence[Collected]) -> dict[str, Floats]:
     """Return the levels from the first to the last collection; those left out are missing.
 
-    Permanent answers have the same noise at all of them, so that their own estimates are the
-    levels.
+    By the names of a :class:`SeriesResult`, shape (collections, names). Permanent answers have the
+    same noise at all of them, so that their own estimates are the levels.
     """
     shape = collected[-1].number, len(collected[0].names)
     raw, errors = np.full(shape, np.nan), np.full(shape, np.inf)
@@ -129,16 +116,16 @@ def levels_of(collected: Sequence[Collected]) -> Levels:
         raw[each.number - 1], errors[each.number - 1] = each.values, each.std_errors
     errors[~np.isfinite(raw)] = np.inf
     if collected[-1].change is not None:
-        return Levels(raw, errors, raw, errors, raw, errors)
+        return dict(zip(_LEVELS, (raw, errors) * 3, strict=True))
     reports = np.zeros((shape[0], 1))
     reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
     noise = _steadied(errors, reports)
     columns = [local_level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
-    found = (
-        np.stack([getattr(column, name) for column in columns], axis=1)
-        for name in ("filtered", "filtered_std_error", "level", "std_error")
-    )
-    return Levels(raw, errors, *found)
+    found = {
+        name: np.stack([getattr(column, name) for column in columns], axis=1)
+        for name in _LEVELS[2:]
+    }
+    return {"raw": raw, "raw_std_error": errors, **found}
 
 
 def _steadied(errors: Floats, reports: Floats) -> Floats:

@@ -7,7 +7,16 @@ with any other target is none of their rows.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import Coordinates, MessageError, OneNumber, PerCoordinate, PerFeature, Question, Signed
+from .base import (
+    AboutFeatures,
+    Coordinates,
+    MessageError,
+    OneNumber,
+    PerCoordinate,
+    PerFeature,
+    Question,
+    Signed,
+)
 
 _MAX_CLASSES = 1 << 16  # a message can ask for them
 
@@ -60,17 +69,12 @@ class ClassShare(ClassQuestion, OneNumber):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanScore(OneNumber):
+class MeanScore(AboutFeatures, OneNumber):
     """The mean of ``<x, theta>`` over a user's rows, each clipped to [-1, 1], one number."""
 
     stem: ClassVar[str] = "mean_score"
 
     theta: PerFeature
-
-    @property
-    def about_targets(self) -> bool:
-        """False."""
-        return False
 
 
 @dataclass(frozen=True, eq=False)

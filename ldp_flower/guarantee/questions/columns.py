@@ -111,29 +111,18 @@ class Grain(_OneColumn, OneNumber):
 class TableCell(AboutColumns, OneNumber):
     """The cell of a table that a user falls in: categories, a level of a number, or both.
 
-    The categories are those of a row drawn at random among those with entries in all columns.
-    The number is the mean of the rows that have these categories, too, rounded to one of
-    several levels from ``low`` to ``high``, all as far from the next: to one of the two around
-    it, at random with the right mean. Cells are numbered row by row, levels last.
+    The categories are those of a row drawn at random among those with entries in all columns. The
+    number is the mean of the rows that have these categories, too, or with ``one_row`` that of the
+    row that was drawn. It is rounded to one of ``levels`` levels from ``low`` to ``high``, all as
+    far from the next: to one of the two around it, at random with the right mean. Cells are
+    numbered row by row, levels last.
 
     A user without such rows has the number behind all cells or, if there is ``instead``, a cell
-    drawn from that.
+    drawn from these probabilities.
 
-    Attributes
-    ----------
-    coordinates : ndarray of int64
-        The columns one after the other: of categories all indicators or, if it is the
-        target, the target, whose numbers are the categories; the number last.
-    sizes : ndarray of float64, shape (columns of categories,)
-        How many categories each has, integers.
-    levels : int, optional
-        How many levels the number has, if there is one.
-    low, high : float, optional
-        The first and the last level.
-    instead : ndarray of float64, shape (cells,), optional
-        Probabilities of cells.
-    one_row : bool (default: False)
-        Whether the number is that of the row that was drawn, instead of a mean.
+    ``coordinates`` are the columns one after the other: of categories all indicators or, if it is
+    the target, the target, whose numbers are the categories; the number last. ``sizes`` are how
+    many categories each has, integers.
     """
 
     stem: ClassVar[str] = "table_cell"
@@ -183,10 +172,7 @@ class TableCell(AboutColumns, OneNumber):
     def blocks(self, num_features: int) -> list[list[int]]:
         """Return the coordinates of each column of categories and, last, of the number.
 
-        Raises
-        ------
-        MessageError
-            If there are more coordinates, or fewer, or the target stands among indicators.
+        MessageError if there are more coordinates, or fewer, or the target stands among indicators.
         """
         given, found, end = self.coordinates.tolist(), [], 0
         for size in [*self.sizes.astype(np.int64).tolist(), *([1] if self.levels else [])]:
