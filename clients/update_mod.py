@@ -82,7 +82,7 @@ class LdpUpdateMod:
         The app's own limits, as those of :class:`LdpClientApp`. ``max_rows`` has no
         effect: what a train function reads is its own affair.
     seed : int, "run" or callable, optional
-        Makes a simulation's reports reproducible, as that of :class:`LdpClientApp`.
+        As that of :class:`LdpClientApp`.
     public_metrics : sequence of str (default: ())
         Names of metrics that may leave as the train function returned them: facts
         about the device, say, that no row of data has a part in. In a deployment the

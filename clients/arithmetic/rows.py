@@ -24,8 +24,8 @@ from ldp_flower.validation import Floats
 def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
     """Return each user's sum of ``weights[r] * rows[r]``, shape (users, columns).
 
-    The product with a sparse matrix adds up a user's rows one after the other,
-    which keeps users apart and needs no copy of the rows.
+    A product with a sparse matrix adds up a user's rows one after the other: it keeps users apart
+    and copies no rows.
     """
     num_rows = len(weights)
     by_user = csr_array((weights, np.arange(num_rows), users.offsets), (len(users), num_rows))

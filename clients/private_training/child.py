@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from threading import Timer
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Child:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._folder.name
         )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._timer = Timer(limits.seconds, self._process.kill)
         self._timer.start()
 
@@ -67,12 +69,9 @@ class Child:
         self._folder.cleanup()
 
     def check(self, text: str, limits: Limits) -> Tensor:
-        """Return the type and shape of a target of an acceptable network.
-
-        NetworkError if the network is refused, ChildError if there is no answer.
-        """
+        """Return the type and shape of a target of a network; NetworkError if it is refused."""
         self._send({"text": text, "limits": asdict(limits)})
-        line = self._pipe(self._process.stdout).readline(_LONGEST_LINE)
+        line = self._output.readline(_LONGEST_LINE)
         try:
             answer = json.loads(line)
             if "refused" in answer:
@@ -90,7 +89,7 @@ class Child:
             name: task.network.graph.parameters[name] for name in task.network.graph.trainable
         }
         sizes = [t.size * np.dtype(t.dtype).itemsize for t in tensors.values()]
-        answer = self._pipe(self._process.stdout).read(sum(sizes))
+        answer = self._output.read(sum(sizes))
         if len(answer) != sum(sizes):
             raise ChildError("The process that trains ended, for lack of time or memory perhaps.")
         parts, at = {}, 0
@@ -100,17 +99,11 @@ class Child:
         return parts
 
     def _send(self, value: Any) -> None:
-        stdin = self._pipe(self._process.stdin)
         try:
-            pickle.dump(value, stdin)  # to the child; nothing that comes back is unpickled
-            stdin.flush()
+            pickle.dump(value, self._input)  # to the child; nothing that comes back is unpickled
+            self._input.flush()
         except BrokenPipeError as error:
             raise ChildError("The process that trains ended before it had its data.") from error
-
-    @staticmethod
-    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-        assert pipe is not None
-        return pipe
 
 
 def main() -> None:

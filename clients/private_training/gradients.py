@@ -137,10 +137,10 @@ class Gradients:
 
     def _record(self, index: int, seed: int) -> Any:
         self._seed(seed)
-        return tree_map(self._moved, default_collate([self._dataset[index]]))
-
-    def _moved(self, leaf: Any) -> Any:
-        return leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf
+        return tree_map(
+            lambda leaf: leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf,
+            default_collate([self._dataset[index]]),
+        )
 
     def _row(self, index: int, seed: int) -> _Leaves:
         """Return a record that has the dummy's form, laid out in memory as the dummy is."""

@@ -67,9 +67,9 @@ def as_rows(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a node's records and targets as the network takes them, the first ``most``.
 
-    Each record becomes numbers by itself. One that is not of the network's shape, or holds
-    anything but numbers, keeps its place and counts nothing. ValueError if there are not as many
-    targets as records.
+    Each record becomes numbers by itself. One that is not of the network's shape, or holds anything
+    but numbers, keeps its place and counts nothing. ValueError if targets are not as many as
+    records.
     """
     number = min(len(values), most)
     if len(values) != len(targets):

@@ -79,15 +79,15 @@ def dp_sgd(
     model : torch.nn.Module
         The model. What the message holds is loaded into it by name (of its state_dict).
     optimizer : torch.optim.Optimizer
-        Any optimiser of its parameters that needs no closure. Each step gives it the noisy
-        mean gradient.
+        Any optimiser of its parameters that needs no closure; it gets noisy mean gradients.
     dataset : torch.utils.data.Dataset
         Records, with a length. Of more than the operator has declared the first are used.
         One that has not the first one's structure, shapes and types counts as 0.
     loss : callable
-        Function from the model and one record, as a batch of one, to its loss: one number.
-        It is tried out first, with zeros in place of the first record's numbers; where
-        records hold anything but numbers (texts, say) it is not.
+        Function from the model and one record, as a batch of one, to its loss: one number. It is
+        tried out first with zeros in place of the first record's numbers, unless records hold
+        anything but numbers (texts, say). It is called under ``vmap`` of ``torch.func``; where that
+        fails for records of zeros, all are taken one by one, which is slower.
 
     Raises
     ------
@@ -96,11 +96,6 @@ def dp_sgd(
     ValueError
         If model, optimiser, data set and loss do not fit together, or the model has a
         BatchNorm, which mixes records.
-
-    Notes
-    -----
-    Per-record gradients are PyTorch's (``torch.func``). ``loss`` is called under ``vmap``; where
-    that fails for records of zeros, all are taken one by one, which is slower.
     """
     training = current.get()
     if training is None:
@@ -129,10 +124,8 @@ class RecordDpSgdMod(LdpUpdateMod):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of a record, for all rounds together.
-    delta : float
-        Privacy parameter of a record, for all rounds together.
+    epsilon, delta : float
+        Privacy parameters of a record, for all rounds together.
     num_rounds : int
         Number of rounds, all of which are paid for in the first. Further ones are refused.
     steps : int (default: 10)

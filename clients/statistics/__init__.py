@@ -131,6 +131,3 @@ def _with_doubles(users: Users) -> Users:
     if features is users.features and targets is users.targets:
         return users
     return replace(users, features=features, targets=targets)
-
-
-__all__ = ["PUBLIC", "STATISTICS", "compute", "knows", "public_block"]

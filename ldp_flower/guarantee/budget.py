@@ -71,26 +71,24 @@ class PrivacyPolicy:
     max_rows : int, optional
         Largest number of rows used per user (the first ones); by default all.
     unit : {"user", "record"} (default: "user")
-        What the limits are about: all data of a user, or, where the users of a node are
-        silos (hospitals), each single record of a silo. With ``"user"``, mechanisms that
-        protect single records are refused.
+        What the limits are about: all data of a user, or, where a node's users are silos
+        (hospitals), each record of a silo. With ``"user"``, mechanisms that protect single
+        records are refused.
     num_records : int, optional
-        Number of records of a silo, which becomes public: the first so many are used. No
-        guarantee rests on it. A deployment that protects records needs it; in simulation
-        it is by default their true number.
+        Public number of records of a silo: the first so many are used. No guarantee rests on it.
+        A deployment that protects records needs it; in simulation it is by default the true one.
     min_epsilon : float (default: 0.001)
-        Smallest epsilon of a report, or for each of a plan's reports. Reports that cost
-        next to nothing would let a server ask without end, and fill the ledger.
+        Smallest epsilon of a report, or of each report of a plan. Reports that cost next to
+        nothing would let a server ask without end, and fill the ledger.
     max_width : int (default: 1,048,576)
-        Largest number of coordinates of the value that a query may ask of a user. What an
-        answer takes in time and memory grows with it; mechanisms that work longer on a
-        coordinate have limits of their own.
+        Largest number of coordinates of the value that a query may ask of a user: time and
+        memory grow with it. Mechanisms that work longer on a coordinate have limits of their own.
     reply_after : float (default: 0.0)
-        Seconds after which a reply leaves, at the earliest, so that it does not show by
-        its time how long it took, nor by its date. It hides what takes less.
+        Seconds after which a reply leaves, at the earliest, so that neither its time nor its date
+        shows how long it took. It hides what takes less.
     features_public : bool (default: False)
-        Whether everything but the targets is public (and how many rows a user has), so that
-        protocols that protect targets only may send it as it is.
+        Whether everything but the targets is public, the number of a user's rows included, so
+        that protocols that protect targets only may send it as it is.
     allow_public_changes : bool (default: False)
         Whether a server may learn when a user's answer changes: then a series of collections
         may ask for permanent answers, which hide everything else about the user's whole history.

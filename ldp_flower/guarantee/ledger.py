@@ -52,7 +52,6 @@ class Entry:
 #: Columns of :meth:`SqliteLedger.book`.
 BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
 
-
 #: Stored in the place of a reply whose cost is debited and that is not computed yet. No encoded
 #: report has this value.
 RESERVED: Final = b"reserved"
@@ -231,11 +230,7 @@ class SqliteLedger(Ledger):
 
     @staticmethod
     def _columns(
-        connection: sqlite3.Connection,
-        accounts: Accounts,
-        query: str,
-        *given: object,
-        after: str = "",
+        connection: sqlite3.Connection, accounts: Accounts, query: str, *given: Any, after: str = ""
     ) -> NDArray[np.float64]:
         """Return two numbers of each account, zero without a row: (2, accounts)."""
         found = {}
@@ -248,11 +243,7 @@ class SqliteLedger(Ledger):
         return np.array([found.get(name, (0.0, 0.0)) for name in names]).reshape(-1, 2).T
 
     def _able(
-        self,
-        connection: sqlite3.Connection,
-        accounts: Accounts,
-        cost: Cost,
-        policy: PrivacyPolicy,
+        self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
     ) -> Allowed:
         spent = self._columns(
             connection, accounts, "SELECT user, epsilon, delta FROM spent WHERE 1"

@@ -70,8 +70,7 @@ _MAX_STEPS = 10_000  # of one user: a message can ask for them
 class LocalTraining:
     """How each user trains a network on its own rows: ``steps`` plain steps down their mean loss.
 
-    ``text`` is the network, as :meth:`ldp_flower.models.Graph.to_text` writes it; a step is
-    ``learning_rate`` times the gradient.
+    ``text`` is as that of :class:`NetworkRound`; a step is ``learning_rate`` times the gradient.
     """
 
     text: str

@@ -39,10 +39,7 @@ def with_query(content: RecordDict, query: Query) -> RecordDict:
 
 
 def census(own: RecordDict | None = None) -> RecordDict:
-    """Return the question how many users a node holds, together with an app's own records.
-
-    Nobody's answer depends on those: mods before ldp-flower's may look for them.
-    """
+    """Return the question how many users a node holds, with an app's own records for other mods."""
     rider = ConfigRecord({"version": FORMAT_VERSION, "ask": CENSUS})
     return RecordDict({**(own or {}), RIDER: rider})
 

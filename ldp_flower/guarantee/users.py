@@ -276,13 +276,8 @@ class Users:
 
     def _with_rows(self, rows: Any, **changed: Any) -> Self:
         missing = None if self.missing is None else self.missing[rows]
-        return replace(
-            self,
-            features=self.features[rows],
-            targets=self.targets[rows],
-            missing=missing,
-            **changed,
-        )
+        features, targets = self.features[rows], self.targets[rows]
+        return replace(self, features=features, targets=targets, missing=missing, **changed)
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
         """Return some users, in the given order, each with its first ``max_rows`` rows."""

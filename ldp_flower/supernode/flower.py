@@ -1,8 +1,8 @@
 """Flower's own programs on a node, of the versions whose internals were read and tested.
 
-Which program a SuperNode starts for a message, and what that program does with the run's
-code, is no public interface of Flower. So the files that decide it are known by their
-contents, and any other content is refused before anything starts.
+Which program a SuperNode starts for a message, and what that does with the run's code, is no public
+interface of Flower. So the files that decide it are known by their contents, and any other content
+is refused before anything starts.
 """
 
 import hashlib

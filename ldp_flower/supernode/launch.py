@@ -112,8 +112,8 @@ class _EndSignal:
     def run(self, command: list[str], environment: dict[str, str]) -> int:
         """Return the exit code of a process, which ends when this one gets a signal to.
 
-        It is ended, and the code is 1, if what it has started has ended: a SuperNode goes on
-        without the program that looks for tasks, and answers nobody any more.
+        It is ended, with code 1, if what it has started has ended: a SuperNode goes on without the
+        program that looks for tasks, and answers nobody any more.
         """
         with subprocess.Popen(command, env=environment) as self._process:
             if self.to_end:  # signalled before there was a process

@@ -22,9 +22,8 @@ class ArgumentsError(Exception):
 def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
     """Return the node's configuration in the arguments of a SuperNode.
 
-    ArgumentsError if the arguments would let others start programs for the node's messages, or
-    install what a run asks for, or the configuration cannot be read. SystemExit if Flower does not
-    know the arguments; it has said so.
+    ArgumentsError if they would let others start programs for the node's messages, or install what
+    a run asks for, or the configuration cannot be read. SystemExit if Flower does not know them.
     """
     known = _parse_args_run_supernode().parse_args(list(arguments))
     if known.isolation != ISOLATION_MODE_SUBPROCESS:

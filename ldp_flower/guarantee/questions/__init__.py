@@ -203,10 +203,7 @@ _STEM = re.compile("[a-z][a-z0-9_]{0,63}")
 def wire_types_with(kinds: Iterable[type[Question]]) -> Mapping[str, WireType]:
     """Return what a message can ask by where these questions are known, too.
 
-    Raises
-    ------
-    ValueError
-        If one is no question of its own with a new name, all of whose fields cross the wire.
+    ValueError if one is no question of its own with a new name, all of whose fields cross the wire.
     """
     forms = dict(WIRE_TYPES)
     for kind in kinds:
@@ -248,13 +245,7 @@ def question_from_wire(
     params: Mapping[str, object],
     forms: Mapping[str, WireType] = WIRE_TYPES,
 ) -> Question:
-    """Build a question of one of ``forms`` from untrusted plain values.
-
-    Raises
-    ------
-    MessageError
-        If it is not a well-formed question.
-    """
+    """Build a question of one of ``forms`` from untrusted plain values, or raise MessageError."""
     if not isinstance(name, str):
         raise MessageError("Expected the name of a statistic.")
     if name not in forms:

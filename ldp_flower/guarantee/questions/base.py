@@ -139,13 +139,8 @@ class Question:
     Subclasses are frozen dataclasses whose fields are these arguments. Their docstrings say
     what a user computes; :mod:`ldp_flower.clients.statistics` has the functions that do.
     Wherever there are ``coordinates`` they are those wanted (of features, or of all columns),
-    by default all.
-
-    Raises
-    ------
-    MessageError
-        If an argument is not finite, or a number not positive, unless its field is
-        :data:`Signed`.
+    by default all. MessageError if an argument is not finite, or a number not positive, unless its
+    field is :data:`Signed`.
     """
 
     #: What the wire calls it, but for what other fields and the question inside add.
@@ -189,10 +184,7 @@ class Question:
     def width(self, num_features: int) -> int:
         """Return the number of coordinates of a user's value, given those of its rows.
 
-        Raises
-        ------
-        MessageError
-            If the question does not fit such rows.
+        MessageError if the question does not fit such rows.
         """
         return self.num_wanted(num_features)
 
