@@ -76,10 +76,7 @@ def log_ratio(
 
 
 def chosen(users: Users, question: Question, words: Words) -> Users:
-    """Return the users with the rows that the question is about.
-
-    By ``words``, one for each user, they draw rows.
-    """
+    """Return the users with the rows that the question is about, drawn by ``words``, one a user."""
     match question.rows:
         case Rows.FINITE:
             return users.finite()

@@ -104,7 +104,7 @@ def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
 _LEVELS = ("raw", "raw_std_error", "filtered", "filtered_std_error", "level", "std_error")
 
 
-def levels_of(collected: Sequence[Collected]) -> dict[str, Floats]:
+def levels_of(collected: Sequence[Collected]) -> dict[str, Any]:
     """Return the levels from the first to the last collection; those left out are missing.
 
     By the names of a :class:`SeriesResult`, shape (collections, names). Permanent answers have the
