@@ -45,7 +45,7 @@ def census(own: RecordDict | None = None) -> RecordDict:
 
 
 def taken_apart(content: RecordDict) -> tuple[Query | None, RecordDict]:
-    """Undo :func:`with_query` or, without a query, :func:`census`; MessageError if it is neither."""
+    """Undo :func:`with_query` or, without a query, :func:`census`; MessageError if it is none."""
     own = RecordDict({name: record for name, record in content.items() if name != RIDER})
     rider = content.get(RIDER)
     if not isinstance(rider, ConfigRecord):
