@@ -20,7 +20,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
-from . import classes, columns, means, moments, records, regression, selection, transformed
+from . import columns, means, moments, records, regression, selection, transformed
 
 #: From users and a question of a class to values, shape (users, width).
 STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
@@ -37,11 +37,11 @@ STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
     q.LassoFeatures: selection.lasso_features,
     q.PostLassoFeatures: selection.post_lasso_features,
     q.PursuedFeatures: selection.pursued_features,
-    q.ClassCoefficients: classes.class_coefficients,
-    q.ClassStep: classes.class_step,
-    q.ClassShare: classes.class_share,
-    q.MeanScore: classes.mean_score,
-    q.Ranking: classes.ranking,
+    q.ClassCoefficients: regression.class_coefficients,
+    q.ClassStep: regression.class_step,
+    q.ClassShare: regression.class_share,
+    q.MeanScore: regression.mean_score,
+    q.Ranking: regression.ranking,
     q.Mean: means.mean,
     q.WeightedMean: means.weighted_mean,
     q.OutstandingFeatures: means.outstanding_features,
