@@ -3,16 +3,15 @@
 ``app`` holds the Flower handlers, ``respond`` the path from a query to a report,
 ``statistics`` what may be asked about a user; ``update_mod`` makes an app's training
 private, ``user_update_mod`` that of several users behind a node, ``private_training`` single
-records in it; ``terms`` and ``node`` are what all share: the rules of a node, and answers
-that are paid once.
+records in it; ``effective_policy`` and ``node`` are what all share: the rules of a node, and
+answers that are paid once.
 """
 
 from .app import LdpClientApp, attach
 from .one_user import OneUser, user_of
 from .private_training.network_app import NetworkClientApp
 from .private_training.network_users import NetworkUsersApp
-from .private_training.record_mod import RecordDpSgdMod
-from .private_training.training import dp_sgd
+from .private_training.record_mod import RecordDpSgdMod, dp_sgd
 from .reply import Refusal
 from .update_mod import LdpUpdateMod
 from .user_update_mod import LdpUserUpdateMod

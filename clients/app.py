@@ -6,7 +6,7 @@ from flwr.clientapp import ClientApp
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.messages import CENSUS, NUMBERS, QUERY, MessageError, Query
 from ldp_flower.guarantee.questions import wire_types_with
-from ldp_flower.guarantee.user_source import SCHEMA, KnowsSchema
+from ldp_flower.guarantee.users import SCHEMA, KnowsSchema
 
 from .compute import LoadUsers, UsersNode, check_loader
 from .effective_policy import EffectivePolicy, Seed, check_own

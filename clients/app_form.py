@@ -30,12 +30,8 @@ _ARGUMENTS = "The train function cannot be called with (message, context)."
 def objection(call_next: Callable[..., Any], own: type) -> str | None:
     """Return what is wrong with an app, in a fixed text that says what to change, if anything.
 
-    Parameters
-    ----------
-    call_next : callable
-        What a mod is to call: the next mod or the train function, as Flower has wrapped it.
-    own : type
-        The class of the mod that asks.
+    ``call_next`` is what a mod of the class ``own`` is to call: the next mod or the train function,
+    as Flower has wrapped it.
     """
     *wrappers, innermost = _layers(call_next)
     for wrapper in wrappers:

@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import Accounts, StateLedger, texts
 from ldp_flower.guarantee.messages import Query
-from ldp_flower.guarantee.questions import Rows
-from ldp_flower.guarantee.questions.base import Question
-from ldp_flower.guarantee.questions.transformed import OfClasses, Standardised
-from ldp_flower.guarantee.user_source import UserSource
-from ldp_flower.guarantee.users import Users
+from ldp_flower.guarantee.questions import OfClasses, Question, Rows, Standardised
+from ldp_flower.guarantee.users import Users, UserSource
 from ldp_flower.randomness import Words
 
 from .arithmetic.rows import chosen
@@ -25,7 +22,7 @@ from .node import Node, operators_ledger
 from .own_statistics import NONE, OwnStatistics, of_each
 from .reply import Received, Refusal
 from .statistics import compute, public_block
-from .statistics.classes import with_places
+from .statistics.transformed import with_places
 
 LoadUsers = Callable[[Context], UserSource]
 
@@ -36,15 +33,7 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class UsersNode(Node):
-    """A node with rows of users to answer from.
-
-    Attributes
-    ----------
-    users : UserSource
-        The users of the node.
-    own : mapping of type to callable (default: none)
-        The app's own statistics.
-    """
+    """A node with rows of users to answer from; ``own`` are the app's own statistics."""
 
     users: UserSource
     own: OwnStatistics = field(default_factory=lambda: NONE)
@@ -60,14 +49,8 @@ class UsersNode(Node):
     ) -> Self:
         """Return the node whose users ``load_users``, the app's function, loads.
 
-        Raises
-        ------
-        Refusal
-            If the operator has set no ledger, or it keeps one and the users have no ids.
-        LedgerError
-            If the ledger cannot be used.
-        TypeError
-            If what is loaded are no users.
+        Refusal if the operator has set no ledger, or it keeps one and the users have no ids;
+        LedgerError if the ledger cannot be used; TypeError if what is loaded are no users.
         """
         # Before data are looked at: what is wrong with a ledger shows at once.
         ledger = None if terms.simulated else operators_ledger(received, terms.policy)
@@ -77,7 +60,9 @@ class UsersNode(Node):
                 f"Expected load_users to return Users, got {type(users).__name__}; "
                 "see Users.from_rows."
             )
-        keys = _keys(received, users)
+        keys = NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
+        if received.simulated and users.first is not None:
+            keys = NodeKeys(0, users.first, len(users))
         accounts = np.arange(len(users)) if ledger is None else _accounts(users)
         paying = ledger or StateLedger(received.state, len(users))
         return cls(terms, keys, paying, accounts, received.run_id, users, own)
@@ -104,12 +89,6 @@ def check_loader(load_users: object) -> None:
             "Expected load_users to be a function of the node's Context that returns Users, "
             f"got {type(load_users).__name__}."
         )
-
-
-def _keys(received: Received, users: UserSource) -> NodeKeys:
-    if received.simulated and users.first is not None:
-        return NodeKeys(0, users.first, len(users))
-    return NodeKeys(received.node_id & (1 << 64) - 1, 0, len(users))
 
 
 def _accounts(users: UserSource) -> Accounts:
@@ -146,7 +125,9 @@ def values_of(
         lost = len(users.targets) - len(kept.targets)
         if lost and query.question.rows is Rows.FINITE:
             logger.warning("Records that are not finite and are left out: %d.", lost)
-        tell_far_rows(kept, query)
+        bound = getattr(query.question, "feature_bound", None)
+        if bound is not None:
+            _log_far(kept.features, bound, "rows", query.statistic)
         if (statistic := own.get(type(query.question))) is not None:
             return of_each(kept, query.question, statistic, query.randomizer.width)
         return compute(kept, query.question, coins[some])
@@ -157,7 +138,9 @@ def values_of(
         lambda: np.full((1, query.randomizer.width), np.nan),
         query.statistic,
     )
-    tell_far_values(values, query)
+    radius = getattr(query.randomizer, "radius", None)
+    if isinstance(radius, float):
+        _log_far(values, radius, "users' values", query.statistic)
     if bad := int((~np.isfinite(values).all(axis=1)).sum()):
         logger.warning(
             "%d of %d users have nothing that can be reported (an entry or the target is missing, "
@@ -209,17 +192,8 @@ _MAX_COLUMNS_NAMED = 8  # columns that are named; a server can ask for thousands
 def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     """Return the columns that a question names, such as ``" of age, wage"``.
 
-    Parameters
-    ----------
-    question : Question
-        A question that fits the users' rows.
-    columns : sequence of str or None
-        The names of features and, where it has one, last of the targets.
-
-    Returns
-    -------
-    str
-        Empty if the question names none, which is then about all of them, or they have no names.
+    ``columns`` are the names of features and, where it has one, last of the targets. Empty if the
+    question names none, which is then about all of them, or they have no names.
     """
     while isinstance(question, Standardised | OfClasses):  # of the same columns
         question = question.inner
@@ -227,14 +201,13 @@ def of_columns(question: Question, columns: Sequence[str] | None) -> str:
     if chosen is None or columns is None:
         return ""
     names = dict.fromkeys(columns[i] if i < len(columns) else "the target" for i in chosen)
-    shown = [_printable(name) for name in list(names)[:_MAX_COLUMNS_NAMED]]
+    shown = [
+        "".join(sign if sign.isprintable() else "?" for sign in name)
+        for name in list(names)[:_MAX_COLUMNS_NAMED]
+    ]
     if more := len(names) - len(shown):
         shown.append(f"{more} more")
     return f" of {', '.join(shown)}"
-
-
-def _printable(name: str) -> str:
-    return "".join(sign if sign.isprintable() else "?" for sign in name)
 
 
 _FAR_FACTOR = 10.0  # times the bound: no tail, but other units
@@ -246,21 +219,8 @@ _UNITS = (
 )
 
 
-def tell_far_rows(users: Users, query: Query) -> None:
-    """Log it if most rows are far beyond the bound to which the question clips them."""
-    bound = getattr(query.question, "feature_bound", None)
-    if bound is not None:
-        _tell(users.features, bound, "rows", query.statistic)
-
-
-def tell_far_values(values: NDArray[np.float64], query: Query) -> None:
-    """Log it if most users' values are far beyond what the mechanism takes."""
-    radius = getattr(query.randomizer, "radius", None)
-    if isinstance(radius, float):
-        _tell(values, radius, "users' values", query.statistic)
-
-
-def _tell(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
+def _log_far(rows: NDArray[np.float64], bound: float, what: str, name: str) -> None:
+    """Log how many rows or values are beyond their bound; warn if most are far beyond it."""
     logger: Any = logging.getLogger(__name__)
     sizes = np.abs(rows).max(axis=1, initial=0.0)
     clipped, far = (int((sizes > factor * bound).sum()) for factor in (1.0, _FAR_FACTOR))

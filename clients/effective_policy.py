@@ -40,10 +40,6 @@ class EffectivePolicy:
 
     Attributes
     ----------
-    simulated : bool
-        Whether this is a simulation.
-    policy : PrivacyPolicy
-        What is allowed.
     seed : int or None
         Seed of private randomness, in simulation only; None: the system's.
     rehearsal : bool (default: False)
@@ -62,14 +58,10 @@ class EffectivePolicy:
     ) -> Self:
         """Return the effective policy of a node, given what the app was constructed with.
 
-        A ``seed`` that is a function gets the ``context``. Of a simulation's ``context`` the
-        seed of the run is read, if the app asks for it; of any other nothing.
-
-        Raises
-        ------
-        Refusal
-            If this is no simulation and the app is seeded, or the operator has set no
-            valid policy; or this is one, and its run lacks the seed that the app asks for.
+        A ``seed`` that is a function gets the ``context``. Of a simulation's ``context`` the seed
+        of the run is read, if the app asks for it; of any other nothing. Refusal if this is no
+        simulation and the app is seeded, or the operator has set no valid policy; or this is one,
+        and its run lacks the seed that the app asks for.
         """
         if received.simulated:
             return cls(True, own or _UNLIMITED, _simulations_seed(seed, context))

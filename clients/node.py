@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import RESERVED, Entry, Ledger, SqliteLedger
+from ldp_flower.guarantee.ledger_file import plan_of
 from ldp_flower.guarantee.messages import Query, Report
-from ldp_flower.guarantee.series_keys import plan_of
 from ldp_flower.randomness import KeyedRandom, RandomSource, SystemRandom, Words, derive
 from ldp_flower.validation import Floats
 
@@ -27,12 +27,8 @@ _MIN_EPSILON = 1e-6  # of any randomizer
 def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
     """Return the ledger that the node's operator has created.
 
-    Raises
-    ------
-    Refusal
-        If the operator has set none.
-    LedgerError
-        If it is missing or no ledger, cannot be written, or is about another unit.
+    Refusal if the operator has set none; LedgerError if it is missing or no ledger, cannot be
+    written, or is about another unit.
     """
     path = received.config.get("ledger-path")
     if not isinstance(path, str):
@@ -46,18 +42,8 @@ def operators_ledger(received: Received, policy: PrivacyPolicy) -> SqliteLedger:
 class Node:
     """Who answers on a node, under which terms, and who pays.
 
-    Attributes
-    ----------
-    terms : EffectivePolicy
-        The rules.
-    keys : NodeKeys
-        The keys of the node's users.
-    ledger : Ledger
-        What the users have spent.
-    accounts : ndarray, shape (users,)
-        The names that the ledger knows the users by.
-    run_id : int
-        Flower's number of the run, for the operator's books.
+    ``accounts`` are the names that the ledger knows the users by; ``run_id`` is Flower's number of
+    the run, for the operator's books.
     """
 
     terms: EffectivePolicy
@@ -109,14 +95,9 @@ class Node:
     def permanent_keys(self, series: str, slots: Slots, coins: Words) -> list[bytes]:
         """Return the secrets that users keep for a series of permanent answers.
 
-        In a simulation they follow from its seed, as there is no node that could keep them.
-
-        Raises
-        ------
-        Refusal
-            If a simulation has no seed.
-        LedgerError
-            If users have paid for the series and their secrets are gone, or are of other coins.
+        In a simulation they follow from its seed, as there is no node that could keep them; Refusal
+        if it has none. LedgerError if users have paid for the series and their secrets are gone, or
+        are of other coins.
         """
         if self.terms.seed is not None:
             words = derive(
@@ -144,14 +125,13 @@ class Node:
         in_advance: bool = False,
         permanent: bool = False,
     ) -> Report:
-        """Answer a query for the addressed users who can afford it.
+        """Answer a query, which has been checked, for the addressed users who can afford it.
 
-        When this returns, the cost is on the ledger, and so is the returned report.
+        When this returns, the cost is on the ledger, and so is the returned report. Refusal if the
+        query addresses nobody, or no addressed user can afford it.
 
         Parameters
         ----------
-        query : Query
-            A query that has been checked.
         randomised : callable
             Function from slots to the report about these users. It is called only if
             the query has not been answered before.
@@ -163,11 +143,6 @@ class Node:
         permanent : bool (default: False)
             Whether ``randomised`` gives permanent answers: then users pay for the query's
             series as a whole, once.
-
-        Raises
-        ------
-        Refusal
-            If the query addresses nobody, or no addressed user can afford it.
         """
         slots = self.keys.addressed(query.salt, query.low, query.high)
         if not len(slots):
@@ -197,23 +172,9 @@ class Node:
     ) -> Report:
         """Answer for the users in ``slots`` who can afford it what has the digest.
 
-        Parameters
-        ----------
-        slots : ndarray of int, shape (users,)
-            Who is asked.
-        cost : Cost
-            What it costs each.
-        digest : str
-            What identifies the question.
-        summary : tuple of str
-            What is asked and how it is randomised, for the operator's books.
-        randomised : callable
-            As that of :meth:`answer_once`.
-
-        Raises
-        ------
-        Refusal
-            If no user in ``slots`` can afford it.
+        ``summary`` is what is asked and how it is randomised, for the operator's books;
+        ``randomised`` as that of :meth:`answer_once`. Refusal if no user in ``slots`` can afford
+        it.
         """
         policy = self.terms.policy
         accounts = self.accounts[slots]

@@ -29,8 +29,8 @@ class OneUser:
     targets : ndarray of float64, shape (rows,)
         Their targets, zeros if there are none.
     seed : int
-        A seed of 32 bits for whatever training draws. Python's, NumPy's and PyTorch's global
-        generators start from it as well.
+        A seed of 32 bits for whatever training draws, from which Python's, NumPy's and PyTorch's
+        global generators start as well.
     """
 
     features: Floats = field(repr=False)
@@ -41,10 +41,7 @@ class OneUser:
 def user_of(message: Message) -> OneUser:
     """Return the user that a train function behind :class:`LdpUserUpdateMod` is called for.
 
-    Raises
-    ------
-    ValueError
-        If the message is not for one user.
+    ValueError if the message is not for one user.
     """
     record = message.content.get(RIDER)
     if not isinstance(record, ArrayRecord) or set(record) != set(_FIELDS):

@@ -1,8 +1,8 @@
 """Statistics that an app brings along: functions from elsewhere, each called for one user alone.
 
 What the library computes for all users at once is checked bit by bit to keep them apart. Of a
-function from elsewhere nothing is known, so it never sees two users: it gets copies of one's
-rows, cannot write into the question, and what it raises costs this user's value only.
+function from elsewhere nothing is known, so it gets copies of one user's rows, cannot write into
+the question, and what it raises costs this user's value only.
 """
 
 import logging
@@ -25,13 +25,7 @@ NONE: OwnStatistics = MappingProxyType({})
 
 
 def checked(statistics: OwnStatistics | None) -> OwnStatistics:
-    """Return a copy of an app's own statistics, none by default.
-
-    Raises
-    ------
-    ValueError
-        If it is no mapping from new questions to functions.
-    """
+    """Return a copy of an app's own statistics; ValueError if it maps no questions to functions."""
     if statistics is None:
         return NONE
     if not isinstance(statistics, Mapping):

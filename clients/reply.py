@@ -16,7 +16,7 @@ from typing import Self
 from flwr.app import Context, Error, Message, RecordDict
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
-from ldp_flower.guarantee.environment import in_simulation
+from ldp_flower.guarantee.keys import in_simulation
 from ldp_flower.guarantee.ledger import StateLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import MessageError
@@ -55,18 +55,10 @@ class Received:
     """The data of a request that a reply depends on, set aside before the app's code runs.
 
     The app's code gets Flower's own message and context, not this object. Only the message's
-    content is shared with it.
+    content is shared with it: metadata and settings are copies.
 
     Attributes
     ----------
-    message : Message
-        The message that is replied to, with a copy of its metadata. Its content is not copied.
-    config : mapping of str to object
-        A copy of the settings of the node's operator.
-    node_id, run_id : int
-        Flower's numbers of the node and of the run.
-    simulated : bool
-        Whether this is a simulation.
     state : RecordDict
         In a simulation the records of its ledgers, taken out of the context's state
         until :meth:`restore`. Otherwise empty.

@@ -67,12 +67,8 @@ _ENTRIES = 1 << 24  # of values that are held at a time, 128 MB: a message can a
 def respond(node: UsersNode, query: Query) -> Report:
     """Answer a query for the addressed users who can afford it.
 
-    When this returns, the cost is on the ledger, and so is the returned report.
-
-    Raises
-    ------
-    Refusal
-        If the query is malformed or forbidden, or no addressed user can afford it.
+    When this returns, the cost is on the ledger, and so is the returned report. Refusal if the
+    query is malformed or forbidden, or no addressed user can afford it.
     """
     _check(node, query)
     if query.numbered:
@@ -153,20 +149,8 @@ def randomised(
 ) -> Report:
     """Return single reports, or their sums where those are shorter: post-processing.
 
-    Parameters
-    ----------
-    node : Node
-        Whose noise it is.
-    query : Query
-        The query, which has been checked.
-    slots : ndarray of int64, shape (users,)
-        Who answers.
-    values : callable
-        Function from slots to these users' values, shape (users, width).
-    at_once : int
-        How many users are taken at a time.
-    public : callable, optional
-        Function from slots to these users' public data, if they are asked for.
+    ``values`` and ``public`` return users' values, shape (users, width), and their public data,
+    given their slots, at most ``at_once``.
     """
     randomizer = query.randomizer
     # A public block identifies rows, so reports that go with it are not added up.

@@ -12,9 +12,15 @@ from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.keys import NodeKeys, Slots
 from ldp_flower.guarantee.ledger import NODE, StateLedger, texts
 from ldp_flower.guarantee.messages import MessageError, Query, Report
-from ldp_flower.guarantee.parameters import Parameters, flattened, parameters_of
 from ldp_flower.guarantee.questions import ClippedUpdate, UpdateQuestion
-from ldp_flower.guarantee.training import PUBLIC, digest, taken_apart
+from ldp_flower.guarantee.training import (
+    PUBLIC,
+    Parameters,
+    digest,
+    flattened,
+    parameters_of,
+    taken_apart,
+)
 from ldp_flower.randomizers.domains import directions
 from ldp_flower.validation import Floats
 
@@ -35,22 +41,9 @@ _ENTRIES = 1 << 23  # of users' updates, held in memory at a time
 class Training:
     """What an app is asked to train, in which setting.
 
-    Attributes
-    ----------
-    received : Received
-        The message and its node, in copies that training does not see.
-    context : Context
-        Flower's own.
-    call_next : callable
-        The app's training.
-    content : RecordDict
-        The app's records.
-    name : str
-        Which of them is the model.
-    sent : dict of str to ndarray
-        The model's parameters.
-    public : dict of str to number
-        Metrics that leave as they are.
+    ``received`` is in copies that training does not see. ``content`` are the app's records,
+    ``name`` says which of them is the model, ``sent`` are the model's parameters, and ``public``
+    metrics that leave as they are.
     """
 
     received: Received
@@ -89,7 +82,7 @@ class LdpUpdateMod:
         The app's own limits, as those of :class:`LdpClientApp`. ``max_rows`` has no
         effect: what a train function reads is its own affair.
     seed : int, "run" or callable, optional
-        Makes a simulation's reports reproducible, as that of :class:`LdpClientApp`.
+        As that of :class:`LdpClientApp`.
     public_metrics : sequence of str (default: ())
         Names of metrics that may leave as the train function returned them: facts
         about the device, say, that no row of data has a part in. In a deployment the
@@ -170,9 +163,7 @@ class LdpUpdateMod:
         )
 
     def _answer(self, received: Received, context: Context, call_next: CallNext) -> RecordDict:
-        kind = received.message.metadata.message_type
-        if kind.partition(".")[0] != MessageType.TRAIN:
-            raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
+        kind = training_kind(received)
         if (wrong := objection(call_next, LdpUpdateMod)) is not None:
             raise Refusal(Refusal.MISCONFIGURED, wrong)
         try:
@@ -226,6 +217,14 @@ class LdpUpdateMod:
         )
 
 
+def training_kind(received: Received) -> str:
+    """Return the type of a message that trains; refuse any other."""
+    kind = received.message.metadata.message_type
+    if kind.partition(".")[0] != MessageType.TRAIN:
+        raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
+    return kind
+
+
 def whole_node(received: Received, terms: EffectivePolicy) -> Node:
     """Return a node that is one user, as its operator has named it."""
     if terms.simulated:
@@ -257,13 +256,7 @@ def _model(content: RecordDict) -> tuple[str, Parameters]:
 
 
 def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameters]:
-    """Return the question and the parameters that it is about.
-
-    Raises
-    ------
-    MessageError
-        If it cannot be asked about this model's update.
-    """
+    """Return the question and the parameters that it is about, or raise MessageError."""
     question = query.question
     if not isinstance(question, UpdateQuestion):
         raise MessageError(f"Unknown statistic {question.name!r}.")
@@ -278,7 +271,7 @@ def _checked(query: Query, model: Parameters) -> tuple[UpdateQuestion, Parameter
 def reply_of(
     message: Message, context: Context, call_next: CallNext, failed: Failed = log_failure
 ) -> RecordDict | None:
-    """Return what training replies, if anything; what goes wrong with it stays on this side."""
+    """Return what training replies, if anything; what goes wrong stays on this side."""
     try:
         content = call_next(message, context).content
         if not isinstance(content, RecordDict):

@@ -7,7 +7,7 @@ from flwr.app import Context
 
 from ldp_flower.guarantee.budget import PrivacyPolicy
 from ldp_flower.guarantee.keys import Slots
-from ldp_flower.guarantee.parameters import flattened
+from ldp_flower.guarantee.training import flattened
 from ldp_flower.validation import Floats
 
 from .compute import LoadUsers, UsersNode, check_loader
@@ -39,11 +39,9 @@ class LdpUserUpdateMod(LdpUpdateMod):
     load_users : callable
         Function from the Flower ``Context`` of a node to its :class:`~ldp_flower.Users`, as
         that of :class:`LdpClientApp`. A deployment's users need ``ids``.
-    policy : PrivacyPolicy, optional
-        The app's own limits, as those of :class:`LdpClientApp`; ``max_rows`` is the number
-        of a user's rows that its training gets to see.
-    seed : int, "run" or callable, optional
-        Makes a simulation's reports reproducible, as that of :class:`LdpClientApp`.
+    policy, seed
+        As those of :class:`LdpClientApp`; ``max_rows`` is the number of a user's rows that its
+        training gets to see.
 
     Raises
     ------

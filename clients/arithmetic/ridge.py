@@ -16,25 +16,11 @@ _CHUNK_ENTRIES = 1 << 22  # feature entries held in memory at a time
 def ridge_coefficients(
     users: Users, columns: NDArray[Any], targets: NDArray[Any], ridge: float | Floats
 ) -> Floats:
-    """Return each user's ``(X'X / m + ridge I)^-1 X'y / m``, zero without rows.
+    """Return each user's ``(X'X / m + ridge I)^-1 X'y / m``, shape (users, k), zero without rows.
 
-    Parameters
-    ----------
-    users : Users
-        Whose rows are whose.
-    columns : ndarray, shape (rows, k)
-        The features X.
-    targets : ndarray, shape (rows,)
-        The targets y.
-    ridge : float or ndarray, shape (users,)
-        In units of a feature's mean square; of all users, or of each.
+    X are the ``columns``, shape (rows, k), y the ``targets``, and m is a user's number of rows.
+    ``ridge`` is in units of a feature's mean square; of all users, or of each.
 
-    Returns
-    -------
-    ndarray of float64, shape (users, k)
-
-    Notes
-    -----
     Users with about as many rows (padded with rows of zeros) are solved together, each
     as a matrix of its own: what is added up for a user, and in which order, depends
     on its own number of rows and on k only. With more columns than rows, the system

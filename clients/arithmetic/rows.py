@@ -1,4 +1,6 @@
-"""Which of a user's rows count, and sums over them: to the last bit, of that user alone.
+"""Which of a user's rows count, sums over them, and their sizes' bins and logarithms.
+
+All of it follows, to the last bit, from that user alone.
 
 In BLAS and einsum the order in which one row is added up can depend on how many rows
 there are, which is another user's secret; so none of these multiplies matrices. Sums within
@@ -11,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.questions import Question, Rows
 from ldp_flower.guarantee.users import Users
+from ldp_flower.randomizers.elementwise import log, log2
 from ldp_flower.randomness import Words, derive
 from ldp_flower.validation import Floats
 
@@ -20,8 +24,8 @@ from ldp_flower.validation import Floats
 def sum_over_rows(users: Users, weights: Floats, rows: NDArray[Any]) -> Floats:
     """Return each user's sum of ``weights[r] * rows[r]``, shape (users, columns).
 
-    The product with a sparse matrix adds up a user's rows one after the other,
-    which keeps users apart and needs no copy of the rows.
+    A product with a sparse matrix adds up a user's rows one after the other: it keeps users apart
+    and copies no rows.
     """
     num_rows = len(weights)
     by_user = csr_array((weights, np.arange(num_rows), users.offsets), (len(users), num_rows))
@@ -55,18 +59,24 @@ def shortened(rows: NDArray[Any], length: float) -> Floats:
     return np.asarray(rows * factors[:, None])
 
 
-def chosen(users: Users, question: Question, words: Words) -> Users:
-    """Return the users with the rows that the question is about.
+def scale_bins(sizes: Floats, bins: q.TargetScaleBin | q.DistanceBin) -> Floats:
+    """Return the bin of every size, shape (users, 1): see :class:`TargetScaleBin`."""
+    octaves = log2(sizes / bins.smallest)
+    found = np.clip(np.floor(bins.per_octave * octaves), 0, bins.num_bins - 1)
+    return np.where(sizes > 0, found, -1.0)[:, None]
 
-    Parameters
-    ----------
-    users : Users
-        With all their rows.
-    question : Question
-        Its ``rows`` say which.
-    words : ndarray of uint64, shape (users,)
-        By which each user draws rows.
-    """
+
+def log_ratio(
+    sizes: Floats,
+    question: q.GradientNorm | q.RootCurvature | q.ColumnMeanNorm | q.ColumnLogSizes,
+) -> Floats:
+    """Return log(size / ``prior``) / ``log_range``."""
+    tiny = np.finfo(np.float64).tiny
+    return np.asarray(log(np.maximum(sizes, tiny) / question.prior) / question.log_range)
+
+
+def chosen(users: Users, question: Question, words: Words) -> Users:
+    """Return the users with the rows that the question is about, drawn by ``words``, one a user."""
     match question.rows:
         case Rows.FINITE:
             return users.finite()

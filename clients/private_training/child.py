@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from threading import Timer
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,15 +35,7 @@ class ChildError(Exception):
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """What one message's training may use.
-
-    Attributes
-    ----------
-    seconds : int (default: 600)
-        From start to answer.
-    memory : int (default: 8192)
-        Mebibytes of address space.
-    """
+    """What one message's training may use: seconds, and mebibytes of address space."""
 
     seconds: int = 600
     memory: int = 8192
@@ -54,13 +46,7 @@ class ChildLimits:
 
 
 class Child:
-    """A process that checks a network, and trains it. It is ended on leaving the ``with``.
-
-    Parameters
-    ----------
-    limits : ChildLimits
-        What it may use.
-    """
+    """A process that checks a network, and trains it. It is ended on leaving the ``with``."""
 
     def __init__(self, limits: ChildLimits) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ldp-flower-network-")
@@ -68,6 +54,8 @@ class Child:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self._folder.name
         )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._timer = Timer(limits.seconds, self._process.kill)
         self._timer.start()
 
@@ -81,41 +69,27 @@ class Child:
         self._folder.cleanup()
 
     def check(self, text: str, limits: Limits) -> Tensor:
-        """Return the type and shape of a target of an acceptable network.
-
-        Raises
-        ------
-        NetworkError
-            If the network is refused.
-        ChildError
-            If there is no answer.
-        """
+        """Return the type and shape of a target of a network; NetworkError if it is refused."""
         self._send({"text": text, "limits": asdict(limits)})
-        line = self._pipe(self._process.stdout).readline(_LONGEST_LINE)
+        line = self._output.readline(_LONGEST_LINE)
         try:
             answer = json.loads(line)
             if "refused" in answer:
                 raise NetworkError(ascii(str(answer["refused"]))[1:-1])
             return Tensor(str(answer["dtype"]), tuple(int(n) for n in answer["shape"]))
+        except NetworkError:
+            raise
         except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, NetworkError):
-                raise
             raise ChildError("The process ended while it checked the network.") from error
 
     def train(self, task: Round) -> Arrays:
-        """Return what a round trains.
-
-        Raises
-        ------
-        ChildError
-            If it took more time or memory than it may, or failed.
-        """
+        """Return what a round trains; ChildError if it took too much time or memory, or failed."""
         self._send(task)
         tensors = {
             name: task.network.graph.parameters[name] for name in task.network.graph.trainable
         }
         sizes = [t.size * np.dtype(t.dtype).itemsize for t in tensors.values()]
-        answer = self._pipe(self._process.stdout).read(sum(sizes))
+        answer = self._output.read(sum(sizes))
         if len(answer) != sum(sizes):
             raise ChildError("The process that trains ended, for lack of time or memory perhaps.")
         parts, at = {}, 0
@@ -125,17 +99,11 @@ class Child:
         return parts
 
     def _send(self, value: Any) -> None:
-        stdin = self._pipe(self._process.stdin)
         try:
-            pickle.dump(value, stdin)  # to the child; nothing that comes back is unpickled
-            stdin.flush()
+            pickle.dump(value, self._input)  # to the child; nothing that comes back is unpickled
+            self._input.flush()
         except BrokenPipeError as error:
             raise ChildError("The process that trains ended before it had its data.") from error
-
-    @staticmethod
-    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-        assert pipe is not None
-        return pipe
 
 
 def main() -> None:

@@ -1,19 +1,20 @@
 """Gradients of single records, each computed as if there were no other."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.utils.data import default_collate
 
-from .clipping import Tensors
-from .mixing import RefuseMixing
-
+Tensors = dict[str, torch.Tensor]
 Loss = Callable[[torch.nn.Module, Any], torch.Tensor]
 _Leaves = list[torch.Tensor]  # of a record, as a batch of one
 _Rows = dict[int, _Leaves]  # by place in a block
@@ -21,18 +22,14 @@ _T = TypeVar("_T")
 
 
 class Gradients:
-    """The gradients of single records by some of a model's parameters.
+    """The gradients of single records by some of a model's parameters; all else stays as it is now.
 
     Parameters
     ----------
-    model : torch.nn.Module
-        The model.
     loss : callable
         The app's function from the model and one record, as a batch of one, to a number.
     dataset : sequence
         The records.
-    parameters : dict of str to Parameter
-        What of the model is trained; all else stays as it is now.
     block : int
         Number of records that are computed at once; public.
     seeds : torch.Generator
@@ -81,15 +78,9 @@ class Gradients:
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
         """Return records' gradients by name, shape (block, *parameter's), and which are records'.
 
-        Those of ``drawn`` come first, in its order. A record is none that cannot be read, or
-        with which the loss fails; in a block, also one that has another form than the first.
-
-        Parameters
-        ----------
-        kept : dict of str to Tensor
-            The parameters' values.
-        drawn : ndarray of int
-            The records' indices, at most ``block``.
+        Those of ``drawn``, at most ``block``, come first, in its order. A record is none that
+        cannot be read, or with which the loss fails; in a block, also one that has another form
+        than the first. ``kept`` are the parameters' values.
         """
         *own, of_block = torch.randint(1 << 62, (self.block + 1,), generator=self._seeds).tolist()
         records = list(zip(drawn.tolist(), own, strict=False))
@@ -146,10 +137,10 @@ class Gradients:
 
     def _record(self, index: int, seed: int) -> Any:
         self._seed(seed)
-        return tree_map(self._moved, default_collate([self._dataset[index]]))
-
-    def _moved(self, leaf: Any) -> Any:
-        return leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf
+        return tree_map(
+            lambda leaf: leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf,
+            default_collate([self._dataset[index]]),
+        )
 
     def _row(self, index: int, seed: int) -> _Leaves:
         """Return a record that has the dummy's form, laid out in memory as the dummy is."""
@@ -273,3 +264,50 @@ class _WithLoss(torch.nn.Module):
             found = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
             raise ValueError(f"Expected loss to return one number for a record, got {found}.")
         return value.sum()
+
+
+# Found by calling the functions of PyTorch 2.13's own test database under vmap with one record
+# changed, bit by bit. All others raise, or stay within the record.
+_MIXING = {
+    # An index beyond the end of one record's tensor is one of the next record's.
+    torch.index_fill,
+    torch.Tensor.index_fill,
+    torch.Tensor.index_fill_,
+    # One workspace, which the matrix before has left something in.
+    torch.linalg.lstsq,
+    # No index is checked: what lies behind a record in memory is read.
+    F.ctc_loss,
+    torch.ctc_loss,
+    torch.segment_reduce,
+}
+# These as well, but of a table that all records share they raise.
+_LOOK_UPS = {F.embedding: 1, torch.embedding: 0}  # place of the table among the arguments
+
+
+class RefuseMixing(TorchFunctionMode):
+    """Within it, a function by which one record reaches another raises NotImplementedError.
+
+    All records share the parameters and buffers of ``module``.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self._module = module
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function, unless it mixes records."""
+        named = kwargs or {}
+        mixes = func in _MIXING
+        if (place := _LOOK_UPS.get(func)) is not None:
+            table = args[place] if len(args) > place else named["weight"]
+            shared = chain(self._module.parameters(), self._module.buffers())
+            mixes = not any(table is tensor for tensor in shared)
+        if mixes:
+            raise NotImplementedError(f"{func.__name__} mixes records under vmap.")
+        return func(*args, **named)

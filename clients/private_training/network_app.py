@@ -41,10 +41,8 @@ class NetworkClientApp(ClientApp):
     load_records : callable
         Function from the Flower ``Context`` of a node to its records, shape (records, ...), and
         their targets. Their numbers are converted to the network's types.
-    policy : PrivacyPolicy, optional
-        The app's own limits, as those of :class:`LdpClientApp`.
-    seed : int, "run" or callable, optional
-        Makes a simulation's noise reproducible, as that of :class:`LdpClientApp`.
+    policy, seed
+        As those of :class:`LdpClientApp`.
     limits : Limits, optional
         What is accepted of a network.
     child_limits : ChildLimits, optional
@@ -102,10 +100,9 @@ class NetworkClientApp(ClientApp):
         self.train()(self._train)
 
     def _train(self, message: Message, context: Context) -> Message:
-        def answer(received: Received) -> RecordDict:
-            return self._answer(received, context)
-
-        return reply_with(message, context, self._policy, answer)
+        return reply_with(
+            message, context, self._policy, lambda received: self._answer(received, context)
+        )
 
     def _answer(self, received: Received, context: Context) -> RecordDict:
         content = received.message.content
@@ -121,35 +118,23 @@ class NetworkClientApp(ClientApp):
         message = digest(content)
 
         def trained(slots: Slots) -> Report:
-            try:
-                return self._trained(asked, network, node, context, (message, slots))
+            try:  # the network is checked, and only then data are loaded
+                if node.terms.simulated:
+                    task = self._round(asked, network, node, context, network.target(self._limits))
+                    arrays = task.trained(node.private_randomness(int(message[:15], 16), slots))
+                else:
+                    with Child(self._child_limits) as child:
+                        target = child.check(asked.text, self._limits)
+                        task = self._round(asked, network, node, context, target)
+                        arrays = child.train(task)
             except NetworkError as error:
                 raise Refusal(Refusal.MALFORMED, str(error)) from error
+            facts = {"seeded": node.terms.seed is not None, "rehearsing": node.terms.rehearsal}
+            flags = {name: 1 for name, holds in facts.items() if holds}
+            return report_of(arrays, {NUM_EXAMPLES: task.count, **flags})
 
         kind = received.message.metadata.message_type
         return reply_of(paid_for(node, cost, kind, message, trained), ARRAYS, {})
-
-    def _trained(
-        self,
-        asked: NetworkRound,
-        network: Network,
-        node: Node,
-        context: Context,
-        of: tuple[str, Slots],
-    ) -> Report:
-        """Check the network, and only then load the data."""
-        if node.terms.simulated:
-            task = self._round(asked, network, node, context, network.target(self._limits))
-            randomness = node.private_randomness(int(of[0][:15], 16), of[1])
-            arrays = task.trained(randomness)
-        else:
-            with Child(self._child_limits) as child:
-                target = child.check(asked.text, self._limits)
-                task = self._round(asked, network, node, context, target)
-                arrays = child.train(task)
-        facts = {"seeded": node.terms.seed is not None, "rehearsing": node.terms.rehearsal}
-        flags = {name: 1 for name, holds in facts.items() if holds}
-        return report_of(arrays, {NUM_EXAMPLES: task.count, **flags})
 
     def _round(
         self, asked: NetworkRound, network: Network, node: Node, context: Context, target: Any
@@ -158,16 +143,9 @@ class NetworkClientApp(ClientApp):
         loaded, goals = called(self._load_records, context)
         most = 0 if node.terms.rehearsal else declared or max(len(loaded), 1)
         records, targets = as_rows(loaded, goals, network.graph.record, target, most)
-        return Round(
-            network,
-            asked.plan,
-            asked.optimizer,
-            asked.learning_rate,
-            declared or max(len(loaded), 1),
-            self._limits,
-            records,
-            targets,
-        )
+        how = asked.plan, asked.optimizer, asked.learning_rate
+        count = declared or max(len(loaded), 1)
+        return Round(network, *how, count, self._limits, records, targets)
 
 
 def _read(content: RecordDict, limits: Limits) -> tuple[NetworkRound, Graph]:

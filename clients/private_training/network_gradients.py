@@ -11,31 +11,17 @@ from ldp_flower.models.interpreter import evaluate, outputs_of
 from ldp_flower.models.losses import LOSSES
 from ldp_flower.models.repeated import Repeated
 
-from .clipping import Tensors
+from .gradients import Tensors
 
 _MAX_KEPT = 1 << 28  # numbers of frozen parts' results, of all records: 1 GiB
 
 
 class NetworkGradients:
-    """The gradients of single records by the trainable parameters of a network.
+    """The gradients of single records by the trainable parameters of a checked network.
 
-    Parameters
-    ----------
-    graph : Graph
-        The network, which has been checked.
-    constants : mapping of str to Tensor
-        Values of the parameters that are not trained.
-    records : Tensor, shape (records, *record's)
-        The records, of the graph's type.
-    targets : Tensor, shape (records, *target's)
-        Their targets.
-    count : int
-        Public number of records.
-    block : int
-        Number of records that are computed at once; public.
+    ``constants`` are the values of the other parameters, ``count`` is the public number of records,
+    and ``block`` the public number of those that are computed at once.
 
-    Notes
-    -----
     All blocks have one shape and run the same kernels, whatever records hold. In places without
     a record there is a public one of zeros. What an encoder that is not trained makes of a record
     is computed once and kept, if public numbers say that there is memory for it.
@@ -60,19 +46,14 @@ class NetworkGradients:
         self._added = {number: torch.zeros(t.shape, dtype=t.dtype) for number, t in shapes.items()}
         self._frozen: Frozen | None = None
         self._kept: list[torch.Tensor] = []
-        frozen = Frozen.of(graph)
-        if frozen is not None:
+        if (frozen := Frozen.of(graph)) is not None:
             self._keep(frozen, count)
 
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
         """Return gradients by name, shape (block, *parameter's), and which are of records.
 
-        Parameters
-        ----------
-        kept : dict of str to Tensor
-            Values of the trainable parameters.
-        drawn : ndarray of int
-            The records' indices, at most ``block``; their gradients come first, in this order.
+        Those of the records ``drawn`` come first, in this order. ``kept`` are the trainable
+        parameters.
         """
         places = torch.from_numpy(drawn)
         inputs = [self._rows(each, places) for each in (self._records, self._targets, *self._kept)]

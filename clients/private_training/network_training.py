@@ -17,24 +17,11 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Round:
-    """What a node trains in one round.
+    """What a node trains in one round, with a checked network.
 
-    Attributes
-    ----------
-    network : Network
-        The network, which has been checked.
-    plan : DpSgdPlan
-        Noise, sampling rate and number of steps.
-    optimizer : {"sgd", "adam"}
-        The optimiser, new in every round; it sees noisy means only.
-    learning_rate : float
-        Its learning rate.
-    count : int
-        Public number of records, by which sums are divided.
-    limits : Limits
-        Bounds that the network is within.
-    records, targets : ndarray, shape (records, ...)
-        The node's records, of the types and shapes that the network takes; none in a rehearsal.
+    ``optimizer`` is new in every round, and sees noisy means only. ``count`` is the public number
+    of records, by which sums are divided. The node's records and targets have the types and shapes
+    that the network takes; there are none in a rehearsal.
     """
 
     network: Network
@@ -80,13 +67,9 @@ def as_rows(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a node's records and targets as the network takes them, the first ``most``.
 
-    Each record becomes numbers by itself. One that is not of the network's shape, or holds
-    anything but numbers, keeps its place and counts nothing.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many targets as records.
+    Each record becomes numbers by itself. One that is not of the network's shape, or holds anything
+    but numbers, keeps its place and counts nothing. ValueError if targets are not as many as
+    records.
     """
     number = min(len(values), most)
     if len(values) != len(targets):

@@ -34,10 +34,8 @@ class NetworkUsersApp(ClientApp):
     ----------
     load_users : callable
         As that of :class:`LdpUserUpdateMod`. A row of features is one record, in C order.
-    policy : PrivacyPolicy, optional
-        The app's own limits, as those of :class:`LdpClientApp`.
-    seed : int, "run" or callable, optional
-        Makes a simulation's reports reproducible, as that of :class:`LdpClientApp`.
+    policy, seed
+        As those of :class:`LdpUserUpdateMod`.
     limits : Limits, optional
         What is accepted of a network.
 
@@ -48,8 +46,7 @@ class NetworkUsersApp(ClientApp):
 
     Notes
     -----
-    In a deployment ``node_config`` is that of :class:`LdpUserUpdateMod`. Needs the extra
-    ``torch``.
+    In a deployment ``node_config`` is that of :class:`LdpUserUpdateMod`. Needs the extra ``torch``.
 
     Guarantee
     ---------

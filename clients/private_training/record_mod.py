@@ -1,39 +1,114 @@
-"""RecordDpSgdMod: a Flower mod that lets nothing leave but a model trained by DP-SGD."""
+"""RecordDpSgdMod lets nothing leave but a model trained by DP-SGD, which an app calls dp_sgd for.
+
+PyTorch is imported with the first training only.
+"""
 
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from copy import copy
+from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import (
-    Array,
-    ArrayRecord,
-    Context,
-    Message,
-    MessageType,
-    MetricRecord,
-    RecordDict,
-)
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from numpy.typing import NDArray
 
 from ldp_flower.guarantee.budget import Cost, PrivacyPolicy
 from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError, Report
-from ldp_flower.guarantee.parameters import flattened
-from ldp_flower.guarantee.training import RIDER, digest
+from ldp_flower.guarantee.training import RIDER, digest, flattened
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
+from ldp_flower.randomness import RandomSource
 
 from ..effective_policy import Seed, forbid
 from ..node import Node
 from ..reply import Received, Refusal, with_own_metadata
-from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model
-from .training import Arrays, Training, current
+from ..update_mod import CallNext, LdpUpdateMod, _metrics, _model, training_kind
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import Dataset
+
+Arrays = Mapping[str, NDArray[Any]]
 
 _NAME = "RecordDpSgd"  # in the operator's books, where what protects records begins with Record
 _MODEL, _METRIC = "model:", "metric:"  # of what is kept of a reply
 NUM_EXAMPLES = "num-examples"
+
+
+@dataclass
+class Training:
+    """One round's training on one node, as the mod wants it of :func:`dp_sgd`.
+
+    Of ``num_records``, if they are declared, the first are used. ``blind`` is a rehearsal, in which
+    nobody is drawn. Afterwards ``trained`` is what has been trained, and nothing else can leave;
+    ``count`` is the number of records by which gradients were divided.
+    """
+
+    plan: DpSgdPlan
+    sent: Arrays
+    num_records: int | None
+    randomness: RandomSource
+    blind: bool
+    started: bool = False
+    trained: Arrays | None = None
+    count: int = 0
+
+
+current: ContextVar[Training | None] = ContextVar("current", default=None)
+
+
+def dp_sgd(
+    model: "torch.nn.Module",
+    optimizer: "torch.optim.Optimizer",
+    dataset: "Dataset[Any]",
+    loss: "Callable[[torch.nn.Module, Any], torch.Tensor]",
+) -> None:
+    """Train for one round by DP-SGD, in place of an app's own loop over batches.
+
+    All parameters that the optimiser holds, with ``requires_grad``, are trained from what
+    the server sent, by as many steps, with as much noise, as the app's
+    :class:`RecordDpSgdMod` says. Afterwards the model has the result, and the mod sends it.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model. What the message holds is loaded into it by name (of its state_dict).
+    optimizer : torch.optim.Optimizer
+        Any optimiser of its parameters that needs no closure; it gets noisy mean gradients.
+    dataset : torch.utils.data.Dataset
+        Records, with a length. Of more than the operator has declared the first are used.
+        One that has not the first one's structure, shapes and types counts as 0.
+    loss : callable
+        Function from the model and one record, as a batch of one, to its loss: one number. It is
+        tried out first with zeros in place of the first record's numbers, unless records hold
+        anything but numbers (texts, say). It is called under ``vmap`` of ``torch.func``; where that
+        fails for records of zeros, all are taken one by one, which is slower.
+
+    Raises
+    ------
+    RuntimeError
+        If the app has no :class:`RecordDpSgdMod`, or this is a second call for one message.
+    ValueError
+        If model, optimiser, data set and loss do not fit together, or the model has a
+        BatchNorm, which mixes records.
+    """
+    training = current.get()
+    if training is None:
+        raise RuntimeError(
+            "Expected dp_sgd to be called by the train function of an app with "
+            "ClientApp(mods=[RecordDpSgdMod(...)])."
+        )
+    if training.started:
+        raise RuntimeError("Expected one call of dp_sgd for one message, got a second.")
+    training.started = True
+    from .steps import train
+
+    training.trained, training.count = train(training, model, optimizer, dataset, loss)
 
 
 class RecordDpSgdMod(LdpUpdateMod):
@@ -49,10 +124,8 @@ class RecordDpSgdMod(LdpUpdateMod):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of a record, for all rounds together.
-    delta : float
-        Privacy parameter of a record, for all rounds together.
+    epsilon, delta : float
+        Privacy parameters of a record, for all rounds together.
     num_rounds : int
         Number of rounds, all of which are paid for in the first. Further ones are refused.
     steps : int (default: 10)
@@ -148,9 +221,7 @@ class RecordDpSgdMod(LdpUpdateMod):
             )
 
     def _answer(self, received: Received, context: Context, call_next: CallNext) -> RecordDict:
-        kind = received.message.metadata.message_type
-        if kind.partition(".")[0] != MessageType.TRAIN:
-            raise Refusal(Refusal.FORBIDDEN, "This client answers training messages only.")
+        kind = training_kind(received)
         content = received.message.content
         try:
             if RIDER in content:
@@ -200,16 +271,8 @@ def paid_for(
 ) -> Report:
     """Return the report of one round, which is on the ledger with the plan's cost.
 
-    Parameters
-    ----------
-    node : Node
-        The node, which is one user: the silo.
-    cost : Cost
-        The plan's.
-    kind, asked : str
-        Type of the message, and the digest of its content.
-    trained : callable
-        Trains, unless this message has been answered before.
+    ``asked`` is the digest of the message's content; ``trained`` is called unless this message has
+    been answered before.
     """
     whole = json.dumps([kind, node.accounts.tolist(), cost.plan, asked])
     identity = hashlib.sha256(whole.encode()).hexdigest()

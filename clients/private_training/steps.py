@@ -14,15 +14,16 @@ from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomizers.real_valued.records import with_noise
 from ldp_flower.randomness import RandomSource
 
-from .clipping import Tensors, clipped_sums
-from .gradients import Gradients, Loss
+from .gradients import Gradients, Loss, Tensors
 
 if TYPE_CHECKING:
-    from .training import Arrays, Training
+    from .record_mod import Arrays, Training
 
 Parameters = dict[str, torch.nn.Parameter]
 
 _LARGEST_BLOCK = 1 << 24  # numbers of per-record gradients that are held at a time: 192 MiB
+_PIECE = 1 << 17  # numbers that are held as doubles at a time: 1 MiB, which stays in a cache
+_MARGIN = 1e-9  # of the bound, far above what doubles round
 _SPARE = 2.0  # standard deviations: one step of 44 draws more records than there is room for
 
 
@@ -36,13 +37,9 @@ def train(
 ) -> tuple["Arrays", int]:
     """Take all steps of a round; return what was trained, and the number of records.
 
-    The parameters that count are kept here. Whatever else the app's code writes into its
-    model, before or between the steps, is overwritten.
-
-    Raises
-    ------
-    ValueError
-        If the arguments do not fit together, whatever the data.
+    The parameters that count are kept here. Whatever else the app's code writes into its model,
+    before or between the steps, is overwritten. ValueError if the arguments do not fit together,
+    whatever the data.
     """
     parameters = _parameters(training.sent, model, optimizer)
     present = _length(dataset)
@@ -68,12 +65,8 @@ class RecordGradients(Protocol):
     def of(self, kept: Tensors, drawn: NDArray[np.intp]) -> tuple[Tensors, torch.Tensor]:
         """Return gradients by parameter, shape (block, *parameter's), and which are records'.
 
-        Parameters
-        ----------
-        kept : dict of str to Tensor
-            The parameters' values.
-        drawn : ndarray of int
-            The records' indices, at most ``block``; their gradients come first, in this order.
+        Those of the records ``drawn``, at most ``block``, come first, in this order. ``kept`` are
+        the parameters' values.
         """
 
 
@@ -90,14 +83,10 @@ def take_steps(
 
     Parameters
     ----------
-    plan : DpSgdPlan
-        Noise, sampling rate and number of steps.
     parameters : dict of str to Parameter
         What is trained. Whatever else writes into it between the steps is overwritten.
     optimizer : torch.optim.Optimizer
         An optimiser of these parameters; it sees noisy means only.
-    gradients : RecordGradients
-        Gradients of single records.
     count : int
         Public number of records, by which sums are divided, with the sampling rate.
     present : int
@@ -138,6 +127,50 @@ def take_steps(
         log = logging.getLogger(__name__)
         log.warning("Gradients of some records are not finite and count as 0.")
     return kept
+
+
+def clipped_sums(each: Tensors, used: torch.Tensor, bound: float) -> tuple[Tensors, torch.Tensor]:
+    """Return sums of gradients, each shortened first, and which records count.
+
+    Parameters
+    ----------
+    each : dict of str to Tensor
+        Gradients by parameter, shape (records, *parameter's).
+    used : Tensor of bool, shape (records,)
+        Which places hold a record.
+    bound : float
+        Euclidean length, over all parameters together, that each is shortened to.
+
+    Returns
+    -------
+    dict of str to Tensor
+        Sums in doubles: in four bytes the length of a gradient with many entries, and a sum of
+        many, are wrong by so much that one record moves a sum by more than twice its bound. They
+        are the same operations whatever gradients hold, and their order follows from shapes alone.
+    Tensor of bool, shape (records,)
+        A gradient that is not finite counts as 0.
+    """
+    rows = {name: gradient.reshape(len(used), -1) for name, gradient in each.items()}
+    squares = torch.zeros(len(used), dtype=torch.float64, device=used.device)
+    for gradient in rows.values():
+        for piece in _pieces(gradient):
+            squares += piece.square().sum(1)
+    counted = used & squares.isfinite()
+    # A gradient of 0 is not divided by: the factor is at most 1.
+    factors = (bound * (1 - _MARGIN) / squares.sqrt()).clamp(max=1.0)
+    factors = torch.where(counted, factors, torch.zeros_like(factors))
+    dropped = ~counted[:, None]  # not by a product: NaN times 0 is NaN
+    sums = {
+        name: torch.cat([factors @ piece.masked_fill_(dropped, 0.0) for piece in _pieces(gradient)])
+        for name, gradient in rows.items()
+    }
+    return {name: total.view(each[name].shape[1:]) for name, total in sums.items()}, counted
+
+
+def _pieces(gradient: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield its columns as doubles, some at a time."""
+    for piece in torch.split(gradient, max(1, _PIECE // len(gradient)), dim=1):
+        yield piece.to(torch.float64, copy=True)
 
 
 def _parameters(

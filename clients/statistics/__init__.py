@@ -8,73 +8,94 @@ depend, to the last bit, on which other users are in the batch (see :mod:`..arit
 :mod:`ldp_flower.randomizers.elementwise`). Every one sees float64 only (see :func:`compute`).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import (
-    Fourier,
-    OfClasses,
-    Projected,
-    Question,
-    Rotated,
-    RotatedBins,
-    Standardised,
-    TransformedQuestion,
-)
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import Words
 from ldp_flower.validation import Floats
 
-from .classes import CLASSES, with_labels
-from .columns import COLUMNS, DRAWN_CELLS
-from .means import MEANS
-from .moments import LINES, MOMENTS
-from .records import ITEMS, LABELLED_FEATURES, LABELS, RECORDS
-from .registry import Blocks, Drawing, Statistics, Turns, Views
-from .regression import EVALUATION, REGRESSION, TEACHERS
-from .selection import SELECTION
-from .transformed import fourier, projected, rotated, rotated_bins, standardised
+from . import columns, means, moments, records, regression, selection, transformed
 
-#: All that can be computed of users.
-STATISTICS: Statistics = {
-    **REGRESSION,
-    **SELECTION,
-    **CLASSES,
-    **MEANS,
-    **MOMENTS,
-    **RECORDS,
-    **ITEMS,
-    **COLUMNS,
-    **LABELS,
-    **TEACHERS,
-    **EVALUATION,
-    **LINES,
+#: From users and a question of a class to values, shape (users, width).
+STATISTICS: dict[type[q.Question], Callable[[Users, Any], Floats]] = {
+    q.Gradient: regression.gradient,
+    q.GradientNorm: regression.gradient_norm,
+    q.ResidualCoefficients: regression.residual_coefficients,
+    q.RidgeStep: regression.ridge_step,
+    q.TargetScaleBin: regression.target_scale_bin,
+    q.RootCurvature: regression.root_curvature,
+    q.Curvature: regression.curvature,
+    q.SquaredErrors: regression.squared_errors,
+    q.Teacher: regression.teacher,
+    q.CorrelatedFeatures: selection.correlated_features,
+    q.LassoFeatures: selection.lasso_features,
+    q.PostLassoFeatures: selection.post_lasso_features,
+    q.PursuedFeatures: selection.pursued_features,
+    q.ClassCoefficients: regression.class_coefficients,
+    q.ClassStep: regression.class_step,
+    q.ClassShare: regression.class_share,
+    q.MeanScore: regression.mean_score,
+    q.Ranking: regression.ranking,
+    q.Mean: means.mean,
+    q.WeightedMean: means.weighted_mean,
+    q.OutstandingFeatures: means.outstanding_features,
+    q.DistanceBin: means.distance_bin,
+    q.ColumnMeans: means.column_means,
+    q.ColumnMeanNorm: means.column_mean_norm,
+    q.ColumnLogSizes: means.column_log_sizes,
+    q.SecondMoments: moments.second_moments,
+    q.TensorMoments: moments.tensor_moments,
+    q.LineMoments: moments.line_moments,
+    q.LineSizes: moments.line_sizes,
+    q.RowCount: moments.row_count,
+    q.Record: records.record,
+    q.RecordCopies: records.record_copies,
+    q.DrawnItems: records.drawn_items,
+    q.FrequentItems: records.frequent_items,
+    q.Labels: records.labels,
+    q.SharesBelow: columns.shares_below,
+    q.Cell: columns.cell,
+    q.Grain: columns.grain,
 }
-#: What is computed of users and of what they draw.
-DRAWING: Drawing = DRAWN_CELLS
-#: What of users leaves as it is; their operator must have declared it public.
-PUBLIC: Blocks = LABELLED_FEATURES
-_VIEWS: Views = {
-    Standardised: standardised,
-    OfClasses: with_labels,
-    Projected: projected,
-    Fourier: fourier,
+#: Likewise, given the words, one for each user, by which they draw what is drawn.
+_DRAWING: dict[type[q.Question], Callable[[Users, Any, Words], Floats]] = {
+    q.TableCell: columns.table_cell,
+    q.LevelRounding: columns.level_rounding,
 }
-_TURNS: Turns = {Rotated: rotated, RotatedBins: rotated_bins}
+#: To a block of what is sent as it is beside the reports; the operator must have declared it
+#: public.
+PUBLIC: dict[type[q.Question], Callable[[Users, Any], NDArray[np.float32]]] = {
+    q.Labels: records.labelled_features
+}
+# To the users that the question inside is about.
+_VIEWS: dict[type[q.Question], Callable[[Users, Any], Users]] = {
+    q.Standardised: transformed.standardised,
+    q.OfClasses: transformed.with_labels,
+    q.Projected: transformed.projected,
+    q.Fourier: transformed.fourier,
+}
+# From values of the question inside to values.
+_TURNS: dict[type[q.Question], Callable[[Floats, Any], Floats]] = {
+    q.Rotated: transformed.rotated,
+    q.RotatedBins: transformed.rotated_bins,
+}
 
 
-def knows(question: Question) -> bool:
+def knows(question: q.Question) -> bool:
     """Whether there is a statistic for a question."""
-    if isinstance(question, TransformedQuestion):
+    if isinstance(question, q.TransformedQuestion):
         return type(question) in {*_VIEWS, *_TURNS} and knows(question.inner)
-    return type(question) in STATISTICS or type(question) in DRAWING
+    return type(question) in STATISTICS or type(question) in _DRAWING
 
 
 @np.errstate(all="ignore")
-def compute(users: Users, question: Question, words: Words | None = None) -> Floats:
+def compute(users: Users, question: q.Question, words: Words | None = None) -> Floats:
     """Return each user's value, shape (users, width).
 
     By ``words``, one for each user, they draw what is drawn; without, all draw the same.
@@ -85,10 +106,10 @@ def compute(users: Users, question: Question, words: Words | None = None) -> Flo
     user's, and cost all their values.
     """
     users, kind = _with_doubles(users), type(question)
-    if kind in DRAWING:
+    if kind in _DRAWING:
         coins = np.zeros(len(users), np.uint64) if words is None else words
-        return _doubles(DRAWING[kind](users, question, coins))
-    if not isinstance(question, TransformedQuestion):
+        return _doubles(_DRAWING[kind](users, question, coins))
+    if not isinstance(question, q.TransformedQuestion):
         return _doubles(STATISTICS[kind](users, question))
     if kind in _VIEWS:
         return compute(_VIEWS[kind](users, question), question.inner)
@@ -96,7 +117,7 @@ def compute(users: Users, question: Question, words: Words | None = None) -> Flo
 
 
 @np.errstate(all="ignore")
-def public_block(users: Users, question: Question) -> NDArray[np.float32]:
+def public_block(users: Users, question: q.Question) -> NDArray[np.float32]:
     """Return what of the users leaves as it is beside the reports, the users first."""
     return PUBLIC[type(question)](_with_doubles(users), question)
 
@@ -110,6 +131,3 @@ def _with_doubles(users: Users) -> Users:
     if features is users.features and targets is users.targets:
         return users
     return replace(users, features=features, targets=targets)
-
-
-__all__ = ["PUBLIC", "STATISTICS", "compute", "knows", "public_block"]

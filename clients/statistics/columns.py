@@ -3,13 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import Cell, Grain, LevelRounding, SharesBelow, TableCell
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomness import KeyedRandom, Words, derive
 from ldp_flower.validation import Floats
 
 from ..arithmetic.rows import mean_over_rows
-from .registry import Drawing, Statistics
 
 _DRAWS = 1  # separates the draws of a statistic from the order of the rows
 _ROUND = 1e-6  # of a step: what entries lose by being standardised
@@ -32,7 +31,7 @@ def _column(users: Users, column: int) -> Floats:
     return users.targets if column == users.num_features else users.features[:, column]
 
 
-def shares_below(users: Users, question: SharesBelow) -> Floats:
+def shares_below(users: Users, question: q.SharesBelow) -> Floats:
     """Compute :class:`SharesBelow`."""
     column = int(question.coordinates[0])
     entries = _column(users, column)
@@ -46,14 +45,14 @@ def shares_below(users: Users, question: SharesBelow) -> Floats:
     return found
 
 
-def cell(users: Users, question: Cell) -> Floats:
+def cell(users: Users, question: q.Cell) -> Floats:
     """Compute :class:`Cell`."""
     entry = first_entries(users, question.coordinates)
     place = np.searchsorted(question.edges, entry, side="left")
     return np.where(np.isfinite(entry), place, len(question.edges) + 1).astype(np.float64)
 
 
-def grain(users: Users, question: Grain) -> Floats:
+def grain(users: Users, question: q.Grain) -> Floats:
     """Compute :class:`Grain`."""
     entry = first_entries(users, question.coordinates)
     found = np.full(entry.shape, float(question.num_steps))
@@ -65,14 +64,7 @@ def grain(users: Users, question: Grain) -> Floats:
     return found
 
 
-COLUMNS: Statistics = {
-    SharesBelow: shares_below,
-    Cell: cell,
-    Grain: grain,
-}
-
-
-def _placed(users: Users, question: TableCell) -> tuple[Floats, Floats]:
+def _placed(users: Users, question: q.TableCell) -> tuple[Floats, Floats]:
     """Return each user's cell without the level, and where its number is among the levels.
 
     NaN without rows.
@@ -102,7 +94,7 @@ def _among(numbers: Floats, low: float, high: float, levels: int) -> Floats:
     return np.clip((numbers - low) / (high - low), 0, 1) * (levels - 1)
 
 
-def table_cell(users: Users, question: TableCell, words: Words) -> Floats:
+def table_cell(users: Users, question: q.TableCell, words: Words) -> Floats:
     """Compute :class:`TableCell`."""
     draws = KeyedRandom(derive(words, _DRAWS)).uniforms((len(users), 2))
     found, place = _placed(users, question)
@@ -116,11 +108,8 @@ def table_cell(users: Users, question: TableCell, words: Words) -> Floats:
     return np.where(np.isfinite(found), found, cells)[:, None]
 
 
-def level_rounding(users: Users, question: LevelRounding, words: Words) -> Floats:
+def level_rounding(users: Users, question: q.LevelRounding, words: Words) -> Floats:
     """Compute :class:`LevelRounding`."""
     first, place = _placed(users, question)
     between = place - np.floor(place)
     return np.where(np.isfinite(first), 4 * between * (1 - between) - 0.5, np.nan)[:, None]
-
-
-DRAWN_CELLS: Drawing = {TableCell: table_cell, LevelRounding: level_rounding}

@@ -5,22 +5,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import (
-    ColumnLogSizes,
-    ColumnMeanNorm,
-    ColumnMeans,
-    DistanceBin,
-    Mean,
-    OutstandingFeatures,
-    WeightedMean,
-)
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.elementwise import row_dots, row_norms
 from ldp_flower.validation import Floats
 
-from ..arithmetic.rows import mean_over_rows, sum_over_rows
-from ..arithmetic.scale import log_ratio, scale_bins
-from .registry import Statistics
+from ..arithmetic.rows import log_ratio, mean_over_rows, scale_bins, sum_over_rows
 from .selection import largest
 
 _BORROWED = 4.0  # rows
@@ -36,17 +26,17 @@ def _difference(
     return means if coordinates is None else means[:, coordinates]
 
 
-def mean(users: Users, question: Mean) -> Floats:
+def mean(users: Users, question: q.Mean) -> Floats:
     """Compute :class:`Mean`."""
     return _difference(users, question.centre, question.coordinates)
 
 
-def weighted_mean(users: Users, question: WeightedMean) -> Floats:
+def weighted_mean(users: Users, question: q.WeightedMean) -> Floats:
     """Compute :class:`WeightedMean`."""
     return _difference(users, question.centre, question.coordinates) * question.weights
 
 
-def outstanding_features(users: Users, question: OutstandingFeatures) -> Floats:
+def outstanding_features(users: Users, question: q.OutstandingFeatures) -> Floats:
     """Compute :class:`OutstandingFeatures`."""
     squares = np.square(users.features)
     ones = np.ones(len(squares))
@@ -58,7 +48,7 @@ def outstanding_features(users: Users, question: OutstandingFeatures) -> Floats:
     return largest(sums / np.where(size > 0, size, 1.0), question.set_size)
 
 
-def distance_bin(users: Users, question: DistanceBin) -> Floats:
+def distance_bin(users: Users, question: q.DistanceBin) -> Floats:
     """Compute :class:`DistanceBin`."""
     return scale_bins(row_norms(_difference(users, question.centre)), question)
 
@@ -69,18 +59,18 @@ def _joined(users: Users) -> Users:
     return replace(users, features=joined, missing=None)
 
 
-def column_means(users: Users, question: ColumnMeans) -> Floats:
+def column_means(users: Users, question: q.ColumnMeans) -> Floats:
     """Compute :class:`ColumnMeans`."""
     return _difference(_joined(users), question.centre, question.coordinates)
 
 
-def column_mean_norm(users: Users, question: ColumnMeanNorm) -> Floats:
+def column_mean_norm(users: Users, question: q.ColumnMeanNorm) -> Floats:
     """Compute :class:`ColumnMeanNorm`."""
     differences = _difference(_joined(users), question.centre, question.coordinates)
     return log_ratio(row_norms(differences)[:, None], question)
 
 
-def column_log_sizes(users: Users, question: ColumnLogSizes) -> Floats:
+def column_log_sizes(users: Users, question: q.ColumnLogSizes) -> Floats:
     """Compute :class:`ColumnLogSizes`."""
     squares = np.square(_joined(users).features)
     sizes = np.sqrt(mean_over_rows(users, np.ones(len(squares)), squares))
@@ -88,14 +78,3 @@ def column_log_sizes(users: Users, question: ColumnLogSizes) -> Floats:
         sizes = sizes[:, question.coordinates]
     logs = np.clip(log_ratio(sizes, question), -1, 1) * question.log_range
     return np.where((sizes != 0).any(axis=1, keepdims=True), logs, 0.0)
-
-
-MEANS: Statistics = {
-    Mean: mean,
-    WeightedMean: weighted_mean,
-    OutstandingFeatures: outstanding_features,
-    DistanceBin: distance_bin,
-    ColumnMeans: column_means,
-    ColumnMeanNorm: column_mean_norm,
-    ColumnLogSizes: column_log_sizes,
-}

@@ -5,15 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import (
-    LineMoments,
-    LineSizes,
-    Record,
-    RecordCopies,
-    RowCount,
-    SecondMoments,
-    TensorMoments,
-)
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers.domains import directions
 from ldp_flower.randomizers.elementwise import log
@@ -21,13 +13,12 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.moments import num_monomials, packed_power, tensor_powers, tensor_weight
 
 from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows
-from .registry import Statistics
 
 _BLOCK_ENTRIES = 1 << 22  # products held in memory at a time
 
 Powers = Mapping[int, float]  # weights of tensor powers
 
-Bounded = SecondMoments | TensorMoments | Record | RecordCopies
+Bounded = q.SecondMoments | q.TensorMoments | q.Record | q.RecordCopies
 
 
 def bounded_rows(users: Users, question: Bounded) -> tuple[Floats, Floats]:
@@ -39,7 +30,7 @@ def bounded_rows(users: Users, question: Bounded) -> tuple[Floats, Floats]:
 
 def _moments(
     users: Users,
-    question: SecondMoments | TensorMoments,
+    question: q.SecondMoments | q.TensorMoments,
     product_weight: float,
     powers: Powers,
 ) -> Floats:
@@ -55,22 +46,19 @@ def _moments(
     return np.concatenate(parts, axis=1)
 
 
-def second_moments(users: Users, question: SecondMoments) -> Floats:
+def second_moments(users: Users, question: q.SecondMoments) -> Floats:
     """Compute :class:`SecondMoments`."""
     return _moments(users, question, question.product_weight, {2: question.square_weight})
 
 
-def tensor_moments(users: Users, question: TensorMoments) -> Floats:
+def tensor_moments(users: Users, question: q.TensorMoments) -> Floats:
     """Compute :class:`TensorMoments`."""
     powers = tensor_powers(question.degree, question.stride)
     weight = tensor_weight(powers)
     return _moments(users, question, weight, dict.fromkeys(powers, weight))
 
 
-MOMENTS: Statistics = {SecondMoments: second_moments, TensorMoments: tensor_moments}
-
-
-def line_moments(users: Users, question: LineMoments) -> Floats:
+def line_moments(users: Users, question: q.LineMoments) -> Floats:
     """Compute :class:`LineMoments`."""
     r = (users.targets - dot(users.features, question.theta)) / question.residual_scale
     q = dot(users.features, question.direction) / question.direction_scale
@@ -78,7 +66,7 @@ def line_moments(users: Users, question: LineMoments) -> Floats:
     return mean_over_rows(users, np.ones(len(r)), products)
 
 
-def line_sizes(users: Users, question: LineSizes) -> Floats:
+def line_sizes(users: Users, question: q.LineSizes) -> Floats:
     """Compute :class:`LineSizes`."""
     residuals = users.targets - dot(users.features, question.theta)
     steps = dot(users.features, question.direction)
@@ -89,10 +77,7 @@ def line_sizes(users: Users, question: LineSizes) -> Floats:
     return np.where(users.num_rows[:, None] > 0, np.minimum(logs, 1.0), 0.0)
 
 
-def row_count(users: Users, question: RowCount) -> Floats:
+def row_count(users: Users, question: q.RowCount) -> Floats:
     """Compute :class:`RowCount`."""
     rows = np.maximum(users.num_rows, 1) / question.prior
     return (log(rows) / question.log_range)[:, None]
-
-
-LINES: Statistics = {LineMoments: line_moments, LineSizes: line_sizes, RowCount: row_count}

@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import DrawnItems, FrequentItems, Labels, Record, RecordCopies
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
 from ..arithmetic.rows import dot
 from .moments import bounded_rows
-from .registry import Blocks, Statistics
 
 
-def _first_rows(users: Users, question: Record | RecordCopies) -> tuple[Floats, Floats]:
+def _first_rows(users: Users, question: q.Record | q.RecordCopies) -> tuple[Floats, Floats]:
     """Return each user's first row and target, bounded; NaN for a user without rows."""
     x = np.full((len(users), users.num_features), np.nan)
     y = np.full((len(users), 1), np.nan)
@@ -25,21 +24,18 @@ def _first_rows(users: Users, question: Record | RecordCopies) -> tuple[Floats, 
     return x, y
 
 
-def record(users: Users, question: Record) -> Floats:
+def record(users: Users, question: q.Record) -> Floats:
     """Compute :class:`Record`."""
     return np.concatenate(_first_rows(users, question), axis=1)
 
 
-def record_copies(users: Users, question: RecordCopies) -> Floats:
+def record_copies(users: Users, question: q.RecordCopies) -> Floats:
     """Compute :class:`RecordCopies`."""
     x, y = _first_rows(users, question)
     return np.concatenate([y * x, *[x] * question.copies], axis=1)
 
 
-RECORDS: Statistics = {Record: record, RecordCopies: record_copies}
-
-
-def drawn_items(users: Users, question: DrawnItems, by_frequency: bool = False) -> Floats:
+def drawn_items(users: Users, question: q.DrawnItems, by_frequency: bool = False) -> Floats:
     """Compute :class:`DrawnItems`: rows come in the order that was drawn."""
     size, end = question.set_size, float(question.domain_size)
     items = users.features[:, 0]
@@ -71,15 +67,12 @@ def drawn_items(users: Users, question: DrawnItems, by_frequency: bool = False) 
     return np.asarray(found, np.float64)
 
 
-def frequent_items(users: Users, question: FrequentItems) -> Floats:
+def frequent_items(users: Users, question: q.FrequentItems) -> Floats:
     """Compute :class:`FrequentItems`."""
     return drawn_items(users, question, by_frequency=True)
 
 
-ITEMS: Statistics = {DrawnItems: drawn_items, FrequentItems: frequent_items}
-
-
-def labels(users: Users, question: Labels) -> Floats:
+def labels(users: Users, question: q.Labels) -> Floats:
     """Compute :class:`Labels`."""
     bound = question.label_bound
     found = np.zeros((len(users), question.labels_per_user))
@@ -91,7 +84,7 @@ def labels(users: Users, question: Labels) -> Floats:
     return found
 
 
-def labelled_features(users: Users, question: Labels) -> NDArray[np.float32]:
+def labelled_features(users: Users, question: q.Labels) -> NDArray[np.float32]:
     """Return the rows that the labels belong to, shape (users, labels_per_user, num_features).
 
     They are zero where there are fewer. No target has any part in this.
@@ -108,7 +101,3 @@ def _places(users: Users, most: int) -> tuple[NDArray[np.int64], tuple[NDArray[A
     kept = np.arange(most) < users.num_rows[:, None]
     places = np.nonzero(kept)
     return users.offsets[places[0]] + places[1], places
-
-
-LABELS: Statistics = {Labels: labels}
-LABELLED_FEATURES: Blocks = {Labels: labelled_features}

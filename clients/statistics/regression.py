@@ -1,37 +1,25 @@
-"""Statistics of linear regression: gradients, ridge steps, errors, and each user's own fit."""
+"""Statistics of regression and classification: gradients, steps, errors, each user's own fit."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.questions import (
-    ClassCoefficients,
-    Curvature,
-    Gradient,
-    GradientNorm,
-    ResidualCoefficients,
-    RidgeStep,
-    RootCurvature,
-    SquaredErrors,
-    TargetScaleBin,
-    Teacher,
-)
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.iht import iht
 from ldp_flower.randomizers.domains import directions
-from ldp_flower.randomizers.elementwise import log, row_norms
+from ldp_flower.randomizers.elementwise import log, row_norms, tanh
 from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..arithmetic.ridge import ridge_coefficients
-from ..arithmetic.rows import dot, mean_over_rows, norm_over_rows, shortened
-from ..arithmetic.scale import log_ratio, scale_bins
-from .registry import Statistics
+from ..arithmetic.rows import dot, log_ratio, mean_over_rows, norm_over_rows, scale_bins, shortened
+from .transformed import class_labels
 
 
-def gradient(users: Users, question: Gradient) -> Floats:
+def gradient(users: Users, question: q.Gradient) -> Floats:
     """Compute :class:`Gradient`."""
     features: NDArray[Any] = users.features
     if question.feature_bound is not None:
@@ -45,18 +33,18 @@ def gradient(users: Users, question: Gradient) -> Floats:
     return mean if question.coordinates is None else mean[:, question.coordinates]
 
 
-def gradient_norm(users: Users, question: GradientNorm) -> Floats:
+def gradient_norm(users: Users, question: q.GradientNorm) -> Floats:
     """Compute :class:`GradientNorm`."""
-    return log_ratio(row_norms(gradient(users, Gradient(question.theta)))[:, None], question)
+    return log_ratio(row_norms(gradient(users, q.Gradient(question.theta)))[:, None], question)
 
 
-def curvature(users: Users, question: Curvature) -> Floats:
+def curvature(users: Users, question: q.Curvature) -> Floats:
     """Compute :class:`Curvature`."""
     squares = np.minimum(dot(users.features, question.direction) ** 2, question.cap)
     return mean_over_rows(users, squares, np.ones((len(squares), 1))) / (question.cap / 2) - 1
 
 
-def root_curvature(users: Users, question: RootCurvature) -> Floats:
+def root_curvature(users: Users, question: q.RootCurvature) -> Floats:
     """Compute :class:`RootCurvature`."""
     values = dot(users.features, question.direction)
     roots = np.sqrt(np.maximum(users.num_rows, 1))
@@ -64,7 +52,7 @@ def root_curvature(users: Users, question: RootCurvature) -> Floats:
 
 
 def weighted_coefficients(
-    users: Users, residual: Floats, question: ResidualCoefficients | ClassCoefficients
+    users: Users, residual: Floats, question: q.ResidualCoefficients | q.ClassCoefficients
 ) -> Floats:
     """Return ``weights`` times the ridge coefficients of residuals of mean square 1.
 
@@ -77,7 +65,7 @@ def weighted_coefficients(
     return values * (question.weights / np.where(sizes > 0, sizes, 1.0)[:, None])
 
 
-def residual_coefficients(users: Users, question: ResidualCoefficients) -> Floats:
+def residual_coefficients(users: Users, question: q.ResidualCoefficients) -> Floats:
     """Compute :class:`ResidualCoefficients`."""
     roots = np.sqrt(np.maximum(users.num_rows, 1))
     scales = norm_over_rows(users, users.targets) / roots
@@ -91,7 +79,7 @@ def residual_coefficients(users: Users, question: ResidualCoefficients) -> Float
     return np.where(known[:, None], values, 0.0)
 
 
-def ridge_step(users: Users, question: RidgeStep) -> Floats:
+def ridge_step(users: Users, question: q.RidgeStep) -> Floats:
     """Compute :class:`RidgeStep`."""
     targets = (users.targets - question.centre) / question.scale
     residual = targets - dot(users.features, question.theta)
@@ -102,24 +90,13 @@ def ridge_step(users: Users, question: RidgeStep) -> Floats:
     return np.where(length[:, None] > 0, unit, 0.0)
 
 
-def target_scale_bin(users: Users, question: TargetScaleBin) -> Floats:
+def target_scale_bin(users: Users, question: q.TargetScaleBin) -> Floats:
     """Compute :class:`TargetScaleBin`."""
     sizes = norm_over_rows(users, users.targets) / np.sqrt(np.maximum(users.num_rows, 1))
     return scale_bins(sizes, question)
 
 
-REGRESSION: Statistics = {
-    Gradient: gradient,
-    GradientNorm: gradient_norm,
-    ResidualCoefficients: residual_coefficients,
-    RidgeStep: ridge_step,
-    TargetScaleBin: target_scale_bin,
-    RootCurvature: root_curvature,
-    Curvature: curvature,
-}
-
-
-def squared_errors(users: Users, question: SquaredErrors) -> Floats:
+def squared_errors(users: Users, question: q.SquaredErrors) -> Floats:
     """Compute :class:`SquaredErrors`."""
     targets = users.targets
     errors = [targets - dot(users.features, question.theta), targets - question.centre]
@@ -129,13 +106,10 @@ def squared_errors(users: Users, question: SquaredErrors) -> Floats:
     return np.asarray(weighted - question.offset)
 
 
-EVALUATION: Statistics = {SquaredErrors: squared_errors}
-
-
 _MAX_STEPS = 300
 
 
-def teacher(users: Users, question: Teacher) -> Floats:
+def teacher(users: Users, question: q.Teacher) -> Floats:
     """Compute :class:`Teacher`."""
     values = np.zeros((len(users), users.num_features))
     for i in np.flatnonzero(users.num_rows):
@@ -169,4 +143,44 @@ def _answers(values: Floats, features: Floats) -> Floats:
     return answers
 
 
-TEACHERS: Statistics = {Teacher: teacher}
+def class_coefficients(users: Users, question: q.ClassCoefficients) -> Floats:
+    """Compute :class:`ClassCoefficients`."""
+    residual = class_labels(users) - tanh(dot(users.features, question.theta) / 2)
+    return weighted_coefficients(users, residual, question)
+
+
+def _of_class(users: Users, place: float, yes: float, no: float) -> Floats:
+    """Return which number each row has by its class; NaN for none, of which it is no example."""
+    return np.where(np.isnan(users.targets), np.nan, np.where(users.targets == place, yes, no))
+
+
+def class_step(users: Users, question: q.ClassStep) -> Floats:
+    """Compute :class:`ClassStep`."""
+    residual = _of_class(users, question.place, 1.0, -1.0) - tanh(
+        dot(users.features, question.theta)
+    )
+    unit, length = directions(ridge_coefficients(users, users.features, residual, question.ridge))
+    wanted = np.ones(len(users))
+    if question.weighted:
+        sizes = norm_over_rows(users, residual) / np.sqrt(np.maximum(users.num_rows, 1))
+        wanted = np.minimum(sizes, 1.0)
+    return np.where(length[:, None] > 0, unit * wanted[:, None], 0.0)
+
+
+def class_share(users: Users, question: q.ClassShare) -> Floats:
+    """Compute :class:`ClassShare`."""
+    halves = _of_class(users, question.place, 0.5, -0.5)
+    return mean_over_rows(users, halves, np.ones((len(halves), 1)))
+
+
+def mean_score(users: Users, question: q.MeanScore) -> Floats:
+    """Compute :class:`MeanScore`."""
+    scores = np.clip(dot(users.features, question.theta), -1.0, 1.0)
+    return mean_over_rows(users, scores, np.ones((len(scores), 1)))
+
+
+def ranking(users: Users, question: q.Ranking) -> Floats:
+    """Compute :class:`Ranking`."""
+    above = _of_class(users, question.place, 1.0, 0.0) - question.share
+    signs = np.sign(dot(users.features, question.theta))
+    return mean_over_rows(users, above * signs, np.ones((len(signs), 1)))

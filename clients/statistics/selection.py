@@ -10,18 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ldp_flower.guarantee.questions import (
-    CorrelatedFeatures,
-    LassoFeatures,
-    PostLassoFeatures,
-    PursuedFeatures,
-)
+from ldp_flower.guarantee import questions as q
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
 from ..arithmetic.ridge import ridge_coefficients
 from ..arithmetic.rows import sum_over_rows
-from .registry import Statistics
 
 _MISSING = -1.0  # no feature: the randomizer puts a random one in its place
 
@@ -38,7 +32,7 @@ def largest(scores: Floats, size: int) -> Floats:
     return np.where(found, order, _MISSING)
 
 
-def correlated_features(users: Users, question: CorrelatedFeatures) -> Floats:
+def correlated_features(users: Users, question: q.CorrelatedFeatures) -> Floats:
     """Compute :class:`CorrelatedFeatures`."""
     if question.ridge is not None:
         scores = ridge_coefficients(users, users.features, users.targets, question.ridge)
@@ -67,8 +61,7 @@ def _one_by_one(fit: Callable[[Floats, Floats, Any], Floats]) -> Callable[..., F
     return selected
 
 
-def _lasso(x: Floats, y: Floats, question: LassoFeatures | PostLassoFeatures) -> Floats:
-    """Return the Lasso's coefficients, see :class:`LassoFeatures`."""
+def _lasso(x: Floats, y: Floats, question: q.LassoFeatures | q.PostLassoFeatures) -> Floats:
     from sklearn.linear_model import lasso_path
 
     scale = math.sqrt(2 * math.log(max(x.shape[1], 2)) / len(y)) * math.sqrt(np.mean(y**2))
@@ -88,8 +81,7 @@ def _lasso(x: Floats, y: Floats, question: LassoFeatures | PostLassoFeatures) ->
     return np.asarray(coefficients[:, 0])
 
 
-def _post_lasso(x: Floats, y: Floats, question: PostLassoFeatures) -> Floats:
-    """Return those of least squares on the Lasso's support."""
+def _post_lasso(x: Floats, y: Floats, question: q.PostLassoFeatures) -> Floats:
     from sklearn.linear_model import LinearRegression
 
     shrunken = _lasso(x, y, question)
@@ -102,17 +94,13 @@ def _post_lasso(x: Floats, y: Floats, question: PostLassoFeatures) -> Floats:
     return refitted
 
 
-def _pursuit(x: Floats, y: Floats, question: PursuedFeatures) -> Floats:
-    """Return those of orthogonal matching pursuit."""
+def _pursuit(x: Floats, y: Floats, question: q.PursuedFeatures) -> Floats:
     from sklearn.linear_model import orthogonal_mp
 
     size = min(question.set_size, *x.shape)
     return np.asarray(orthogonal_mp(x, y, n_nonzero_coefs=size))
 
 
-SELECTION: Statistics = {
-    CorrelatedFeatures: correlated_features,
-    LassoFeatures: _one_by_one(_lasso),
-    PostLassoFeatures: _one_by_one(_post_lasso),
-    PursuedFeatures: _one_by_one(_pursuit),
-}
+lasso_features = _one_by_one(_lasso)
+post_lasso_features = _one_by_one(_post_lasso)
+pursued_features = _one_by_one(_pursuit)

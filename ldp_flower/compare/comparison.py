@@ -11,7 +11,7 @@ from pathlib import Path
 from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 
-from ..guarantee.parameters import flattened, parameters_of
+from ..guarantee.training import flattened, parameters_of
 from ..strategies import LdpFedAvg
 from ..sweep import Sweep, rows_of
 from ..validation import check_choice, check_integer, check_positive

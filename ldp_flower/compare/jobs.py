@@ -8,7 +8,7 @@ from typing import Any
 from flwr.clientapp import ClientApp
 
 from ..accounting import flower_epsilon, gaussian_noise_multiplier
-from ..guarantee.parameters import flattened, parameters_of
+from ..guarantee.training import flattened, parameters_of
 from ..strategies import LdpFedAvg
 from ..validation import check_integer, check_optional
 from . import methods

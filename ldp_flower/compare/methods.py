@@ -21,7 +21,7 @@ from ..accounting import (
     noise_multiplier_epsilon,
 )
 from ..clients import LdpUpdateMod
-from ..guarantee.parameters import flattened, parameters_of
+from ..guarantee.training import flattened, parameters_of
 from ..simulation.grid import InProcessGrid
 from ..strategies import LdpFedAvg, TooFewReports
 from ..validation import Floats

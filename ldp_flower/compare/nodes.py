@@ -18,7 +18,7 @@ from flwr.app import (
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from ..guarantee.parameters import flattened, parameters_of, with_parameters
+from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..simulation.grid import InProcessGrid
 from ..validation import Floats
 

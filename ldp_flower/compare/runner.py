@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
 
-from ..guarantee.parameters import flattened, parameters_of, with_parameters
+from ..guarantee.training import flattened, parameters_of, with_parameters
 from ..validation import Floats
 from .jobs import METHODS, Job, Plan
 from .nodes import App, AppNodes, CannotCompareError

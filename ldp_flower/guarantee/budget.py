@@ -1,6 +1,7 @@
 """What a user's data may cost for life: the operator's policy, and what a query costs."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -8,11 +9,11 @@ from typing import Self
 
 from ..randomizers import Randomizer, RecordMechanism
 from ..validation import check_choice, check_integer, check_number, make_plain
-from .periods import seconds_in
 
 #: What a policy's limits are about: everything of a user, or each record of a silo.
 UNITS = ("user", "record")
 _OTHER_SETTINGS = {"ledger-path", "public-metrics", "rehearsal", "user-id"}
+_SECONDS = {"h": 3600, "d": 86_400}
 _NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not ledger-path
 
 
@@ -20,17 +21,8 @@ _NEARLY = 0.7  # as difflib measures: max-rowz is max-rows, data-path is not led
 class Cost:
     """A privacy cost, or the sum of several by basic composition.
 
-    Attributes
-    ----------
-    epsilon : float
-        Sum of the epsilons.
-    delta : float
-        Sum of the deltas.
-    plan : str or None (default: None)
-        Name of the plan of several reports that this is the cost of, all together: it is
-        paid with the plan's first report.
-    steps : int (default: 1)
-        Number of reports of the plan.
+    A cost with the name of a ``plan`` is that of the plan's ``steps`` reports together: it is paid
+    with the first of them.
     """
 
     epsilon: float
@@ -54,6 +46,14 @@ class Cost:
         return cls(randomizer.epsilon, randomizer.delta, plan, randomizer.steps)
 
 
+def seconds_in(period: str) -> int:
+    """Return the length of a period such as ``"30d"`` or ``"12h"``; ValueError if it is none."""
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([hd])", period)
+    if found is None:
+        raise ValueError(f"Expected a period of days or hours, as '30d' or '12h', got {period!r}.")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
 @dataclass(frozen=True)
 class PrivacyPolicy:
     """What the operator of a client allows, whatever a server asks.
@@ -71,26 +71,24 @@ class PrivacyPolicy:
     max_rows : int, optional
         Largest number of rows used per user (the first ones); by default all.
     unit : {"user", "record"} (default: "user")
-        What the limits are about: all data of a user, or, where the users of a node are
-        silos (hospitals), each single record of a silo. With ``"user"``, mechanisms that
-        protect single records are refused.
+        What the limits are about: all data of a user, or, where a node's users are silos
+        (hospitals), each record of a silo. With ``"user"``, mechanisms that protect single
+        records are refused.
     num_records : int, optional
-        Number of records of a silo, which becomes public: the first so many are used. No
-        guarantee rests on it. A deployment that protects records needs it; in simulation
-        it is by default their true number.
+        Public number of records of a silo: the first so many are used. No guarantee rests on it.
+        A deployment that protects records needs it; in simulation it is by default the true one.
     min_epsilon : float (default: 0.001)
-        Smallest epsilon of a report, or for each of a plan's reports. Reports that cost
-        next to nothing would let a server ask without end, and fill the ledger.
+        Smallest epsilon of a report, or of each report of a plan. Reports that cost next to
+        nothing would let a server ask without end, and fill the ledger.
     max_width : int (default: 1,048,576)
-        Largest number of coordinates of the value that a query may ask of a user. What an
-        answer takes in time and memory grows with it; mechanisms that work longer on a
-        coordinate have limits of their own.
+        Largest number of coordinates of the value that a query may ask of a user: time and
+        memory grow with it. Mechanisms that work longer on a coordinate have limits of their own.
     reply_after : float (default: 0.0)
-        Seconds after which a reply leaves, at the earliest, so that it does not show by
-        its time how long it took, nor by its date. It hides what takes less.
+        Seconds after which a reply leaves, at the earliest, so that neither its time nor its date
+        shows how long it took. It hides what takes less.
     features_public : bool (default: False)
-        Whether everything but the targets is public (and how many rows a user has), so that
-        protocols that protect targets only may send it as it is.
+        Whether everything but the targets is public, the number of a user's rows included, so
+        that protocols that protect targets only may send it as it is.
     allow_public_changes : bool (default: False)
         Whether a server may learn when a user's answer changes: then a series of collections
         may ask for permanent answers, which hide everything else about the user's whole history.
@@ -160,10 +158,9 @@ class PrivacyPolicy:
 
     @classmethod
     def from_node_config(cls, node_config: Mapping[str, object]) -> Self | None:
-        """Read the policy that a node's operator has set, or None without one.
+        """Read the policy that a node's operator has set, or None without ``max-epsilon``.
 
-        The keys are the parameters with hyphens (``max-epsilon``, ``allow-inexact``);
-        without ``max-epsilon`` there is no policy.
+        The keys are the parameters with hyphens (``max-epsilon``, ``allow-inexact``).
 
         Raises
         ------
@@ -248,27 +245,16 @@ class PrivacyPolicy:
         return self.objection(randomizer) is None
 
     def objection(self, randomizer: Randomizer) -> str | None:
-        """Return what the policy has against one report of this mechanism, or None.
-
-        In terms of an operator's keys, for the operator.
-        """
+        """Return what the policy has against one report of this mechanism, or None."""
         by_record = isinstance(randomizer, RecordMechanism)
         cost = Cost.of(randomizer)
         return self.objection_to(cost, randomizer.width, by_record, randomizer.exact)
 
     def objection_to(self, cost: Cost, width: int, by_record: bool, exact: bool) -> str | None:
-        """Return what the policy has against an answer of this cost, or None.
+        """Return what the policy has against an answer of this cost, or of a plan of it, or None.
 
-        Parameters
-        ----------
-        cost : Cost
-            What it costs, or the plan that it is part of.
-        width : int
-            Number of coordinates of a value.
-        by_record : bool
-            Whether it protects single records only.
-        exact : bool
-            Whether its guarantee has no floating-point caveat.
+        ``width`` is the number of coordinates of a value. ``by_record`` says whether only single
+        records are protected, ``exact`` whether the guarantee has no floating-point caveat.
         """
         each = cost.epsilon / cost.steps
         rules = (

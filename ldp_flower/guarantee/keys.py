@@ -5,9 +5,15 @@ A key is (group, index): in simulation (0, index among all users), in a deployme
 can cut users into cohorts of exact sizes by naming two hash values, and both can
 generate a user's public coin. In a series (of panels or of permanent answers) a deployed
 user's key is (0, a number from its ledger), which stays where users join, leave or move.
+
+A simulation is Flower's engine (a Ray actor) or :class:`InProcessGrid`, recognised as such. What a
+node's configuration looks like says nothing: everywhere else a client insists on its operator's
+policy and ledger and refuses to be seeded.
 """
 
+import sys
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,21 +29,25 @@ HASH_END = 1 << 63
 _COHORT, _COIN, _PRIVATE, _TRAINING, _ROWS = 1, 2, 3, 4, 5
 _RUN = 1 << 15  # users that are hashed at a time
 
+in_process_grid: ContextVar[bool] = ContextVar("in_process_grid", default=False)
+
+
+def in_simulation() -> bool:
+    """Whether the calling code runs in the in-process grid or in a Ray actor."""
+    if in_process_grid.get():
+        return True
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return False
+    return ray.get_runtime_context().get_actor_id() is not None
+
 
 @dataclass(frozen=True)
 class NodeKeys:
-    """The keys of one node's users.
+    """The keys of one node's users: (``group``, ``first`` + i) for slot i of ``count``.
 
-    Attributes
-    ----------
-    group : int
-        First part of every key on the node.
-    first : int
-        Second part of the key of slot 0; slot i has ``first + i``.
-    count : int
-        Number of users.
-    numbers : ndarray of uint64, shape (users,), optional
-        Second parts of the users' keys that stay theirs, whatever their slots; below 2**63.
+    ``numbers``, if there are any, are second parts that stay the users', whatever their slots;
+    below 2**63.
     """
 
     group: int

@@ -29,9 +29,7 @@ from numpy.typing import NDArray
 
 from ..randomness import Words
 from .budget import Cost, PrivacyPolicy
-from .ledger_file import LedgerError, LedgerFile, fact
-from .periods import is_over
-from .series_keys import series_keys
+from .ledger_file import LedgerError, LedgerFile, fact, is_over, series_keys
 
 Accounts = NDArray[Any]
 Allowed = NDArray[np.bool_]
@@ -39,18 +37,9 @@ Allowed = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Entry:
-    """An answer that is about to leave.
+    """An answer that is about to leave: the query's digest, the encoded reply, and what is booked.
 
-    Attributes
-    ----------
-    digest : str
-        What identifies the query.
-    reply : bytes
-        The encoded reply.
-    run_id : int
-        Flower's number of the run, as the server gives it.
-    statistic, mechanism : str
-        What was asked, for the operator's books.
+    The run's number is as the server gives it.
     """
 
     digest: str
@@ -62,7 +51,6 @@ class Entry:
 
 #: Columns of :meth:`SqliteLedger.book`.
 BOOK = ("created", "user", "run", "statistic", "mechanism", "epsilon", "delta")
-
 
 #: Stored in the place of a reply whose cost is debited and that is not computed yet. No encoded
 #: report has this value.
@@ -87,11 +75,8 @@ class Ledger(ABC):
     def commit(self, entry: Entry, accounts: Accounts, cost: Cost, policy: PrivacyPolicy) -> bool:
         """Debit the users and store the reply, all or nothing, durably.
 
-        Returns
-        -------
-        bool
-            False, with nothing written, if the query has been answered or one of the
-            users has spent the budget in the meantime.
+        False, with nothing written, if the query has been answered or one of the users has spent
+        the budget in the meantime.
         """
 
     @abstractmethod
@@ -129,14 +114,8 @@ def _affordable(
 class StateLedger(Ledger):
     """A ledger in a Flower ``Context.state``, for simulation: it ends with the run.
 
-    Parameters
-    ----------
-    state : RecordDict
-        Where its records are, of the names :attr:`RECORDS`.
-    num_users : int
-        Number of users on the node; accounts are their slots.
-    name : str (default: "ldp")
-        Beginning of the names of the ledger's records in the state.
+    Accounts are the slots of the node's users. Its records have the names :attr:`RECORDS`; they
+    begin with ``name``.
     """
 
     RECORDS = frozenset(
@@ -167,7 +146,7 @@ class StateLedger(Ledger):
         return np.array(plans[cost.plan], np.int64)[accounts]
 
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
+        """Return the stored reply to a query."""
         reply = self._config(self._replies_name).get(digest)
         return reply if isinstance(reply, bytes) else None
 
@@ -196,7 +175,7 @@ class StateLedger(Ledger):
         return True
 
     def fulfil(self, digest: str, reply: bytes) -> bytes:
-        """Store the reply to a reserved query, and return it: a simulated node is one process."""
+        """Store the reply to a reserved query: a simulated node is one process."""
         self._store(digest, reply)
         return reply
 
@@ -222,9 +201,7 @@ class SqliteLedger(Ledger):
     Raises
     ------
     LedgerError
-        If the file is missing or is no ledger, and by all methods if another file takes
-        its place. A missing ledger is never replaced by an empty one: that would forget
-        what users have spent.
+        If the file is missing or is no ledger, and by all methods if another file takes its place.
     """
 
     def __init__(self, path: str | Path, timeout: float = 60.0) -> None:
@@ -232,13 +209,7 @@ class SqliteLedger(Ledger):
 
     @classmethod
     def create(cls, path: str | Path) -> "SqliteLedger":
-        """Create an empty ledger.
-
-        Raises
-        ------
-        LedgerError
-            If something exists at ``path`` already.
-        """
+        """Create an empty ledger; raise LedgerError if something exists at ``path`` already."""
         LedgerFile.create(path)
         return cls(path)
 
@@ -259,11 +230,7 @@ class SqliteLedger(Ledger):
 
     @staticmethod
     def _columns(
-        connection: sqlite3.Connection,
-        accounts: Accounts,
-        query: str,
-        *given: object,
-        after: str = "",
+        connection: sqlite3.Connection, accounts: Accounts, query: str, *given: Any, after: str = ""
     ) -> NDArray[np.float64]:
         """Return two numbers of each account, zero without a row: (2, accounts)."""
         found = {}
@@ -276,11 +243,7 @@ class SqliteLedger(Ledger):
         return np.array([found.get(name, (0.0, 0.0)) for name in names]).reshape(-1, 2).T
 
     def _able(
-        self,
-        connection: sqlite3.Connection,
-        accounts: Accounts,
-        cost: Cost,
-        policy: PrivacyPolicy,
+        self, connection: sqlite3.Connection, accounts: Accounts, cost: Cost, policy: PrivacyPolicy
     ) -> Allowed:
         spent = self._columns(
             connection, accounts, "SELECT user, epsilon, delta FROM spent WHERE 1"
@@ -299,7 +262,7 @@ class SqliteLedger(Ledger):
         return np.asarray(found[0], np.int64)
 
     def reply(self, digest: str) -> bytes | None:
-        """Return the stored reply to a query: None if it was never answered, empty if forgotten."""
+        """Return the stored reply to a query."""
         with self._file.open() as connection:
             row = connection.execute(
                 "SELECT content FROM reply WHERE digest = ?", (digest,)
@@ -389,10 +352,7 @@ class SqliteLedger(Ledger):
     def series_keys(self, accounts: Accounts, series: str, coins: Sequence[int]) -> list[bytes]:
         """Return users' secrets for a series of permanent answers, on disk, drawn if it is new.
 
-        Raises
-        ------
-        LedgerError
-            If a user has paid for the series and its secret is gone, or of another coin.
+        Raises LedgerError as :func:`~.ledger_file.series_keys`.
         """
         with self._file.transaction() as connection:
             drawn = series_keys(connection, texts(accounts), series, coins)
@@ -424,13 +384,9 @@ class SqliteLedger(Ledger):
         """Give users (by default all) their whole budget again; return how many had spent any.
 
         A renewal does not undo earlier answers. The limits of a policy then hold for the time
-        before a renewal and for the time after it, each on its own. Over both times a user loses
-        up to twice the limits, or ``lifetime_epsilon`` where a policy has one.
-
-        Raises
-        ------
-        LedgerError
-            If one of the users has never answered anything: then nobody's is renewed.
+        before a renewal and for the time after it, each on its own. Over both times a user loses up
+        to twice the limits, or ``lifetime_epsilon`` where a policy has one. If one of the users has
+        never answered anything, LedgerError is raised and nobody's is renewed.
         """
         with self._file.transaction() as connection:
             ever = {user for (user,) in connection.execute("SELECT DISTINCT user FROM charge")}
@@ -475,13 +431,7 @@ def _renew(connection: sqlite3.Connection, users: Sequence[str]) -> None:
 
 
 def texts(accounts: Accounts) -> list[str]:
-    """Return accounts as strings, the form in which a ledger file stores them.
-
-    Raises
-    ------
-    LedgerError
-        If an account has a character that UTF-8 cannot encode (a surrogate).
-    """
+    """Return accounts as a ledger file stores them; LedgerError where UTF-8 cannot encode one."""
     names = [str(account) for account in accounts]
     try:
         "".join(names).encode()

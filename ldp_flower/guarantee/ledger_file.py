@@ -5,15 +5,29 @@ today's with the first answer: in one transaction, after a copy was made. A newe
 
 A ledger has an identity, drawn when it is made. Whoever opened it works on this one file:
 if another takes its place, if only for a moment, everything fails instead.
+
+A ledger keeps the latest time that it was asked at: a clock that goes back gives no new period. One
+that jumps ahead gives one, however far, which lasts until the time that it showed is over.
+
+It also keeps users' secrets for series of permanent answers, drawn once. All that a user answers in
+such a series follows from its value and this secret. A second one would be a second draw of the
+noise, which nobody has paid: where a series is paid and its secret is gone, the node refuses. A
+secret is for one public coin, which names the column of a user's bit: the same noise on two columns
+would give a value away by their difference. The coin follows from the user's number on the ledger,
+which no server, node or place changes. It is kept with the secret, so that the node refuses should
+it ever be another one.
 """
 
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from .budget import seconds_in
 
 
 class LedgerError(RuntimeError):
@@ -58,14 +72,9 @@ _UPGRADES: Final = (
 
 
 class LedgerFile:
-    """An SQLite file that an operator has created, and that stays where it is.
+    """An SQLite file that an operator has created with :meth:`create`, and that stays where it is.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file, made by :meth:`create`.
-    timeout : float
-        Seconds to wait for another process's transaction.
+    ``timeout`` is how many seconds it waits for another process's transaction.
 
     Raises
     ------
@@ -96,13 +105,7 @@ class LedgerFile:
 
     @classmethod
     def create(cls, path: str | Path) -> None:
-        """Create an empty ledger.
-
-        Raises
-        ------
-        LedgerError
-            If something exists at ``path`` already.
-        """
+        """Create an empty ledger; raise LedgerError if something exists at ``path`` already."""
         path = Path(path).expanduser()
         try:
             path.touch(mode=0o600, exist_ok=False)
@@ -187,7 +190,8 @@ class LedgerFile:
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Raise LedgerError unless this is the ledger that was opened first."""
-        self._check_place()
+        if self._found_at() != self._place:
+            raise self._replaced()
         (found,) = connection.execute("PRAGMA application_id").fetchone()
         if found != self._APPLICATION_ID:
             raise LedgerError(f"{self._path} is not a ledger of ldp-flower.")
@@ -202,10 +206,6 @@ class LedgerFile:
         if self._identity not in (None, identity):
             raise self._replaced()
         self._identity = identity
-
-    def _check_place(self) -> None:
-        if self._found_at() != self._place:
-            raise self._replaced()
 
     def _found_at(self) -> tuple[int, int]:
         """Return which file lies at the path."""
@@ -233,3 +233,80 @@ def _format(connection: sqlite3.Connection) -> int:
 
 def _journal(connection: sqlite3.Connection) -> str:
     return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+_SEEN: Final = "latest time"  # facts of a ledger, in seconds
+_BEGAN: Final = "period began"
+
+
+def is_over(connection: sqlite3.Connection, period: str, clock: float) -> bool:
+    """Whether a new period begins, which it does then; note what the clock shows.
+
+    Of a ledger without periods so far the first one begins: what was spent before counts in it.
+    """
+    now = max(clock, float(fact(connection, _SEEN) or 0))
+    began = fact(connection, _BEGAN)
+    over = began is not None and now >= float(began) + seconds_in(period)
+    _note(connection, _SEEN, now)
+    if began is None or over:
+        _note(connection, _BEGAN, now)
+    return over
+
+
+def began_at(connection: sqlite3.Connection) -> str:
+    """Return when the current period began, UTC; empty if there is none."""
+    began = fact(connection, _BEGAN)
+    if began is None:
+        return ""
+    return datetime.fromtimestamp(float(began), UTC).isoformat(timespec="seconds")
+
+
+def _note(connection: sqlite3.Connection, name: str, time: float) -> None:
+    connection.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, repr(time)))
+
+
+_SECRET_BYTES: Final = 32
+
+
+def plan_of(series: str) -> str:
+    """Return the name of the plan under which a series is paid, once for all collections."""
+    return f"series {series}"
+
+
+def series_keys(
+    connection: sqlite3.Connection, users: Sequence[str], series: str, coins: Sequence[int]
+) -> list[bytes]:
+    """Return the users' secrets, drawn by the operating system where a series is new to them.
+
+    In a transaction, so that they are on disk before anything that follows from them.
+
+    Raises
+    ------
+    LedgerError
+        If a user has paid for the series and its secret is gone, or of another coin.
+    """
+    known = dict(connection.execute("SELECT user, content FROM secret WHERE series = ?", (series,)))
+    paid = {
+        user
+        for (user,) in connection.execute(
+            "SELECT user FROM plan WHERE plan = ?", (plan_of(series),)
+        )
+    }
+    if lost := paid.intersection(users) - known.keys():
+        raise LedgerError(
+            f"The secrets of {len(lost)} users for a series that they have paid are gone: they "
+            "answer it no more."
+        )
+    coin_of = {user: coin.to_bytes(8, "little") for user, coin in zip(users, coins, strict=True)}
+    other = [u for u in users if u in known and bytes(known[u])[_SECRET_BYTES:] != coin_of[u]]
+    if other:
+        raise LedgerError(
+            f"{len(other)} users have another public coin than at the first collection of a "
+            "series: the same noise would give their values away."
+        )
+    drawn = {user: os.urandom(_SECRET_BYTES) + coin_of[user] for user in users if user not in known}
+    connection.executemany(
+        "INSERT INTO secret VALUES (?, ?, ?)",
+        [(user, series, secret) for user, secret in drawn.items()],
+    )
+    return [bytes((known | drawn)[user]) for user in users]

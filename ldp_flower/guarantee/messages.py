@@ -49,13 +49,7 @@ def pack(arrays: Arrays) -> tuple[str, bytes]:
 
 
 def unpack(layout: str, payload: bytes) -> dict[str, NDArray[Any]]:
-    """Undo :func:`pack`.
-
-    Raises
-    ------
-    MessageError
-        If the layout is malformed or does not fit the payload.
-    """
+    """Undo :func:`pack`; MessageError if the layout is malformed or does not fit the payload."""
     arrays: dict[str, NDArray[Any]] = {}
     position = 0
     try:
@@ -119,10 +113,6 @@ class Query:
 
     Attributes
     ----------
-    question : Question
-        What the client computes for each user.
-    randomizer : Randomizer
-        The mechanism that turns each user's value into a report.
     salt : int
         Public salt of the run, in ``[0, 2**63)``: hashes keys into cohorts and coins.
     low, high : int
@@ -198,10 +188,7 @@ class Query:
     ) -> "Query":
         """Decode a Flower message's content; ``forms`` is what can be asked by.
 
-        Raises
-        ------
-        MessageError
-            If it is not a well-formed query.
+        Raises MessageError if it is not a well-formed query.
         """
         return cls.from_config(*_from_record_dict(content), forms)
 
@@ -209,13 +196,7 @@ class Query:
     def from_config(
         cls, config: Mapping[str, Any], arrays: Arrays, forms: Mapping[str, WireType] = WIRE_TYPES
     ) -> "Query":
-        """Build a query from untrusted plain values, checking each.
-
-        Raises
-        ------
-        MessageError
-            If it is not a well-formed query.
-        """
+        """Build a query from untrusted plain values; raise MessageError if it is none."""
         sections: dict[str, dict[str, Any]] = {"param": {}, "randomizer": {}, "": {}}
         for name, value in config.items():
             section, _, rest = name.rpartition(".")
@@ -252,12 +233,9 @@ class Query:
 class Report:
     """What a node answers: single randomised reports, or their sums if those are shorter.
 
-    Attributes
-    ----------
-    arrays : mapping of str to ndarray
-        ``slots`` and ``reports``, with ``public`` if the statistic sends public data of
-        the same users; or ``count``, ``sum`` and ``sum_of_squares``. Where users have numbers
-        that stay theirs, ``numbers`` take the place of ``slots``.
+    ``arrays`` are ``slots`` and ``reports``, with ``public`` if the statistic sends public data of
+    the same users; or ``count``, ``sum`` and ``sum_of_squares``. Where users have numbers
+    that stay theirs, ``numbers`` take the place of ``slots``.
     """
 
     arrays: Arrays
@@ -270,10 +248,9 @@ class Report:
         public: NDArray[np.float32] | None = None,
         numbers: Words | None = None,
     ) -> "Report":
-        """Return the single reports of users, and their public data.
+        """Return the single reports of the users in ``slots``, and their public data.
 
-        The users are those in ``slots`` of a node; of all users there, by ``numbers`` if they
-        have any.
+        ``numbers`` are those of all users of the node, if they have any.
         """
         users = {"slots": slots.astype(np.uint32)}
         if numbers is not None:
@@ -304,13 +281,7 @@ class Report:
 
     @classmethod
     def from_record_dict(cls, content: RecordDict) -> "Report":
-        """Decode a Flower message's content.
-
-        Raises
-        ------
-        MessageError
-            If it is not a well-formed report.
-        """
+        """Decode a Flower message's content; raise MessageError if it is no well-formed report."""
         config, arrays = _from_record_dict(content)
         by = {"slots", NUMBERS} & set(arrays)
         single = len(by) == 1 and set(arrays) - {"public"} == {*by, "reports"}

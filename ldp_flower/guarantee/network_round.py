@@ -19,27 +19,18 @@ _OF_PLAN = tuple(field.name for field in fields(DpSgdPlan))
 
 @dataclass(frozen=True)
 class NetworkRound:
-    """One round: the network's text, the plan, and how steps are taken.
+    """One round: the network's text, the plan of all rounds, and how steps are taken.
 
     Attributes
     ----------
     text : str
         The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
-    plan : DpSgdPlan
-        What all rounds cost together.
     optimizer : {"sgd", "adam"}
         The optimiser, which sees noisy means only.
-    learning_rate : float
-        Its learning rate.
     salt : int
         Number of the run, in ``[0, 2**63)``: a plan is paid once for each.
     number : int
         Number of the round, from 1.
-
-    Raises
-    ------
-    ValueError
-        If one is not as it should be.
     """
 
     text: str
@@ -62,19 +53,8 @@ class NetworkRound:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Read what anybody may have written.
-
-        Raises
-        ------
-        MessageError
-            If it is not one round.
-        """
-        if set(config) != {"version", "text", *_OWN, *_OF_PLAN}:
-            raise MessageError("Unknown or missing fields in a round of training.")
-        if config["version"] != FORMAT_VERSION:
-            raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
-        if not isinstance(config["text"], str):
-            raise MessageError("Expected the text of a network.")
+        """Read what anybody may have written; raise MessageError if it is not one round."""
+        _check_fields(config, {*_OWN, *_OF_PLAN}, "a round of training")
         try:
             plan = DpSgdPlan(**{key: config[key] for key in _OF_PLAN})
             return cls(config["text"], plan, *(config[key] for key in _OWN))
@@ -88,21 +68,9 @@ _MAX_STEPS = 10_000  # of one user: a message can ask for them
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How each user trains a network on its own rows: plain steps down their mean loss.
+    """How each user trains a network on its own rows: ``steps`` plain steps down their mean loss.
 
-    Attributes
-    ----------
-    text : str
-        The network, as :meth:`ldp_flower.models.Graph.to_text` writes it.
-    steps : int
-        Number of steps.
-    learning_rate : float
-        Their length, over that of the gradient.
-
-    Raises
-    ------
-    ValueError
-        If one is not as it should be.
+    ``text`` is as that of :class:`NetworkRound`; a step is ``learning_rate`` times the gradient.
     """
 
     text: str
@@ -119,20 +87,18 @@ class LocalTraining:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Read what anybody may have written.
-
-        Raises
-        ------
-        MessageError
-            If it is no local training.
-        """
-        if set(config) != {"version", "text", "steps", "learning_rate"}:
-            raise MessageError("Unknown or missing fields in a local training.")
-        if config["version"] != FORMAT_VERSION:
-            raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
-        if not isinstance(config["text"], str):
-            raise MessageError("Expected the text of a network.")
+        """Read what anybody may have written; raise MessageError if it is no local training."""
+        _check_fields(config, {"steps", "learning_rate"}, "a local training")
         try:
             return cls(config["text"], config["steps"], config["learning_rate"])
         except (ValueError, TypeError, OverflowError) as error:
             raise MessageError(f"Refused local training: {error}") from error
+
+
+def _check_fields(config: Mapping[str, Any], own: set[str], what: str) -> None:
+    if set(config) != {"version", "text", *own}:
+        raise MessageError(f"Unknown or missing fields in {what}.")
+    if config["version"] != FORMAT_VERSION:
+        raise MessageError(f"Expected message format version {FORMAT_VERSION}.")
+    if not isinstance(config["text"], str):
+        raise MessageError("Expected the text of a network.")

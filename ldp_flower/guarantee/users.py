@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -164,7 +164,8 @@ class Users:
             or NUL or half a surrogate pair among them.
         """
         table = as_table(features, num_features)
-        columns = _names_of(features)
+        columns = getattr(features, "columns", None)  # of a DataFrame
+        columns = None if columns is None else [str(name) for name in columns]
         lost = 0 if columns is None else int((~np.isfinite(table).all(axis=1)).sum())
         if lost:
             logging.getLogger(__name__).warning(
@@ -220,7 +221,7 @@ class Users:
             offsets,
             known,
             has_targets=has_targets,
-            missing=_kept(missing, order),
+            missing=None if missing is None else missing[order],
             columns=columns,
         )
 
@@ -233,7 +234,7 @@ class Users:
         *,
         num_bits: int = 40,
     ) -> Self:
-        """Collect items into users: one item a row, in a single column of features.
+        """Collect items into users: one item a row, in a single column of features; no targets.
 
         Parameters
         ----------
@@ -242,18 +243,10 @@ class Users:
             float that is one) in ``[0, 2**53)`` is its own number, a string becomes a number
             below ``2**num_bits`` by :func:`~ldp_flower.hash_items`. So 7 and ``"7"`` are two items.
             Anything else is no item, and its row is passed over.
-        groups : array_like of str or int, shape (rows,), optional
-            The user of each row, as in :meth:`from_rows`. By default each row is a
-            user of its own.
-        ids : array_like of str or int, shape (users,), optional
-            All users of the node, as in :meth:`from_rows`.
+        groups, ids
+            As in :meth:`from_rows`.
         num_bits : int (default: 40)
             Bits of the numbers of strings, 1 to 40.
-
-        Returns
-        -------
-        Users
-            They have no targets.
 
         Raises
         ------
@@ -274,18 +267,17 @@ class Users:
         if step != 1:
             raise ValueError(f"Expected a slice of step 1, got {step}.")
         stop = max(start, stop)
-        rows = slice(self.offsets[start], self.offsets[stop])
-        return type(self)(
-            self.features[rows],
-            self.targets[rows],
-            self.offsets[start : stop + 1] - self.offsets[start],
-            None if self.ids is None else self.ids[start:stop],
-            None if self.first is None else self.first + start,
-            self.has_targets,
-            _kept(self.missing, rows),
-            self.columns,
-            self.schema_digests,
+        return self._with_rows(
+            slice(self.offsets[start], self.offsets[stop]),
+            offsets=self.offsets[start : stop + 1] - self.offsets[start],
+            ids=None if self.ids is None else self.ids[start:stop],
+            first=None if self.first is None else self.first + start,
         )
+
+    def _with_rows(self, rows: Any, **changed: Any) -> Self:
+        missing = None if self.missing is None else self.missing[rows]
+        features, targets = self.features[rows], self.targets[rows]
+        return replace(self, features=features, targets=targets, missing=missing, **changed)
 
     def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Self:
         """Return some users, in the given order, each with its first ``max_rows`` rows."""
@@ -296,15 +288,7 @@ class Users:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         rows = np.repeat(self.offsets[users], counts) + within
         ids = None if self.ids is None else self.ids[users]
-        return replace(
-            self,
-            features=self.features[rows],
-            targets=self.targets[rows],
-            offsets=offsets,
-            ids=ids,
-            first=None,
-            missing=_kept(self.missing, rows),
-        )
+        return self._with_rows(rows, offsets=offsets, ids=ids, first=None)
 
     def finite(self) -> Self:
         """Return the users without the records in which something is not finite.
@@ -319,30 +303,13 @@ class Users:
         return self.only(kept)
 
     def only(self, kept: NDArray[np.bool_]) -> Self:
-        """Return the users with these of their rows, of which some may have none left.
-
-        Parameters
-        ----------
-        kept : ndarray of bool, shape (rows,)
-            Which rows.
-        """
-        return replace(
-            self,
-            features=self.features[kept],
-            targets=self.targets[kept],
-            offsets=_counted(kept)[self.offsets],
-            missing=_kept(self.missing, kept),
-        )
+        """Return the users with these of their rows, of which some may have none left."""
+        return self._with_rows(kept, offsets=_counted(kept)[self.offsets])
 
     def ordered(self, keys: NDArray[Any]) -> Self:
         """Return the users with the rows of each in the order of these keys, one a row."""
         order = np.lexsort((keys, np.repeat(np.arange(len(self)), self.num_rows)))
-        return replace(
-            self,
-            features=self.features[order],
-            targets=self.targets[order],
-            missing=_kept(self.missing, order),
-        )
+        return self._with_rows(order)
 
     def partition(self, index: int, num_partitions: int) -> Self:
         """Return node ``index``'s share when users are split as by ``numpy.array_split``."""
@@ -351,24 +318,12 @@ class Users:
 
 
 def share(num_users: int, index: int, num_partitions: int) -> tuple[int, int]:
-    """Return the first user of part ``index`` and the one after its last.
-
-    Raises
-    ------
-    ValueError
-        If there is no such part.
-    """
+    """Return the first user of part ``index``, and the one after its last."""
     if not 0 <= index < num_partitions:
         raise ValueError(f"Expected 0 <= index < {num_partitions}, got {index}.")
     size, extra = divmod(num_users, num_partitions)
     start = index * size + min(index, extra)
     return start, start + size + (index < extra)
-
-
-def _names_of(features: Any) -> list[str] | None:
-    """Return the names of a DataFrame's columns."""
-    names = getattr(features, "columns", None)
-    return None if names is None else [str(name) for name in names]
 
 
 def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
@@ -380,10 +335,6 @@ def _check_missing(missing: object, shape: tuple[int, ...]) -> None:
             f"Expected missing to be an array of booleans of shape {shape}, as the features, "
             f"got {dtype} of shape {got}."
         )
-
-
-def _kept(missing: NDArray[np.bool_] | None, rows: Any) -> NDArray[np.bool_] | None:
-    return None if missing is None else missing[rows]
 
 
 def _counted(kept: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -404,3 +355,45 @@ def _checked_offsets(offsets: ArrayLike, rows: int) -> NDArray[np.int64]:
     if ends[0] != 0 or ends[-1] != rows:
         raise ValueError(f"Expected offsets from 0 to {rows}, got {ends[0]} to {ends[-1]}.")
     return ends.astype(np.int64, copy=False)
+
+
+#: Name of the record in a census that says which schema a node's tables have.
+SCHEMA: Final = "schema"
+
+
+@runtime_checkable
+class KnowsSchema(Protocol):
+    """A loader of users, or users, who know what is publicly declared about their columns."""
+
+    @property
+    def schema_digests(self) -> Mapping[str, int] | None:
+        """A number for each column, which differs where what is declared does; public."""
+
+
+@runtime_checkable
+class UserSource(Protocol):
+    """The users of a node: at hand as :class:`Users`, or made while they are asked."""
+
+    @property
+    def ids(self) -> NDArray[np.str_] | None:
+        """Names that the privacy ledger knows users by; None: in a simulation only."""
+
+    @property
+    def first(self) -> int | None:
+        """Index of the first user among those of a whole simulation, where it is one's share."""
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether the users have targets."""
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of their features; public."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, users: NDArray[np.int64], max_rows: int | None = None) -> Users:
+        """Return some users, in the given order, each with its first ``max_rows`` rows."""
+
+    def partition(self, index: int, num_partitions: int) -> Self:
+        """Return node ``index``'s share when users are split as by ``numpy.array_split``."""

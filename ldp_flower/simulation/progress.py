@@ -35,11 +35,11 @@ class TellingGrid(InProcessGrid):
         return super().push_messages(pushed)
 
     def _handle(self, message: Message) -> Message | None:
-        self._tell()
+        self._report()
         self._done += 1
         return super()._handle(message)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = time.monotonic()
         if now - self._started < _AFTER or now - self._shown < _EVERY or not _is_seen():
             return

@@ -36,12 +36,12 @@ class Simulations:
 
     Parameters
     ----------
-    tell : callable, optional
+    report : callable, optional
         Called after every run.
     """
 
-    def __init__(self, tell: Callable[[], object] = lambda: None) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[], object] = lambda: None) -> None:
+        self._report = report
         self._drawn: dict[tuple[str, bool, int], Drawn] = {}
         self._typical: list[int] = []
 
@@ -66,7 +66,7 @@ class Simulations:
             errors[place] = drawn.error(found.result)
             rounds = max(rounds, len(found.asks))
             mechanisms |= dict.fromkeys(found.randomizers)
-            self._tell()
+            self._report()
         errors *= math.sqrt(number / num_users)
         finite = errors[np.isfinite(errors)]
         low, value, high = np.quantile(finite if len(finite) else [population.useless], _QUANTILES)

@@ -10,8 +10,7 @@ import numpy as np
 from flwr.app import Context
 
 from ..guarantee.budget import PrivacyPolicy
-from ..guarantee.user_source import UserSource
-from ..guarantee.users import Users
+from ..guarantee.users import Users, UserSource
 from ..validation import check_integer
 from ..values.entries import without_numbers
 from .generated import Generate, GeneratedUsers

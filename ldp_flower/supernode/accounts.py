@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..guarantee.ledger_file import FORMAT, LedgerFile
-from ..guarantee.periods import began_at
+from ..guarantee.ledger_file import FORMAT, LedgerFile, began_at
 
 _USERS = """
     SELECT user, epsilon, delta,
@@ -33,8 +32,6 @@ class Accounts:
 
     Attributes
     ----------
-    ledger : str
-        The ledger's file.
     made : str
         When it was read, UTC.
     max_epsilon : float or None
@@ -66,13 +63,7 @@ class Accounts:
 
     @classmethod
     def of(cls, path: Path, max_epsilon: float | None = None) -> "Accounts":
-        """Read a ledger, of one moment.
-
-        Raises
-        ------
-        LedgerError
-            If the ledger cannot be read.
-        """
+        """Read a ledger, of one moment; raise LedgerError if it cannot be read."""
         with LedgerFile(path, timeout=60.0).open() as connection:
             connection.execute("BEGIN")  # all that follows is of one moment
             users = pd.read_sql_query(_USERS, connection)
@@ -112,7 +103,7 @@ class Accounts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
-        plain = {name: value for name, value in asdict(self).items()}
+        plain = asdict(self)
         tables = {
             name: table.to_dict("records")
             for name, table in plain.items()

@@ -55,16 +55,12 @@ def _let_answer(load_app: Callable[[], ClientApp], name: str) -> None:
 
     for step, replacement in {
         "install_from_fab": take,
-        "get_project_dir": _no_folder,
+        "get_project_dir": lambda *_: Path(os.devnull),
         "install_app_dependencies": _install_nothing,
         "get_load_client_app_fn": loader,
     }.items():
         assert hasattr(flowers, step)
         setattr(flowers, step, replacement)
-
-
-def _no_folder(*_: object) -> Path:
-    return Path(os.devnull)
 
 
 def _install_nothing(*_: object, **__: object) -> NoReturn:
@@ -79,7 +75,8 @@ def answered(
     with journal:
         try:
             reply = load_app()(message, context)
-            if not _replies(reply, message):
+            own = message.metadata.message_id
+            if not (isinstance(reply, Message) and reply.metadata.reply_to_message_id == own):
                 raise TypeError(f"Expected a reply to the message, got {type(reply).__name__}.")
         except KeyboardInterrupt:  # is the operator's
             raise
@@ -88,11 +85,6 @@ def answered(
             reply = Message(Error(Refusal.FAILED, _FAILED), reply_to=message)
     _log.info(journal.line(message, reply, run, name, time.monotonic() - started))
     return reply
-
-
-def _replies(reply: object, message: Message) -> bool:
-    own = message.metadata.message_id
-    return isinstance(reply, Message) and reply.metadata.reply_to_message_id == own
 
 
 if __name__ == "__main__":

@@ -29,16 +29,10 @@ _TEXTS: Final = frozenset({"ledger-path", "user-id", "public-metrics"})
 
 @dataclass
 class Findings:
-    """What was found: sentences, for the operator.
+    """What was found, in sentences for the operator.
 
-    Attributes
-    ----------
-    problems : list of str
-        Why the node would not answer, or not as it should.
-    doubts : list of str
-        What may be meant otherwise.
-    facts : list of str
-        What is as it should be.
+    Problems are why the node would not answer, or not as it should; doubts are what may be meant
+    otherwise; facts are what is as it should be.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -49,12 +43,7 @@ class Findings:
 def examine(config: Mapping[str, object], settings: Settings | None = None) -> Findings:
     """Look at a node's configuration and, if there are any, at its app and its data.
 
-    Parameters
-    ----------
-    config : mapping of str to object
-        The node's configuration.
-    settings : Settings, optional
-        What answers on an operator's node; None: a plain SuperNode, of which no app is known.
+    Without ``settings`` it is a plain SuperNode, of which no app is known.
     """
     findings = Findings()
     findings.problems += _mistyped(config)
@@ -187,13 +176,12 @@ def _app(config: Mapping[str, object], settings: Settings, findings: Findings) -
             )
         return
     with _Heard() as heard:
-        users, reason = _asked(app, config)
+        reply = census(app, config)
     findings.doubts += heard.of_files
-    if users is None:
-        findings.problems.append(
-            f"{settings.name} does not answer: {heard.warnings[-1] if heard.warnings else reason}"
-        )
-    elif not users:
+    if reply.has_error():
+        why = heard.warnings[-1] if heard.warnings else reply.error.reason
+        findings.problems.append(f"{settings.name} does not answer: {why}")
+    elif not (users := reply.content.metric_records["census"]["users"]):
         findings.doubts.append(
             f"{settings.name} has no users, so nobody would answer: it has no rows, and no --ids "
             "that name whom it is about."
@@ -231,14 +219,6 @@ def _records(
             f"num-records={declared:g}, but {Path(path).name} has {len(records)}: sums are divided "
             "by the declared number. It need not be exact, only about right."
         )
-
-
-def _asked(app: ClientApp, config: Mapping[str, object]) -> tuple[int | None, str]:
-    """Return how many users an app says that it has, or why it does not say."""
-    reply = census(app, config)
-    if reply.has_error():
-        return None, f"{reply.error.reason}"
-    return int(reply.content.metric_records["census"]["users"]), ""  # type: ignore[arg-type]
 
 
 class _Heard(logging.Handler):

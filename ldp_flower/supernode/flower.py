@@ -1,8 +1,8 @@
 """Flower's own programs on a node, of the versions whose internals were read and tested.
 
-Which program a SuperNode starts for a message, and what that program does with the run's
-code, is no public interface of Flower. So the files that decide it are known by their
-contents, and any other content is refused before anything starts.
+Which program a SuperNode starts for a message, and what that does with the run's code, is no public
+interface of Flower. So the files that decide it are known by their contents, and any other content
+is refused before anything starts.
 """
 
 import hashlib
@@ -81,7 +81,7 @@ def command(name: str, *arguments: str) -> list[str]:
 def run(name: str, arguments: list[str]) -> None:
     """Run one of Flower's programs in this process, as its own command would."""
     if name == "flower-supernode":
-        importlib.import_module(f"{__package__}.sanitize").take_care()
+        importlib.import_module(f"{__package__}.journal").take_care()
     sys.argv = [name, *arguments]
     program = getattr(importlib.import_module(_PROGRAMS[name]), name.replace("-", "_"))
     program()

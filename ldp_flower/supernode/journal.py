@@ -1,8 +1,9 @@
-"""What the log says of a message: who answered, what it cost, and which app was not run."""
+"""What a node's log says: who answered a message, what it cost, and strangers' words sanitised."""
 
+import io
 import logging
-from types import TracebackType
-from typing import Final, Self
+import zipfile
+from typing import Any, Final, Self
 
 from flwr.app import Message
 
@@ -10,6 +11,8 @@ from ..guarantee import ledger
 from .run import Run
 
 _MAX_NAME_CHARS: Final = 200  # characters of a name
+_MAX_SETTINGS_BYTES: Final = 1 << 20  # bytes of a run's pyproject.toml
+_log = logging.getLogger("flwr")
 
 
 class Journal(logging.Handler):
@@ -26,12 +29,7 @@ class Journal(logging.Handler):
         self._logger.addHandler(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._logger.removeHandler(self)
         self._logger.setLevel(self._level)
 
@@ -55,3 +53,42 @@ def shortened(text: str) -> str:
     """Return a stranger's name as the log has it: in ASCII, on one line, and not long."""
     plain = ascii(text)[1:-1]
     return plain if len(plain) <= _MAX_NAME_CHARS else f"{plain[:_MAX_NAME_CHARS]}..."
+
+
+def take_care() -> None:
+    """Make this process, which is to be a SuperNode, read and log what comes with a run with care.
+
+    A setting that cannot be parsed would end the one process that all messages pass, a large one
+    would fill its memory, and a name with line ends would forge lines of the operator's log.
+    """
+    # Here: it takes long, and only a SuperNode needs it.
+    from flwr.supernode import start_client_internal as flowers
+
+    assert hasattr(flowers, "get_fused_config_from_fab")
+    read = flowers.get_fused_config_from_fab
+
+    def settings(fab: bytes, run: Any) -> Any:
+        try:
+            with zipfile.ZipFile(io.BytesIO(fab)) as packed:
+                size = packed.getinfo("pyproject.toml").file_size
+            if size > _MAX_SETTINGS_BYTES:
+                raise ValueError(f"Its pyproject.toml has {size} bytes.")
+            return read(fab, run)
+        except Exception as error:  # the next message is somebody else's
+            _log.error("A run's settings cannot be read, and are left out: %s", error)
+            return {}
+
+    vars(flowers)["get_fused_config_from_fab"] = settings
+    for handler in _log.handlers:
+        handler.addFilter(printable)
+
+
+def printable(record: logging.LogRecord) -> bool:
+    """Make what a line of the log is filled in with short, and of one line."""
+    if isinstance(record.msg, BaseException):
+        record.msg = shortened(str(record.msg))
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            each if isinstance(each, int | float) else shortened(str(each)) for each in record.args
+        )
+    return True

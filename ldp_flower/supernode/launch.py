@@ -37,12 +37,7 @@ def programs(settings: Settings) -> Iterator[Path]:
 
     A SuperNode starts programs by name. Whatever kind of task a run makes it take on, there
     is none but these: the one that looks for tasks, which is Flower's own, and the one that
-    answers.
-
-    Raises
-    ------
-    LaunchError
-        If nothing can be executed where temporary files are.
+    answers. LaunchError if nothing can be executed where temporary files are.
     """
     with tempfile.TemporaryDirectory(prefix="ldp-flower-") as name:
         folder = Path(name)
@@ -72,19 +67,8 @@ def programs(settings: Settings) -> Iterator[Path]:
 def supervise(arguments: Sequence[str], settings: Settings) -> int:
     """Run a SuperNode until it gets a signal to end, anew whenever it ends by itself.
 
-    One that ends within a minute of its first start is not started again: it cannot work.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        Those of ``flower-supernode``.
-    settings : Settings
-        The operator's choices.
-
-    Returns
-    -------
-    int
-        Exit code: that of the SuperNode, 0 after a signal to end.
+    One that ends within a minute of its first start is not started again: it cannot work. Returns
+    the exit code: that of the SuperNode, 0 after a signal to end.
     """
     command = flower.command("flower-supernode", *arguments)
     with programs(settings) as folder, _EndSignal() as signalled:
@@ -128,8 +112,8 @@ class _EndSignal:
     def run(self, command: list[str], environment: dict[str, str]) -> int:
         """Return the exit code of a process, which ends when this one gets a signal to.
 
-        It is ended, and the code is 1, if what it has started has ended: a SuperNode goes on
-        without the program that looks for tasks, and answers nobody any more.
+        It is ended, with code 1, if what it has started has ended: a SuperNode goes on without the
+        program that looks for tasks, and answers nobody any more.
         """
         with subprocess.Popen(command, env=environment) as self._process:
             if self.to_end:  # signalled before there was a process

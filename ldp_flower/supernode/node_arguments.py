@@ -22,13 +22,8 @@ class ArgumentsError(Exception):
 def node_config_of(arguments: Sequence[str]) -> Mapping[str, object]:
     """Return the node's configuration in the arguments of a SuperNode.
 
-    Raises
-    ------
-    ArgumentsError
-        If the arguments would let others start programs for the node's messages, or install
-        what a run asks for, or the configuration cannot be read.
-    SystemExit
-        If Flower does not know the arguments; it has said so.
+    ArgumentsError if they would let others start programs for the node's messages, or install what
+    a run asks for, or the configuration cannot be read. SystemExit if Flower does not know them.
     """
     known = _parse_args_run_supernode().parse_args(list(arguments))
     if known.isolation != ISOLATION_MODE_SUBPROCESS:
@@ -77,10 +72,7 @@ def _is_loopback(host: str) -> bool:
 def read(node_config: str | None) -> Mapping[str, object]:
     """Return a ``--node-config`` as Flower reads it.
 
-    Raises
-    ------
-    ArgumentsError
-        If it cannot be read, or Flower would leave out a part of it without a word.
+    ArgumentsError if it cannot be read, or Flower would leave out a part of it without a word.
     """
     text = node_config or ""
     if not text.endswith(".toml") and (left := _PAIR.sub(" ", text).split()):

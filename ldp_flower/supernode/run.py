@@ -17,14 +17,7 @@ from numpy.typing import NDArray
 class Run:
     """What came with a run: names that its submitter chose, and its code as bytes.
 
-    Attributes
-    ----------
-    run_id : int
-        Flower's number of the run.
-    fab_id, fab_version : str
-        The app's name and version, as the submitter gives them.
-    fab : bytes
-        The app, packed: nothing has looked into it.
+    Nothing has looked into ``fab``, the packed app.
     """
 
     run_id: int
@@ -43,13 +36,7 @@ class AppError(Exception):
 
 
 def load(reference: str) -> ClientApp:
-    """Return the app that ``module:attribute`` names, as Python finds the module.
-
-    Raises
-    ------
-    AppError
-        If there is none.
-    """
+    """Return the app that ``module:attribute`` names; raise AppError if there is none."""
     module, colon, attribute = reference.partition(":")
     if not (module and colon and attribute):
         raise AppError(f"Expected --app MODULE:ATTRIBUTE, got {reference!r}.")
@@ -70,24 +57,12 @@ RECORDS, TARGETS = "records", "targets"
 
 @dataclass(frozen=True)
 class RecordsFile:
-    """A file of NumPy's (.npz) with the arrays ``records`` and ``targets``.
-
-    Attributes
-    ----------
-    path : str
-        Where it is.
-    """
+    """A file of NumPy's (.npz) with the arrays ``records`` and ``targets``."""
 
     path: str
 
     def __call__(self, context: Context | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return records, shape (records, ...), and their targets.
-
-        Raises
-        ------
-        ValueError
-            If the file cannot be read, or does not hold them.
-        """
+        """Return records, shape (records, ...), and their targets; ValueError if there are none."""
         expected = (
             f"Expected --records to be a file of numpy.savez({RECORDS}=, {TARGETS}=), "
             f"got {Path(self.path).name}"

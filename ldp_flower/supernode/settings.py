@@ -18,16 +18,9 @@ from .run import AppError, RecordsFile, load
 class Table:
     """A table on disk that is answered from without any code of the operator's.
 
-    Attributes
-    ----------
-    path, schema : str
-        The table (CSV or Parquet), and the JSON file of ``Schema.to_dict``.
-    user_column : str
-        The column with the user of each row.
-    ids : str or None (default: None)
-        A text file of all users' names, one a line.
-    quoted : bool (default: True)
-        Whether fields of a CSV file may be in quotes.
+    ``path`` is a CSV or Parquet file, ``schema`` the JSON file of ``Schema.to_dict``,
+    ``user_column`` the column with the user of each row, ``ids`` a text file of all users' names,
+    one a line, and ``quoted`` says whether fields of a CSV file may be in quotes.
     """
 
     path: str
@@ -37,25 +30,14 @@ class Table:
     quoted: bool = True
 
     def loader(self) -> TableLoader:
-        """Return what loads the users.
-
-        Raises
-        ------
-        AppError
-            If the schema cannot be read, or its columns are not these.
-        """
+        """Return what loads the users; AppError if the schema cannot be used."""
+        expected = f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}"
         try:
             plain = json.loads(Path(self.schema).read_text("utf-8-sig"))
         except OSError as error:
-            raise AppError(
-                f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}: "
-                f"{error.strerror}."
-            ) from error
+            raise AppError(f"{expected}: {error.strerror}.") from error
         except ValueError as error:
-            raise AppError(
-                f"Expected --schema to be a JSON file of Schema.to_dict, got {self.schema}, "
-                "which is no JSON."
-            ) from error
+            raise AppError(f"{expected}, which is no JSON.") from error
         try:
             schema = Schema.from_dict(plain)
             return schema.loader(
@@ -69,16 +51,9 @@ class Table:
 class Settings:
     """The operator's choices; no run can see or change them.
 
-    Attributes
-    ----------
-    app : str or None
-        ``module:attribute`` of the operator's ClientApp; None: it answers from a table.
-    table : Table or None
-        The table, if there is no app.
-    path : str
-        The operator's own PATH, which its app finds again; Flower's parts have another.
-    records : str or None (default: None)
-        A file of records, on which networks are trained that come as data.
+    An ``app`` is ``module:attribute`` of the operator's ClientApp, ``path`` is the operator's own
+    PATH, which its app finds again (Flower's parts have another), and ``records`` is a file on
+    which networks are trained that come as data.
     """
 
     app: str | None
@@ -92,13 +67,7 @@ class Settings:
         return self.app or self.records or ("" if self.table is None else self.table.path)
 
     def client_app(self) -> ClientApp:
-        """Return the operator's app.
-
-        Raises
-        ------
-        AppError
-            If there is none, or more than one of an app, a table and records.
-        """
+        """Return the operator's app; AppError unless it is one of an app, a table and records."""
         if sum(each is not None for each in (self.app, self.table, self.records)) == 1:
             if self.app is not None:
                 return load(self.app)

@@ -105,7 +105,7 @@ class NumericColumn:
         return self.kind.coded(np.asarray(values, np.float64))
 
 
-def who_tell_the_step(
+def users_for_step_estimate(
     strategy: LdpStrategy[Any], column: NumericColumn, num_users: int
 ) -> tuple[FrequencyOracle, int] | None:
     """Return how many users report how round their entries are, and by what; None if nobody."""
@@ -121,7 +121,7 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
     Nobody is asked where it would take too many. Rounded entries have ties, and an answer
     beside one of them is wrong by all who share it.
     """
-    asked = who_tell_the_step(run.strategy, column, run.num_users)
+    asked = users_for_step_estimate(run.strategy, column, run.num_users)
     if asked is None:
         return Entries()
     oracle, size = asked

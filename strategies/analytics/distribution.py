@@ -30,7 +30,7 @@ from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
 from ..runtime.run import Protocol, Run, TooFewReports
-from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
+from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, users_for_step_estimate
 from .distribution_result import DistributionResult
 
 logger = logging.getLogger("flwr")
@@ -213,7 +213,7 @@ class Distribution(LdpStrategy[DistributionResult]):
         users = setting.num_users
         if refusal := self.refusal(users):
             raise WouldRefuse(refusal)
-        step = who_tell_the_step(self, self._column, users)
+        step = users_for_step_estimate(self, self._column, users)
         one = expected_function(self.epsilon, users, setting.rows_per_user)
         cells = self._cells(users)
         oracle = DiscreteSquareWave(self.epsilon, cells + self._apart(cells) + 1)

@@ -27,7 +27,7 @@ from ..runtime.facts import Card
 from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
-from .column import NumericColumn, learn_step, who_tell_the_step
+from .column import NumericColumn, learn_step, users_for_step_estimate
 from .quantiles_result import QuantilesResult
 
 # Rounds and how they grow in users, by bits and by cells: the better the thresholds, the more are
@@ -191,7 +191,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the errors of the quantiles in rank, their root mean square."""
         if refusal := self.refusal(setting.num_users):
             raise WouldRefuse(refusal)
-        step = who_tell_the_step(self, self._column, setting.num_users)
+        step = users_for_step_estimate(self, self._column, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
         reports = self._reports(setting.num_users)
         sizes = self._sizes(reports, users)

@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
-from ldp_flower.guarantee.parameters import Parameters, flattened, parameters_of
+from ldp_flower.guarantee.training import Parameters, flattened, parameters_of
 
 # What PyTorch and Keras call the running statistics of batch normalisation.
 _STATISTICS = re.compile(

@@ -22,32 +22,12 @@ _WINDOW = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """One collection.
+    """One collection, with its ``number`` from 1.
 
-    Attributes
-    ----------
-    number : int
-        From 1.
-    names : list of str
-        What is estimated.
-    values, std_errors : ndarray of float64, shape (names,)
-        The estimates, with their standard errors for the population.
-    num_users : int
-        Users in the census.
-    asked : int
-        Users in the panel.
-    reports : int
-        Users of the panel who reported.
-    no_budget : int
-        Users of the panel who had no budget left.
-    steps : list of Step
-        Who was asked and who answered, question by question.
-    notes : list of str
-        What a user of these estimates should know.
-    privacy : PrivacySpent
-        What one of these users spent at most.
-    change, change_std_error : ndarray of float64, optional
-        Of permanent answers: by how much the estimates changed since the collection before.
+    ``num_users`` are in the census, ``asked`` in the panel; ``reports`` and ``no_budget`` are those
+    of the panel who reported, or had no budget left. ``std_errors`` are for the population, and
+    ``privacy`` is what one of these users spent at most. ``change`` is, of permanent answers, by
+    how much the estimates changed since the collection before.
     """
 
     number: int
@@ -88,13 +68,7 @@ def complete(kept: RunStore, number: int) -> bool:
 
 
 def all_complete(kept: RunStore) -> list[Collected]:
-    """Return all collections that are complete.
-
-    Raises
-    ------
-    ValueError
-        If none is.
-    """
+    """Return all collections that are complete; raise ValueError if none is."""
     found = (kept.part(number).get("collected") for number in range(1, 1 + begun(kept)))
     collected = [made(Collected, each) for each in found if each is not None]
     if not collected:
@@ -107,12 +81,8 @@ def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
 
     The default is the last collection that has begun if it is not complete, and otherwise the one
     after it. A given ``collection`` may also be complete already; then there is nothing to ask.
-
-    Raises
-    ------
-    ValueError
-        If no collection is left, or ``collection`` is out of range, or it is not complete and a
-        later one has begun.
+    ValueError if no collection is left, or ``collection`` is out of range, or it is not complete
+    and a later one has begun.
     """
     last = begun(kept)
     if collection is None:
@@ -131,27 +101,14 @@ def chosen(kept: RunStore, collection: int | None, collections: int) -> int:
     return collection
 
 
-@dataclass(frozen=True)
-class Levels:
-    """Levels of everything that is estimated, each array of shape (collections, names).
-
-    ``raw`` and ``raw_std_error`` are the estimates themselves; the others are as of
-    :class:`~ldp_flower.strategies.recurring.local_level.LocalLevel`.
-    """
-
-    raw: Floats
-    raw_std_error: Floats
-    filtered: Floats
-    filtered_std_error: Floats
-    level: Floats
-    std_error: Floats
+_LEVELS = ("raw", "raw_std_error", "filtered", "filtered_std_error", "level", "std_error")
 
 
-def levels_of(collected: Sequence[Collected]) -> Levels:
+def levels_of(collected: Sequence[Collected]) -> dict[str, Any]:
     """Return the levels from the first to the last collection; those left out are missing.
 
-    Permanent answers have the same noise at all of them, so that their own estimates are the
-    levels.
+    By the names of a :class:`SeriesResult`, shape (collections, names). Permanent answers have the
+    same noise at all of them, so that their own estimates are the levels.
     """
     shape = collected[-1].number, len(collected[0].names)
     raw, errors = np.full(shape, np.nan), np.full(shape, np.inf)
@@ -159,16 +116,16 @@ def levels_of(collected: Sequence[Collected]) -> Levels:
         raw[each.number - 1], errors[each.number - 1] = each.values, each.std_errors
     errors[~np.isfinite(raw)] = np.inf
     if collected[-1].change is not None:
-        return Levels(raw, errors, raw, errors, raw, errors)
+        return dict(zip(_LEVELS, (raw, errors) * 3, strict=True))
     reports = np.zeros((shape[0], 1))
     reports[[each.number - 1 for each in collected], 0] = [each.reports for each in collected]
     noise = _steadied(errors, reports)
     columns = [local_level(*pair) for pair in zip(raw.T, noise.T, strict=True)]
-    found = (
-        np.stack([getattr(column, name) for column in columns], axis=1)
-        for name in ("filtered", "filtered_std_error", "level", "std_error")
-    )
-    return Levels(raw, errors, *found)
+    found = {
+        name: np.stack([getattr(column, name) for column in columns], axis=1)
+        for name in _LEVELS[2:]
+    }
+    return {"raw": raw, "raw_std_error": errors, **found}
 
 
 def _steadied(errors: Floats, reports: Floats) -> Floats:

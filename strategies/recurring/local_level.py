@@ -32,15 +32,9 @@ _FLOOR = 1e-6  # least variance of an estimate, over the usual one: errors of 0 
 class LocalLevel:
     """Levels, each array of shape (collections,).
 
-    Attributes
-    ----------
-    filtered, filtered_std_error : ndarray of float64
-        The level of each collection from the estimates up to it, as it was known then.
-    level, std_error : ndarray of float64
-        The level of each collection from all estimates.
-    innovation : ndarray of float64
-        How far each estimate was from what those before it had led to expect, in standard
-        deviations of that; NaN for the first one and for those that are missing.
+    ``filtered`` are from the estimates up to each collection, as was known then, ``level`` from all
+    estimates. ``innovation`` is how far each estimate was from what those before it had led to
+    expect, in standard deviations of that; NaN for the first one and for those that are missing.
     """
 
     filtered: Floats

@@ -34,7 +34,7 @@ class BitsResult(Result):
 def found_in(
     form: PermanentForm, bits: Sequence[Bits], before: Sequence[Bits] | None
 ) -> BitsResult:
-    """Return what the bits of a collection say, with those of the one before if there was any."""
+    """Return what a collection's bits say, with those of the one before if there was any."""
     values, errors = level_of(form, bits)
     change, of_change = np.full(len(values), np.nan), np.full(len(values), np.inf)
     if before is not None:

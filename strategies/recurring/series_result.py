@@ -42,17 +42,17 @@ class SeriesResult(Result):
     collections : int
         How many collections are planned.
     names : list of str
-        What is estimated.
-    raw, raw_std_error : ndarray of float64, shape (collections so far, names)
+        What is estimated; the columns of the arrays, which have a row for each collection so far.
+    raw, raw_std_error : ndarray of float64
         Each collection's own estimates; NaN and infinite of one that was left out.
-    filtered, filtered_std_error : ndarray of float64, shape (collections so far, names)
+    filtered, filtered_std_error : ndarray of float64
         The levels from the collections up to each, as they were known then.
-    level, std_error : ndarray of float64, shape (collections so far, names)
+    level, std_error : ndarray of float64
         The levels from all collections so far. 95 % intervals are 1.96 standard errors to each
         side; drift and sudden steps are in them.
     users, asked, reports : ndarray of int64, shape (collections so far,)
         Users in the census, in the panel, and those of the panel who reported.
-    change, change_std_error : ndarray of float64, shape (collections so far, names), optional
+    change, change_std_error : ndarray of float64, optional
         Of permanent answers: by how much each value changed since the collection before, among the
         users who answered in both. The noise of those whose answer stayed is not in it.
     """
@@ -97,11 +97,11 @@ class SeriesResult(Result):
             notes=[
                 *last.notes,
                 *_of_leavers(users),
-                *_of_missing(levels.raw, last.names),
+                *_of_missing(levels["raw"], last.names),
                 *([_PUBLIC_CHANGES] * permanent),
             ],
             names=last.names,
-            **vars(levels),
+            **levels,
             users=users,
             asked=asked,
             reports=reports,
@@ -118,9 +118,9 @@ class SeriesResult(Result):
         DataFrame
             ``name``, ``collection``, the ``raw`` estimate with its error, the level as it was
             ``known then`` with its error, the ``level`` from all collections with its
-            ``standard error`` and an interval of 95 %; ``users`` in the census whom all this is
-            about, and ``reports`` of the panel. With permanent answers also the ``change`` since
-            the collection before, and its ``change error``.
+            ``standard error`` and an interval of 95 %; ``users`` in the census, ``reports`` of
+            the panel. With permanent answers also the ``change`` since the collection before, and
+            the ``change error``.
         """
         from pandas import DataFrame
 

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from ldp_flower.guarantee.keys import NodeKeys
 from ldp_flower.guarantee.messages import NUMBERS
-from ldp_flower.guarantee.user_source import SCHEMA
+from ldp_flower.guarantee.users import SCHEMA
 
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")

@@ -31,10 +31,8 @@ class SiloRegression(SparseStrategy):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of everything that a silo reports, about each of its records.
-    delta : float
-        Privacy parameter likewise, in (0, 1).
+    epsilon, delta : float
+        Privacy parameters of all that a silo reports, about each of its records; delta in (0, 1).
     link : {"identity", "logistic"} (default: "identity")
         Squared loss, or logistic loss for targets 0 and 1 (or -1 and 1).
     radius : float (default: infinity)

@@ -51,15 +51,9 @@ class PeelingDpIht(ShrinkingClip):
 
     Guarantee
     ---------
-    1. Protected: every record of every silo, against any other record in its place, at
-       (``epsilon``, ``delta``) for the whole run, against everybody but its own silo.
-       A person with several records, or records in several silos, is protected less.
+    1. That of :class:`DpIht`: (``epsilon``, ``delta``) for each record and the whole run.
     2. The steps are one plan of the silo's ledger, paid as a whole with the first: see
        :class:`ldp_flower.randomizers.RecordPeeling` for the composition.
-    3. How many records a silo has is public, declared by its operator. No guarantee rests
-       on that number.
-    4. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
-       on their side.
     """
 
     card = Card(

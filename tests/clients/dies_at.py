@@ -8,10 +8,10 @@ import signal
 import sys
 
 from ldp_flower.clients import node, respond
-from ldp_flower.guarantee import ledger, ledger_file, series_keys
+from ldp_flower.guarantee import ledger, ledger_file
 
 # Where secrets are drawn, what is paid is written, and replies are made.
-_FILES = {module.__file__ for module in (respond, node, ledger, ledger_file, series_keys)}
+_FILES = {module.__file__ for module in (respond, node, ledger, ledger_file)}
 
 
 def die_at(line, first=lambda: None):

@@ -14,8 +14,7 @@ from ldp_flower.audit import recorded_queries
 from ldp_flower.clients import LdpClientApp, Refusal
 from ldp_flower.clients.compute import of_columns
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.environment import in_simulation
-from ldp_flower.guarantee.keys import NodeKeys
+from ldp_flower.guarantee.keys import NodeKeys, in_simulation
 from ldp_flower.guarantee.messages import Report
 from ldp_flower.guarantee.questions import Mean
 from ldp_flower.strategies import Counts, Means

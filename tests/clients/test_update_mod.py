@@ -28,14 +28,12 @@ from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.audit.distinguish import Sample, likeliest_events
 from ldp_flower.clients import LdpUpdateMod, Refusal, node, update_mod
 from ldp_flower.guarantee.budget import Cost
-from ldp_flower.guarantee.environment import in_simulation
-from ldp_flower.guarantee.keys import HASH_END, NodeKeys
+from ldp_flower.guarantee.keys import HASH_END, NodeKeys, in_simulation
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.ledger_file import LedgerError
 from ldp_flower.guarantee.messages import Query, Report
-from ldp_flower.guarantee.parameters import flattened, parameters_of
 from ldp_flower.guarantee.questions import ClippedUpdate, FrequentItems, NormalisedUpdate
-from ldp_flower.guarantee.training import census, with_query
+from ldp_flower.guarantee.training import census, flattened, parameters_of, with_query
 from ldp_flower.randomizers import Codebook, PrivUnit, SubsetHypercube
 from ldp_flower.randomness import RandomSource
 

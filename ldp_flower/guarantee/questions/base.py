@@ -63,18 +63,9 @@ Prior = Annotated[float, "centre"]  # what the wire calls it
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """How one field of a question crosses the wire.
+    """How one field of a question crosses the wire, where it has the name ``wire``.
 
-    Attributes
-    ----------
-    field, wire : str
-        Its name here and there.
-    kind : type
-        ``float``, ``int``, ``bool`` or ``ndarray``.
-    per : Per or None
-        What it is an array for; None: a number.
-    required : bool
-        Whether every such question has it.
+    ``kind`` is float, int, bool or ndarray. ``per`` is what it is an array for; None: a number.
     """
 
     field: str
@@ -84,13 +75,7 @@ class FieldSpec:
     required: bool
 
     def valid(self, value: Any) -> Any:
-        """Return a field's value in its own type.
-
-        Raises
-        ------
-        MessageError
-            If it is none.
-        """
+        """Return a field's value in its own type; raise MessageError if it is none."""
         if self.kind is np.ndarray:
             if not np.isfinite(value).all():
                 raise MessageError(f"Expected finite numbers in array {self.wire!r}.")
@@ -161,13 +146,8 @@ class Question:
     Subclasses are frozen dataclasses whose fields are these arguments. Their docstrings say
     what a user computes; :mod:`ldp_flower.clients.statistics` has the functions that do.
     Wherever there are ``coordinates`` they are those wanted (of features, or of all columns),
-    by default all.
-
-    Raises
-    ------
-    MessageError
-        If an argument is not finite, or a number not positive, unless its field is
-        :data:`Signed`.
+    by default all. MessageError if an argument is not finite, or a number not positive, unless its
+    field is :data:`Signed`.
     """
 
     #: What the wire calls it, but for what other fields and the question inside add.
@@ -211,10 +191,7 @@ class Question:
     def width(self, num_features: int) -> int:
         """Return the number of coordinates of a user's value, given those of its rows.
 
-        Raises
-        ------
-        MessageError
-            If the question does not fit such rows.
+        MessageError if the question does not fit such rows.
         """
         return self.num_wanted(num_features)
 
@@ -283,7 +260,7 @@ class AboutFeatures(Question):
 
     @property
     def about_targets(self) -> bool:
-        """No."""
+        """False."""
         return False
 
 

@@ -7,7 +7,16 @@ with any other target is none of their rows.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import MessageError, OneNumber, PerFeature, Question, Signed
+from .base import (
+    AboutFeatures,
+    Coordinates,
+    MessageError,
+    OneNumber,
+    PerCoordinate,
+    PerFeature,
+    Question,
+    Signed,
+)
 
 _MAX_CLASSES = 1 << 16  # a message can ask for them
 
@@ -32,23 +41,12 @@ class ClassQuestion(Question):
 class ClassStep(ClassQuestion):
     """The direction of a user's own logistic step from ``theta``, shape (users, num_features).
 
-    A label is 1 for a row of the class and -1 for another, and e is the label minus
-    ``tanh(<x, theta>)``, its expectation. With A the user's k rows it is the direction of ``A' (A
-    A' / k + ridge I)^-1 e / k``: a vector of length 1, or, if weighted, of the root mean square
-    of e, at most 1. A user without rows has zeros.
-
-    Attributes
-    ----------
-    theta : ndarray, shape (num_features,)
-        Where the step begins; half of what logistic regression calls coefficients.
-    ridge : float
-        Penalty, in units of a row's mean square length.
-    place : float
-        Of the class.
-    num_classes : int
-        How many there are.
-    weighted : bool (default: False)
-        Whether users whom ``theta`` serves well say less.
+    A label is 1 for a row of the class at ``place`` and -1 for another, and e is the label minus
+    ``tanh(<x, theta>)``, its expectation: ``theta`` is half of what logistic regression calls
+    coefficients. With A the user's k rows it is the direction of ``A' (A A' / k + ridge I)^-1 e /
+    k``, with ``ridge`` in units of a row's mean square length: a vector of length 1, or, if
+    ``weighted``, of the root mean square of e, at most 1, so that users whom ``theta`` serves well
+    say less. A user without rows has zeros.
     """
 
     stem: ClassVar[str] = "class_step"
@@ -62,15 +60,7 @@ class ClassStep(ClassQuestion):
 
 @dataclass(frozen=True, eq=False)
 class ClassShare(ClassQuestion, OneNumber):
-    """The class's share of a user's rows minus 1/2, one number; 0 without rows.
-
-    Attributes
-    ----------
-    place : float
-        Of the class.
-    num_classes : int
-        How many there are.
-    """
+    """The share of the class at ``place`` in a user's rows, minus 1/2; 0 without rows."""
 
     stem: ClassVar[str] = "class_share"
 
@@ -79,42 +69,21 @@ class ClassShare(ClassQuestion, OneNumber):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanScore(OneNumber):
-    """The mean of ``<x, theta>`` over a user's rows, each clipped to [-1, 1], one number.
-
-    Attributes
-    ----------
-    theta : ndarray, shape (num_features,)
-        What scores a row.
-    """
+class MeanScore(AboutFeatures, OneNumber):
+    """The mean of ``<x, theta>`` over a user's rows, each clipped to [-1, 1], one number."""
 
     stem: ClassVar[str] = "mean_score"
 
     theta: PerFeature
-
-    @property
-    def about_targets(self) -> bool:
-        """No."""
-        return False
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking(ClassQuestion, OneNumber):
     """How much more often a user's rows of a class score above 0 than its others.
 
-    The mean over rows of 1 minus ``share`` for a row of the class, minus ``share`` for another,
-    with its sign turned where ``<x, theta>`` is below 0. One number; 0 without rows.
-
-    Attributes
-    ----------
-    theta : ndarray, shape (num_features,)
-        What scores a row.
-    place : float
-        Of the class.
-    share : float
-        The class's share of all rows, as far as it is known.
-    num_classes : int
-        How many there are.
+    The mean over rows of 1 minus ``share`` for a row of the class at ``place``, minus ``share`` for
+    another, with its sign turned where ``<x, theta>`` is below 0. ``share`` is the class's share of
+    all rows, as far as it is known. One number; 0 without rows.
     """
 
     stem: ClassVar[str] = "ranking"
@@ -123,3 +92,25 @@ class Ranking(ClassQuestion, OneNumber):
     place: Signed
     share: float
     num_classes: int
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCoefficients(Question):
+    """Weighted ridge coefficients of what ``theta`` leaves of a user's labels, -1 and 1.
+
+    These stand for classes 0 and 1. What ``theta`` leaves is the label less its expectation
+    ``tanh(<x, theta> / 2)`` under logistic regression, brought to mean square 1. Shape (users, k);
+    arguments as of :class:`ResidualCoefficients`.
+    """
+
+    stem: ClassVar[str] = "class_coefficients"
+
+    theta: PerFeature
+    weights: PerCoordinate
+    ridge: float
+    coordinates: Coordinates | None = None
+
+    @property
+    def classes_asked(self) -> int:
+        """2."""
+        return 2

@@ -10,13 +10,7 @@ from .base import AboutFeatures, Coordinates, OneNumber, PerCoordinate, PerFeatu
 
 @dataclass(frozen=True, eq=False)
 class Mean(AboutFeatures):
-    """A user's mean row of features minus ``centre``, NaN without rows.
-
-    Attributes
-    ----------
-    centre : ndarray, shape (num_features,)
-        What is subtracted.
-    """
+    """A user's mean row of features minus ``centre``, NaN without rows."""
 
     stem: ClassVar[str] = "mean"
 
@@ -26,15 +20,7 @@ class Mean(AboutFeatures):
 
 @dataclass(frozen=True, eq=False)
 class WeightedMean(AboutFeatures):
-    """``weights`` times a user's mean row of features minus ``centre``.
-
-    Attributes
-    ----------
-    centre : ndarray
-        As of :class:`Mean`.
-    weights : ndarray, shape (wanted coordinates,)
-        One a coordinate.
-    """
+    """``weights`` times a user's :class:`Mean`, one weight a wanted coordinate."""
 
     stem: ClassVar[str] = "weighted_mean"
 
@@ -47,12 +33,7 @@ class WeightedMean(AboutFeatures):
 class DistanceBin(AboutFeatures, OneNumber):
     """The bin of the length of a user's mean row minus ``centre``.
 
-    Attributes
-    ----------
-    centre : ndarray, shape (num_features,)
-        What is subtracted.
-    smallest, per_octave, num_bins
-        As of :class:`TargetScaleBin`.
+    Bins are those of :class:`TargetScaleBin`.
     """
 
     stem: ClassVar[str] = "distance_scale"
@@ -83,15 +64,7 @@ class ColumnMeans(_OfColumns):
 
 @dataclass(frozen=True, eq=False)
 class ColumnMeanNorm(_OfColumns, OneNumber):
-    """``log(norm / prior) / log_range`` of a user's :class:`ColumnMeans`, one number.
-
-    Attributes
-    ----------
-    centre : ndarray, shape (num_features + 1,)
-        What is subtracted from means.
-    prior, log_range : float
-        As of :class:`GradientNorm`.
-    """
+    """``log(norm / prior) / log_range`` of a user's :class:`ColumnMeans`, one number."""
 
     stem: ClassVar[str] = "column_mean_norm"
 
@@ -107,11 +80,6 @@ class ColumnLogSizes(_OfColumns):
 
     Clipped to ``log_range`` in either direction. Users without rows, or with zeros only,
     have zeros.
-
-    Attributes
-    ----------
-    prior, log_range : float
-        The size whose logarithm is 0, and where logarithms are clipped.
     """
 
     stem: ClassVar[str] = "column_log_sizes"
@@ -150,8 +118,8 @@ class OutstandingFeatures(AboutFeatures, _FeatureSet):
 class CorrelatedFeatures(_FeatureSet):
     """The features with the largest ``|X'y|``.
 
-    With ``ridge`` (optional), those with the largest ridge coefficients, which takes off what
-    is due to correlated features.
+    With ``ridge``, those with the largest ridge coefficients, which takes off what is due to
+    correlated features.
     """
 
     stem: ClassVar[str] = "correlated_features"

@@ -20,18 +20,11 @@ MAX_WIDTH = 1 << 14  # a message can ask for it
 class SecondMoments(Question):
     """A user's means of x y and of x x', packed, one after the other.
 
-    x is a row over ``feature_bound``, shortened to length 1, y its target over
-    ``target_bound``, clipped to [-1, 1]. The d products x y come first, then the upper
-    triangle of x x' row by row, off the diagonal times sqrt(2), see
-    :func:`ldp_flower.values.moments.packed_power`. So a value is no longer than the root of the
-    sum of the weights' squares. Without rows it is zero.
-
-    Attributes
-    ----------
-    feature_bound, target_bound : float
-        Of a row's length and of a target.
-    product_weight, square_weight : float
-        What x y and x x' are multiplied by.
+    They are multiplied by ``product_weight`` and ``square_weight``. x is a row over
+    ``feature_bound``, shortened to length 1, y its target over ``target_bound``, clipped to [-1,
+    1]. The d products x y come first, then the upper triangle of x x' row by row, off the diagonal
+    times sqrt(2), see :func:`ldp_flower.values.moments.packed_power`. So a value is no longer than
+    the root of the sum of the weights' squares. Without rows it is zero.
     """
 
     stem: ClassVar[str] = "second_moments"
@@ -50,15 +43,8 @@ class SecondMoments(Question):
 class TensorMoments(Question):
     """A user's means of x y and of several tensor powers of x, packed.
 
-    x and y as in :class:`SecondMoments`. All parts have the weight that keeps a value within
-    the unit ball.
-
-    Attributes
-    ----------
-    feature_bound, target_bound : float
-        Of a row's length and of a target.
-    degree, stride : int
-        The powers are every ``stride``-th one (1 or 2) up to ``degree + 1``.
+    x and y as in :class:`SecondMoments`. The powers are every ``stride``-th one (1 or 2) up to
+    ``degree + 1``. All parts have the weight that keeps a value within the unit ball.
     """
 
     stem: ClassVar[str] = "tensor_moments"
@@ -131,13 +117,6 @@ class DrawnItems(AboutFeatures):
     items than ``set_size`` has the numbers ``domain_size``, ``domain_size + 1``, ... in place
     of the rest. They stand for no item, and one that is outside the randomizer's domain
     becomes a random item.
-
-    Attributes
-    ----------
-    set_size : int
-        Number of items.
-    domain_size : int
-        Number of items that there are.
     """
 
     stem: ClassVar[str] = "drawn_items"
@@ -165,18 +144,9 @@ class FrequentItems(DrawnItems):
 class Labels(Question):
     """A user's first ``labels_per_user`` targets, zero where there are fewer or one is not finite.
 
-    With ``theta`` what it predicts is subtracted from each target. The rows that they belong to
-    leave beside the reports, as they are: of a node only whose operator has declared features
-    public.
-
-    Attributes
-    ----------
-    labels_per_user : int
-        Number of targets.
-    label_bound : float
-        Targets, less their predictions, are clipped to ``[-label_bound, label_bound]``.
-    theta : ndarray, shape (num_features,), optional
-        Coefficients of a linear prediction of the targets.
+    With ``theta`` what this linear model predicts is subtracted from each target. They are clipped
+    to ``[-label_bound, label_bound]``. The rows that they belong to leave beside the reports, as
+    they are: of a node only whose operator has declared features public.
     """
 
     stem: ClassVar[str] = "labels"

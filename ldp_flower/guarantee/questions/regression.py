@@ -1,4 +1,4 @@
-"""Questions of regression: gradients and curvatures of a loss, and users' own coefficients."""
+"""Questions of regression: a loss's gradients and curvatures, users' own coefficients, sizes."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,12 +21,10 @@ from .base import (
 
 @dataclass(frozen=True, eq=False)
 class Gradient(Question):
-    """The mean gradient of a loss over a user's rows, shape (users, wanted coordinates).
+    """A loss's mean gradient at ``theta`` over a user's rows, shape (users, wanted coordinates).
 
     Attributes
     ----------
-    theta : ndarray, shape (num_features,)
-        Where the gradient is taken.
     centre : ndarray, shape (wanted coordinates,), optional
         What a mechanism for silos adds to every record's gradient.
     feature_bound, row_bound : float, optional
@@ -58,14 +56,8 @@ class Gradient(Question):
 class GradientNorm(OneNumber):
     """``log(norm / prior) / log_range`` of the mean gradient of the squared loss, one number.
 
-    Attributes
-    ----------
-    theta : ndarray, shape (num_features,)
-        Where the gradient is taken.
-    prior : float
-        The norm whose value is 0.
-    log_range : float
-        The logarithm of the norm over ``prior`` whose value is 1.
+    The gradient is at ``theta``. A norm of ``prior`` has the value 0, one of ``exp(log_range)``
+    times that the value 1.
     """
 
     stem: ClassVar[str] = "gradient_norm"
@@ -77,15 +69,7 @@ class GradientNorm(OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class Curvature(OneNumber):
-    """The mean of ``min(<x, direction>**2, cap)`` over a user's rows, moved to [-1, 1].
-
-    Attributes
-    ----------
-    direction : ndarray, shape (num_features,)
-        Along which the squared loss is bent so much.
-    cap : float
-        Where squares are cut off.
-    """
+    """The mean of ``min(<x, direction>**2, cap)`` over a user's rows, moved to [-1, 1]."""
 
     stem: ClassVar[str] = "curvature"
 
@@ -95,15 +79,7 @@ class Curvature(OneNumber):
 
 @dataclass(frozen=True, eq=False)
 class RootCurvature(OneNumber):
-    """``log(size / prior) / log_range`` of the root mean square of ``<x, direction>``, one number.
-
-    Attributes
-    ----------
-    direction : ndarray, shape (num_features,)
-        The direction.
-    prior, log_range : float
-        As of :class:`GradientNorm`.
-    """
+    """``log(size / prior) / log_range`` of the root mean square of ``<x, direction>``."""
 
     stem: ClassVar[str] = "root_curvature"
 
@@ -122,8 +98,6 @@ class ResidualCoefficients(Question):
 
     Attributes
     ----------
-    theta : ndarray, shape (num_features,)
-        Coefficients whose predictions are taken off.
     weights : ndarray, shape (k,)
         What the coefficients are multiplied by.
     ridge : float
@@ -163,16 +137,8 @@ class RidgeStep(Question):
 
     Attributes
     ----------
-    theta : ndarray, shape (num_features,)
-        Where the step begins.
     ridge : float
         Penalty for a user of one row, in units of a row's mean square length.
-    residual_bound : float
-        Clips residuals.
-    centre : float
-        Target that counts as 0; of either sign.
-    scale : float
-        Distance from there that counts as 1.
     of_rows : float, optional
         How many rows the penalty is for; by default those of each user, k.
     """
@@ -188,46 +154,11 @@ class RidgeStep(Question):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCoefficients(Question):
-    """Weighted ridge coefficients of what ``theta`` leaves of a user's labels, -1 and 1.
-
-    These stand for classes 0 and 1. What ``theta`` leaves is the label less its expectation
-    ``tanh(<x, theta> / 2)`` under logistic regression, brought to mean square 1. Shape (users, k).
-
-    Attributes
-    ----------
-    theta, weights, ridge, coordinates
-        As of :class:`ResidualCoefficients`.
-    """
-
-    stem: ClassVar[str] = "class_coefficients"
-
-    theta: PerFeature
-    weights: PerCoordinate
-    ridge: float
-    coordinates: Coordinates | None = None
-
-    @property
-    def classes_asked(self) -> int:
-        """Number of classes (2)."""
-        return 2
-
-
-@dataclass(frozen=True, eq=False)
 class TargetScaleBin(OneNumber):
     """The bin of the root mean square of a user's targets; -1, no bin, if it is 0 or NaN.
 
-    Bin b begins at ``smallest * 2**(b / per_octave)``; the first and the last one take what
-    is beyond.
-
-    Attributes
-    ----------
-    smallest : float
-        Lower end of the first bin.
-    per_octave : float
-        Bins in which a size doubles.
-    num_bins : int
-        Number of bins.
+    Bin b of ``num_bins`` begins at ``smallest * 2**(b / per_octave)``; the first and the last one
+    take what is beyond.
     """
 
     stem: ClassVar[str] = "target_scale"
@@ -244,15 +175,6 @@ class SquaredErrors(OneNumber):
     ``loss_weight`` times the mean of ``(y - <x, theta>)**2`` plus ``baseline_weight`` times the
     mean of ``(y - centre)**2`` minus ``offset``. Without rows both means are zero, which leaves
     their ratio over all users as it is.
-
-    Attributes
-    ----------
-    theta : ndarray, shape (num_features,)
-        Coefficients whose predictions are judged.
-    centre : float
-        The prediction that they are compared with.
-    loss_weight, baseline_weight, offset : float
-        Of either sign.
     """
 
     stem: ClassVar[str] = "squared_errors"
@@ -268,25 +190,12 @@ class SquaredErrors(OneNumber):
 class Teacher(Question):
     """What the sparse model that fits a user's own rows best differs by from ``centre``.
 
-    The model minimises the mean loss of ``link`` over the user's rows, plus ``ridge / 2`` times
-    its squared length; it is zero for a user without rows. Shape (users, num_features), or
-    (users, num_answers).
-
-    Attributes
-    ----------
-    centre : ndarray, shape (num_features,)
-        The model that it is compared with.
-    sparsity : int
-        Number of the model's coefficients, at most.
-    radius : float
-        Their length, at most.
-    ridge : float, optional
-        Penalty, by default none.
-    num_answers, synthetic_seed : int, optional
-        Together: the difference's products with so many
-        :func:`~ldp_flower.values.public_maps.synthetic_features` are wanted.
-    link : {"identity", "logistic"} (default: "identity")
-        Whose loss.
+    The model has at most ``sparsity`` coefficients, of at most the length ``radius``. It minimises
+    the mean loss of ``link`` over the user's rows, plus ``ridge / 2`` times its squared length; it
+    is zero for a user without rows. Shape (users, num_features). With ``num_answers`` and
+    ``synthetic_seed`` the difference's products with so many
+    :func:`~ldp_flower.values.public_maps.synthetic_features` are wanted instead, shape (users,
+    num_answers).
     """
 
     stem: ClassVar[str] = "teacher"
@@ -311,3 +220,57 @@ class Teacher(Question):
         if self.num_answers > num_features:
             raise MessageError("Expected at most as many answers as features.")
         return self.num_answers
+
+
+@dataclass(frozen=True, eq=False)
+class LineMoments(Question):
+    """Moments of a user's residuals r and of its steps q along a direction, shape (users, 5).
+
+    A row has the residual ``r = (y - <x, theta>) / residual_scale``. If ``theta`` moves along
+    ``direction``, the row's prediction moves in proportion to
+    ``q = <x, direction> / direction_scale``. The moments are the means of r, q, r q, q**2 - 1 and
+    r**2 - 1 over the user's rows. They suffice for a least squares fit of r on q, with an
+    intercept. Users without rows have zeros.
+    """
+
+    stem: ClassVar[str] = "line_moments"
+
+    theta: PerFeature
+    direction: PerFeature
+    residual_scale: float
+    direction_scale: float
+
+    def width(self, num_features: int) -> int:
+        """Return 5."""
+        return 5
+
+
+@dataclass(frozen=True, eq=False)
+class LineSizes(Question):
+    """Sizes of a user's residuals and of its steps along a direction, shape (users, 2).
+
+    Both sizes are root mean squares over the user's rows: of ``y - <x, theta>`` and of
+    ``<x, direction>``. The user's values are ``log(size / prior) / log_range``, clipped to
+    [-1, 1]. Users without rows have zeros.
+    """
+
+    stem: ClassVar[str] = "line_sizes"
+
+    theta: PerFeature
+    direction: PerFeature
+    prior: Prior
+    log_range: float
+
+    def width(self, num_features: int) -> int:
+        """Return 2."""
+        return 2
+
+
+@dataclass(frozen=True, eq=False)
+class RowCount(OneNumber):
+    """``log(rows / prior) / log_range`` of a user's number of rows; none counts as one."""
+
+    stem: ClassVar[str] = "row_count"
+
+    prior: Prior
+    log_range: float

@@ -47,10 +47,7 @@ _VECTORS = ((Mean,), (Gradient,), (ResidualCoefficients,))
 class TransformedQuestion(Question):
     """Base class: another question, wrapped in a public transformation of rows or of values.
 
-    Attributes
-    ----------
-    inner : Question
-        The other question; of one of the ``inners``, without a link.
+    ``inner``, the other question, is one of the ``inners``, without a link.
     """
 
     #: Classes of the other question, each after those of transformations in between.
@@ -107,12 +104,7 @@ class Standardised(TransformedQuestion):
     """Of features and targets that public constants have brought to about mean 0 and scale 1.
 
     A column of mean 0 and scale 1 is left as it is; others become ``(x - mean) / scale``,
-    clipped to [-3, 3].
-
-    Attributes
-    ----------
-    means, scales : ndarray, shape (num_features + 1,)
-        One number for each feature and, last, one for the target.
+    clipped to [-3, 3]. The last of ``means`` and ``scales`` is the target's.
     """
 
     stem: ClassVar[str] = "standardised_"
@@ -137,7 +129,7 @@ class OfClasses(TransformedQuestion):
 
     @property
     def classes_asked(self) -> int:
-        """Number of classes (2)."""
+        """2."""
         return 2
 
 
@@ -145,12 +137,8 @@ class OfClasses(TransformedQuestion):
 class Projected(TransformedQuestion):
     """Of features that a public random matrix projected, see :mod:`ldp_flower.values.public_maps`.
 
-    Attributes
-    ----------
-    seed : int
-        Decides the matrix.
-    projected_dim : int
-        Number of features after it, at most as many as before.
+    ``seed`` decides the matrix; ``projected_dim`` is the number of features after it, at most as
+    many as before.
     """
 
     stem: ClassVar[str] = "projected_"
@@ -174,14 +162,8 @@ class Projected(TransformedQuestion):
 class Fourier(TransformedQuestion):
     """Of random Fourier features, see :func:`ldp_flower.values.public_maps.fourier_features`.
 
-    Attributes
-    ----------
-    seed : int
-        Decides the frequencies.
-    num_features : int
-        Their number, even.
-    length_scale : float
-        Of the kernel.
+    ``seed`` decides the frequencies; ``num_features`` is their number, even; ``length_scale`` is
+    the kernel's.
     """
 
     stem: ClassVar[str] = "fourier_"
@@ -218,18 +200,9 @@ class _Turned(TransformedQuestion):
 
 @dataclass(frozen=True, eq=False)
 class Rotated(_Turned):
-    """The inner question's values, rotated by public signs, minus midpoints.
+    """The inner question's values, rotated by public ``signs``, minus ``midpoints``.
 
     See :func:`ldp_flower.values.public_maps.rotate`.
-
-    Attributes
-    ----------
-    inner : Question
-        Whose values, k numbers.
-    signs : ndarray, shape (k,)
-        One for each of its coordinates.
-    midpoints : ndarray, shape (rotated coordinates,)
-        What is subtracted.
     """
 
     stem: ClassVar[str] = "rotated_"
@@ -241,15 +214,10 @@ class Rotated(_Turned):
 
 @dataclass(frozen=True, eq=False)
 class RotatedBins(_Turned):
-    """The bins of the inner question's values after a rotation.
+    """The bins of the inner question's values after a rotation by public ``signs``.
 
-    Attributes
-    ----------
-    inner, signs
-        As of :class:`Rotated`.
-    bound, num_bins
-        Bins of one width cover ``[-bound, bound]``; the first and the last one take what is
-        beyond.
+    ``num_bins`` bins of one width cover ``[-bound, bound]``; the first and the last one take what
+    is beyond.
     """
 
     stem: ClassVar[str] = "rotated_"

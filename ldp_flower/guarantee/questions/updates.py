@@ -11,11 +11,8 @@ from .base import Coordinates, MessageError, Question, check_coordinates
 class UpdateQuestion(Question):
     """Base class: a question to :class:`ldp_flower.clients.LdpUpdateMod`.
 
-    Attributes
-    ----------
-    trained : ndarray of int64, optional
-        Which of the model's arrays of floats it is about, as indices into their names in
-        order; by default all. The others stay as the server sent them.
+    ``trained`` says which of the model's arrays of floats it is about, as indices into their names
+    in order; by default all. The others stay as the server sent them.
     """
 
     trained: Coordinates | None = None
@@ -27,10 +24,7 @@ class UpdateQuestion(Question):
     def trains(self, names: Sequence[str]) -> list[str]:
         """Return which of a model's arrays of floats, given by their names in order, it is about.
 
-        Raises
-        ------
-        MessageError
-            If it is about none, or one that the model does not have.
+        MessageError if it is about none, or one that the model does not have.
         """
         if self.trained is None:
             return list(names)
@@ -52,13 +46,7 @@ class NormalisedUpdate(UpdateQuestion):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClippedUpdate(UpdateQuestion):
-    """The update, shortened to the length ``radius``, shape (parameters,).
-
-    Attributes
-    ----------
-    radius : float
-        Its length, at most.
-    """
+    """The update, shortened to the length ``radius``, shape (parameters,)."""
 
     stem: ClassVar[str] = "clipped_update"
 

@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from ldp_flower.clients.private_training.clipping import clipped_sums
 from ldp_flower.clients.private_training.gradients import Gradients
+from ldp_flower.clients.private_training.steps import clipped_sums
 
 COUNT, BLOCK, ODD = 24, 16, 7
 DRAWN = [np.array([3, 11, ODD, 20, 5, 1, 16]), np.array([ODD, 2]), np.r_[8:23, ODD]]

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from ldp_flower.audit.distinguish import log_ratio
 from ldp_flower.clients.private_training import steps
-from ldp_flower.clients.private_training.training import Training, current, dp_sgd
+from ldp_flower.clients.private_training.record_mod import Training, current, dp_sgd
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import KeyedRandom, derive
 

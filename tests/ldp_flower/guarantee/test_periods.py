@@ -7,9 +7,8 @@ import pytest
 
 from ldp_flower import PrivacyPolicy
 from ldp_flower.guarantee import ledger as module
-from ldp_flower.guarantee.budget import Cost
+from ldp_flower.guarantee.budget import Cost, seconds_in
 from ldp_flower.guarantee.ledger import Entry, SqliteLedger, StateLedger
-from ldp_flower.guarantee.periods import seconds_in
 from ldp_flower.supernode.accounts import Accounts
 from ldp_flower.supernode.report import as_html
 

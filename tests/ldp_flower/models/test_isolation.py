@@ -5,7 +5,7 @@ import pytest
 import torch
 from networks import KINDS, data_of, gradients, network_of, odd_ones
 
-from ldp_flower.clients.private_training.clipping import clipped_sums
+from ldp_flower.clients.private_training.steps import clipped_sums
 from ldp_flower.models.graph import Dtype, Graph, Operation, Reference, Tensor
 from ldp_flower.models.network import Network
 from ldp_flower.models.operations import OPERATIONS

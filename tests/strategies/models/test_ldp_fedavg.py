@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from ldp_flower import InProcessGrid, PrivacyPolicy
 from ldp_flower.clients import LdpUpdateMod
-from ldp_flower.guarantee.parameters import flattened, parameters_of, with_parameters
+from ldp_flower.guarantee.training import flattened, parameters_of, with_parameters
 from ldp_flower.strategies import LdpFedAvg, TooFewReports
 from ldp_flower.strategies.models.schedule import Reporting, Schedule, default_rounds
 from ldp_flower.strategies.runtime.run import Arguments
