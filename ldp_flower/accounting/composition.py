@@ -18,8 +18,13 @@ from typing import TYPE_CHECKING, Literal
 
 from scipy.optimize import brentq
 
-from ..randomizers.real_valued.concentrated import zcdp_epsilon, zcdp_rho
-from ..randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu, surely_at_most
+from ..randomizers.real_valued.gaussian import (
+    gaussian_delta,
+    gaussian_mu,
+    surely_at_most,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 from ..validation import check_fraction, check_integer, check_positive
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from ...randomness import Words, derive
 from ...validation import Floats, check_integer
 from ..base import Reports
 from ..domains import lift
-from .base import MOST_CODEWORDS, BallCodebook, Places
-from .order_statistics import of_directions
+from .base import MOST_CODEWORDS, BallCodebook, Places, of_directions
 from .words import directions, turned, turned_back
 
 # Of a codebook, 128 MB, which a message can make a client generate for every user: just enough

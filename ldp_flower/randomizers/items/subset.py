@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -17,11 +17,12 @@ from ..base import Reports
 from ..enumerable import Law, check_terms, report_type
 from ..two_level import _WORDS, _exp_rounded_down, residue_shares
 from .frequency import FrequencyOracle, Integers
-from .report_size import best_report_size
 
 _CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time: stay in the cache
 # What a client computes before and for a report grows with these, and a message can ask for it.
 _MOST_IN_SET, _MOST_WORK = 1024, 1 << 26
+_VOTING_SHARE = 0.15  # of users that vote for an item worth finding
+_FOUND_WEIGHT = 0.6  # what the spread of its votes counts against that of the others
 
 
 @dataclass(frozen=True)
@@ -298,3 +299,31 @@ def _residues(moduli: list[int]) -> tuple[Words, list[Fraction]]:
     return np.array(residues, np.uint64), [
         math.prod(chance, start=Fraction(1)) for chance in chances
     ]
+
+
+@lru_cache(maxsize=256)
+def best_report_size(epsilon: float, domain_size: int, set_size: int) -> int:
+    """Return the number of items of a report that separates held from other items best.
+
+    For one item it minimises the total variance of the counts; for a set it
+    maximises the distance between an item that many users vote for and an item that
+    a random set holds, in units of the spread of both.
+    """
+    d, k = domain_size, set_size
+    w = np.arange(1, d - k + 1, dtype=np.float64)
+    miss, miss_by_rest = np.ones(len(w)), np.ones(len(w))
+    for i in range(k):
+        miss *= (d - i - w) / (d - i)
+        miss_by_rest *= (d - i - w) / (d - i - 1)  # without a given item of the report
+    raised = math.exp(epsilon)
+    level = 1 / (1 + (1 - miss) * math.expm1(epsilon))
+    own = np.minimum(level * raised * w / d, 1.0)
+    other = level * w / d * (raised * (1 - miss_by_rest) + miss_by_rest)
+    if k == 1:
+        score = (own - other) / np.sqrt(own * (1 - own) / d + other * (1 - other) * (1 - 1 / d))
+    else:
+        share = min(1.0, max(_VOTING_SHARE, 2 * k / d))
+        null, found = (f * own + (1 - f) * other for f in (k / d, share))
+        spread = np.sqrt(null * (1 - null)) + _FOUND_WEIGHT * np.sqrt(found * (1 - found))
+        score = (found - null) / spread
+    return int(np.argmax(score)) + 1

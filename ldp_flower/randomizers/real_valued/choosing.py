@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import Floats, check_integer
 from ..base import Reports
-from .concentrated import Concentrated
-from .records import with_noise
+from .records import Concentrated, with_noise
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:

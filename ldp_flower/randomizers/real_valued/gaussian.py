@@ -13,9 +13,12 @@ from ...randomness import RandomSource, Words
 from ...validation import Floats, check_fraction, check_positive
 from ..base import Reports
 from ..domains import directions
-from .base import RealVector
+from . import RealVector
 
 _ROUNDING = 4e-15  # relative error of a term of delta, which the safe side has to absorb
+_MAX_TAIL = 12.0  # standard deviations of what is reported
+# Any order gives a valid bound; a grid this fine is within 1e-4 of the best.
+_ORDERS_LESS_ONE = np.exp(np.linspace(-6.0, 25.0, 20_000))
 
 
 def _gaussian_terms(epsilon: float, mu: float) -> tuple[float, float]:
@@ -75,7 +78,33 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return mu
 
 
-_MAX_TAIL = 12.0  # standard deviations
+def _zcdp_offsets(delta: float) -> Floats:
+    excess = _ORDERS_LESS_ONE
+    log_factor = (1 + excess) * np.log(excess / (1 + excess)) - np.log(excess)
+    return np.asarray((log_factor - math.log(delta)) / excess)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Return an epsilon for which rho-zCDP implies (epsilon, delta).
+
+    Notes
+    -----
+    Source: Canonne, Kamath & Steinke (2020), Proposition 12: for every order a > 1,
+    delta = exp((a - 1) (a rho - epsilon)) / (a - 1) * (1 - 1/a)**a, solved for epsilon.
+    """
+    check_positive("rho", rho)
+    check_fraction("delta", delta)
+    return max(0.0, float(np.min((1 + _ORDERS_LESS_ONE) * rho + _zcdp_offsets(delta))))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho for which :func:`zcdp_epsilon` is at most ``epsilon``."""
+    check_positive("epsilon", epsilon)
+    check_fraction("delta", delta)
+    rho = float(np.max((epsilon - _zcdp_offsets(delta)) / (1 + _ORDERS_LESS_ONE)))
+    if rho <= 0:
+        raise ValueError(f"Expected a larger epsilon or delta, got {epsilon} and {delta}.")
+    return rho * (1 - 1e-12)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ...validation import Floats
 from ..base import Reports
 from ..domains import directions, lift
 from ..elementwise import row_norms
-from .base import RealVector
+from . import RealVector
 from .cap import Cap, best_height
 
 

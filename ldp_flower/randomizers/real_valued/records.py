@@ -11,8 +11,8 @@ from ...randomness import RandomSource, Words
 from ...validation import Floats, check_fraction, check_integer
 from ..base import Estimate, Reports, Summary
 from ..domains import directions
-from .base import RealVector, on_grid
-from .gaussian import gaussian_mu
+from . import RealVector, on_grid
+from .gaussian import gaussian_mu, zcdp_rho
 
 _MAX_RECORDS = 1 << 24  # a four-byte float counts so far
 # Beyond these, sums overflow, or are rounded by as much as a record can change them, or
@@ -201,3 +201,56 @@ class RecordGaussian(RecordMechanism):
 
     def _noisy(self, totals: Floats, shift: Floats, rng: RandomSource) -> Floats:
         return with_noise(totals, self.sigma, rng) + shift
+
+
+@dataclass(frozen=True)
+class Concentrated(RecordMechanism):
+    """Base class: each of ``steps`` reports is (rho / steps)-zCDP, whatever its kind.
+
+    Zero-concentrated privacy adds up, also over mechanisms that are chosen adaptively, so
+    that a plan may choose coordinates with one kind of report and ask for values with
+    another: ``steps`` counts the reports of all kinds.
+
+    Guarantee
+    ---------
+    1. Protected: every record of a silo, against any other record in its place, at
+       (rho / steps)-zCDP a report, rho = ``zcdp_rho(epsilon, delta)``; hence at
+       (``epsilon``, ``delta``) for the whole plan, in real arithmetic. Leaving a record
+       out is covered.
+    2. Records are brought into the domain one by one, first, and a value that is not finite
+       becomes 0, so the guarantee holds for every input.
+    3. Each class says in its own third point why a report costs no more.
+    """
+
+    @property
+    def plan(self) -> str:
+        """What identifies the plan, within a run: its parameters, not the mechanism."""
+        return f"zCDP {self.epsilon!r} {self.delta!r} {self.steps}"
+
+    @cached_property
+    def rho(self) -> float:
+        """Zero-concentrated privacy parameter of one report."""
+        return zcdp_rho(self.epsilon, self.delta) / self.steps
+
+
+@dataclass(frozen=True)
+class ConcentratedGaussian(Concentrated, RecordGaussian):
+    """Randomiser of silos that adds Gaussian noise, in a plan with reports of other kinds.
+
+    Notes
+    -----
+    Source: Bun & Steinke (2016), Proposition 6. A plan of such reports alone needs some
+    10 % less noise by the exact composition of :class:`RecordGaussian`.
+
+    Guarantee
+    ---------
+    1. As the first of :class:`Concentrated`.
+    2. As the second of :class:`Concentrated`.
+    3. The sums of two silos that differ in one record differ by at most the diameter
+       D = ``2 radius``; the noise's variance is ``D**2 steps / (2 rho)``.
+    """
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in each coordinate of a sum."""
+        return 2 * self.radius / float((2 * self.rho) ** 0.5)
