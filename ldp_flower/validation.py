@@ -1,4 +1,4 @@
-"""Checks of constructor arguments, all with the same wording, and the type of their arrays."""
+"""Checks of constructor arguments, all with the same wording, and the types of arrays."""
 
 import math
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -70,6 +70,8 @@ class Composed(Randomizer):
     epsilon: float = field(init=False)
     parts: tuple[Randomizer, ...]
 
+    report_dtype: ClassVar[np.dtype[np.generic]] = np.dtype(np.uint8)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
         if not 1 <= len(self.parts) <= _MAX_PARTS:
@@ -106,13 +108,8 @@ class Composed(Randomizer):
         return sum(part.size for part in self.parts)
 
     @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """Bytes; the parts' numbers are little-endian."""
-        return np.dtype(np.uint8)
-
-    @property
     def report_shape(self) -> tuple[int, ...]:
-        """The parts' reports one after the other."""
+        """The parts' reports one after the other, as bytes of little-endian numbers."""
         return (sum(part.report_bytes for part in self.parts),)
 
     @property

@@ -9,11 +9,8 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..validation import Floats
-
-Integers = NDArray[np.int64]
+from ..validation import Floats, Integers
 
 MAX_DEGREE = 7  # of a polynomial whose gradient is estimated
 

@@ -4,16 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats
+from ...validation import Floats, Integers
 from ..base import Reports
 from ..enumerable import OneChoice
 from ..two_level import TwoLevel
-from .frequency import FrequencyOracle, Integers
+from .frequency import FrequencyOracle
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
+    support_size: ClassVar[int | None] = 1
+    pairs: ClassVar[tuple[float, float]] = (0.0, 0.0)
+
     @cached_property
     def _choice(self) -> TwoLevel:
         return TwoLevel(self.epsilon, 1, self.domain_size - 1)
@@ -56,16 +60,6 @@ class KRandomizedResponse(OneChoice, FrequencyOracle):
     def other(self) -> Fraction:
         """Probability of reporting any one of the other items."""
         return (1 - self.own) / (self.domain_size - 1)
-
-    @property
-    def support_size(self) -> int:
-        """A report supports the item that it names."""
-        return 1
-
-    @property
-    def pairs(self) -> tuple[float, float]:
-        """No report supports two items."""
-        return 0.0, 0.0
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         items = self._choice.keep_or_replace(self._items(values, rng), rng)

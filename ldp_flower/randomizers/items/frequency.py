@@ -9,47 +9,25 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...randomness import RandomSource, Words
-from ...validation import Floats, check_integer
-from ..base import Estimate, Randomizer, Reports, Summary, _coins
-from ..two_level import residue_shares
-
-Integers = NDArray[np.int64]
+from ...randomness import Words
+from ...validation import Floats, Integers
+from ..base import Estimate, Reports, Summary, _coins
+from ..domains import OfItem
 
 _SLACK = 1e-9
-_MAX_DOMAIN = 1 << 20  # counts of all items are held at once
 
 
 @dataclass(frozen=True)
-class FrequencyOracle(Randomizer):
+class FrequencyOracle(OfItem):
     """What all frequency oracles share: items in, counts of supporting reports out.
 
-    A value holds item numbers, ``0 <= item < domain_size``. A report supports some
-    of the items, the user's own with probability ``own`` and any other one with the
-    smaller probability ``other``, so that ``(support - other) / (own - other)`` is an
-    unbiased estimate of whether the user holds an item. Both probabilities are the
-    realised ones.
-
-    What is not an item number (a missing value, a fraction, a number outside the
-    domain) counts as no item: a uniformly random item from the private randomness
-    takes its place. The random words for this are drawn for every value.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items, 2 to 1,048,576.
+    A report supports some of the items, the user's own with probability ``own`` and any other
+    one with the smaller probability ``other``, so that ``(support - other) / (own - other)`` is
+    an unbiased estimate of whether the user holds an item. Both probabilities are the realised
+    ones. Parameters are those of :class:`.OfItem`.
     """
 
-    domain_size: int
-
     exact: ClassVar[bool] = True
-    centre: ClassVar[float] = -1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("domain_size", self.domain_size, 2, _MAX_DOMAIN)
 
     @property
     @abstractmethod
@@ -108,11 +86,6 @@ class FrequencyOracle(Randomizer):
         return float(1 - self.other) / self._gap, -float(self.other) / self._gap
 
     @property
-    def width(self) -> int:
-        """A value is one item number."""
-        return 1
-
-    @property
     def size(self) -> int:
         """One coordinate per item."""
         return self.domain_size
@@ -139,24 +112,6 @@ class FrequencyOracle(Randomizer):
     def bound(self) -> float:
         """``max(q, 1 - q) / (p - q)``."""
         return max(self._levels[0], -self._levels[1])
-
-    def _numbered(self, values: Floats) -> Integers:
-        """Return item numbers, ``domain_size`` for what is none."""
-        valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
-        return np.where(valid, values, self.domain_size).astype(np.int64)
-
-    def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        """Return one item per user, a random one for what is none."""
-        fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
-        items = self._numbered(values)[:, 0]
-        return np.where(items < self.domain_size, items, fallback.astype(np.int64))
-
-    def _roundings(self, value: Floats) -> list[tuple[Fraction, int]]:
-        """Return the items that :meth:`_items` may take one value for, with their chances."""
-        (item,) = self._numbered(value).tolist()
-        if item < self.domain_size:
-            return [(Fraction(1), item)]
-        return [(share, item) for item, share in enumerate(residue_shares(self.domain_size))]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return np.where(self._supports(reports, coins), *self._levels)

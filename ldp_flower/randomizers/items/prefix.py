@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import KeyedRandom, RandomSource, Words
-from ...validation import Floats, check_fraction, check_integer
+from ...validation import Floats, Integers, check_fraction, check_integer
 from ..base import Estimate, Reports, Summary
-from .frequency import Integers
 from .hashing import LocalHashing
 
 _MAX_BITS = 40  # beyond, hashes are no longer pairwise independent in all useful bits
@@ -72,6 +71,7 @@ class PrefixTree(LocalHashing):
 
     summable: ClassVar[bool] = False
     centre: ClassVar[float] = -1.0
+    width: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,11 +81,6 @@ class PrefixTree(LocalHashing):
     @abstractmethod
     def lengths(self) -> tuple[int, ...]:
         """Lengths of the prefixes that users report, increasing up to ``num_bits``."""
-
-    @property
-    def width(self) -> int:
-        """A value is one item."""
-        return 1
 
     def _refuse(self) -> NoReturn:
         raise TypeError(
@@ -273,10 +268,7 @@ class TreeHist(PrefixTree):
        the bound. The guarantee therefore holds for every input.
     """
 
-    @property
-    def num_buckets(self) -> int:
-        """Two: a bit."""
-        return 2
+    num_buckets: ClassVar[int] = 2
 
     @property
     def lengths(self) -> tuple[int, ...]:

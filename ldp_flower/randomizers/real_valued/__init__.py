@@ -32,6 +32,7 @@ class RealValued(Randomizer):
     """
 
     exact: ClassVar[bool] = False
+    report_dtype: ClassVar[np.dtype[np.generic]] = np.dtype(np.float32)
 
     #: With smaller ones the step of the grid would vanish.
     smallest_radius: ClassVar[float] = 1e-300
@@ -42,11 +43,6 @@ class RealValued(Randomizer):
         super().__post_init__()
         if self.radius < self.smallest_radius:
             raise ValueError(f"Expected radius >= {self.smallest_radius:g}, got {self.radius}.")
-
-    @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """Four-byte floats."""
-        return np.dtype(np.float32)
 
     def _on_grid(self, numbers: Floats) -> Reports:
         """Return what is reported of numbers within the bound, see :func:`on_grid`."""

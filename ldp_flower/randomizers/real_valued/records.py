@@ -60,6 +60,7 @@ class RecordMechanism(RealVector):
     most_coordinates: ClassVar[int | None] = _MAX_RECORDS
     protects: ClassVar[str] = "any two values of one record of a silo"
     smallest_radius: ClassVar[float] = 0.0  # both ends are checked below
+    bound: ClassVar[float] = np.inf  # the noise is not bounded
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,11 +84,6 @@ class RecordMechanism(RealVector):
     def size(self) -> int:
         """The sum, and the number of records."""
         return self.dim + 1
-
-    @property
-    def bound(self) -> float:
-        """Infinity: the noise is not bounded."""
-        return np.inf
 
     def total(self, values: Floats) -> Floats:
         """Return the sum of the values of records, each brought into the domain first."""
