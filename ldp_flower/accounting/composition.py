@@ -18,32 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 from scipy.optimize import brentq
 
-from ..randomizers.real_valued.gaussian import (
-    gaussian_delta,
-    gaussian_mu,
-    surely_at_most,
-    zcdp_epsilon,
-    zcdp_rho,
-)
+from ..randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu, surely_at_most
 from ..validation import check_fraction, check_integer, check_positive
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-__all__ = [
-    "Event",
-    "GaussianEvent",
-    "RandomizedResponseEvent",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "shuffled_epsilon",
-    "total_epsilon",
-    "total_mu",
-    "total_over_cohorts",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
 
 _PLD_INTERVAL = 1e-4
 _PLD_POINTS = 1e6  # so many points of a privacy loss distribution fit in time and memory

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from .graph import Dtype, Graph, NetworkError, Operation, Reference, Tensor
-from .limits import Limits
+from .graph import Dtype, Graph, Limits, NetworkError, Operation, Reference, Tensor
 
 Tensors = Mapping[str, torch.Tensor]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .graph import LOSSES, Graph, NetworkError, Tensor
-from .limits import Limits
+from .graph import LOSSES, Graph, Limits, NetworkError, Tensor
 from .parsing import parsed
 
 if TYPE_CHECKING:

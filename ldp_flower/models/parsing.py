@@ -13,12 +13,12 @@ from .graph import (
     LOSSES,
     Dtype,
     Graph,
+    Limits,
     NetworkError,
     Operation,
     Reference,
     Tensor,
 )
-from .limits import Limits
 from .operations import OPERATIONS, PARTS, refusal
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,256}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .markup import Markup
+from .page import Markup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
