@@ -186,10 +186,7 @@ def check_kind(what: str, kind: object) -> None:
 def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> None:
     """Log how many entries are not what is declared of their columns, of the worst columns.
 
-    Parameters
-    ----------
-    table : mapping of str to tuple
-        What is known about each column, and its entries.
+    The table has what is known about each column, and its entries.
     """
     found = [each for name, (kind, values) in table.items() for each in _beyond(name, kind, values)]
     worst = sorted(sorted(found, key=lambda each: -each[0])[:_MAX_COLUMNS_NAMED], key=found.index)

@@ -128,39 +128,23 @@ class Plannable:
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol as it would ask users of whom only these numbers are known.
 
-        Raises
-        ------
-        NoPlan
-            If the protocol has no plan.
+        Raises NoPlan if the protocol has no plan.
         """
         raise NoPlan(cls._why_not())
 
     def synthetic(self, setting: Setting) -> Any:
         """Return the population that plans simulate the protocol on; None: they use a formula.
 
-        It is a :class:`~ldp_flower.strategies.forecasts.populations.Population`.
-
-        Raises
-        ------
-        NoPlan
-            If the error is not known for these parameters.
+        It is a :class:`~ldp_flower.strategies.forecasts.populations.Population`. Raises NoPlan if
+        the error is not known for these parameters.
         """
         return None
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the error by a formula, where :meth:`synthetic` gives no population.
 
-        Parameters
-        ----------
-        setting : Setting
-            Public numbers; those that are not in ``plans_with`` are not read.
-
-        Raises
-        ------
-        NoPlan
-            If the error is not known.
-        WouldRefuse
-            If a run with these numbers would be refused before anybody is asked.
+        Numbers that are not in ``plans_with`` are not read. Raises NoPlan if the error is not
+        known, and WouldRefuse if a run with these numbers would be refused before anybody is asked.
         """
         raise NoPlan(self._why_not())
 

@@ -400,10 +400,7 @@ def collected(table: Any) -> Any:
 def column_of(table: Table, name: str) -> Any:
     """Return a column of a table, one entry a row.
 
-    Raises
-    ------
-    ValueError
-        If there is none of that name, or there are two.
+    Raises ValueError if there is none of that name, or there are two.
     """
     try:
         values = table[name]

@@ -1,9 +1,7 @@
-"""Accounting: what several reports of one user cost together, for people who read results.
+"""What several reports cost together.
 
 Nothing here is on a client's path: the ledger adds epsilons and deltas (basic
 composition), which is always valid. The bounds below are valid too, and smaller.
-Everywhere the neighbouring relation is that of the local model: one user's value
-against any other value of that user.
 
 Sums of contributions that are clipped to C have another neighbour: the data of one unit (a user or
 a record), replaced. That moves a sum by up to 2 C, twice as far as under "add or remove one", so
@@ -50,17 +48,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class RandomizedResponseEvent:
-    """Reports of any pure mechanism about the same user.
+    """``count`` reports of any pure mechanism, at ``epsilon`` each, about the same user.
 
     Every pure mechanism loses at most what randomized response of its epsilon loses
     (Kairouz, Oh & Viswanath 2015), also when it is chosen adaptively.
-
-    Attributes
-    ----------
-    epsilon : float
-        Epsilon of one report.
-    count : int (default: 1)
-        Number of reports.
     """
 
     epsilon: float
@@ -73,14 +64,9 @@ class RandomizedResponseEvent:
 
 @dataclass(frozen=True)
 class GaussianEvent:
-    """Reports of a Gaussian mechanism about the same user.
+    """``count`` reports of a Gaussian mechanism about the same user.
 
-    Attributes
-    ----------
-    mu : float
-        Sensitivity over the noise's standard deviation, of one report.
-    count : int (default: 1)
-        Number of reports.
+    ``mu`` is the sensitivity over the noise's standard deviation, of one report.
     """
 
     mu: float
@@ -216,8 +202,7 @@ def shuffled_epsilon(epsilon: float, delta: float, num_reports: int) -> float:
 def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
     """Return the noise over the clip of each of several sums that one unit is in.
 
-    The composition of Gaussian releases is one Gaussian release, exactly, so there is
-    nothing lost by any accountant's bound.
+    The composition of Gaussian releases is one Gaussian release, exactly: no bound loses anything.
 
     Parameters
     ----------
@@ -230,11 +215,6 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
     -------
     float
         Standard deviation of each sum's noise, in every coordinate, over the clip.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     check_integer("releases", releases, 1)
     return 2 * math.sqrt(releases) / gaussian_mu(epsilon, delta)

@@ -175,11 +175,6 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
     -------
     LocalDpMod
         For ``@app.train(mods=[...])``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     check_positive("clip", clip)
     noise = gaussian_noise_multiplier(epsilon, delta, answers)

@@ -14,16 +14,8 @@ from .interpreter import Tensors, call, find
 class Frozen:
     """The part of a network that depends on the record and on nothing that is trained.
 
-    Attributes
-    ----------
-    graph : Graph
-        The network.
-    numbers : frozenset of int
-        Its operations.
-    frontier : tuple of Reference
-        Those of its results that the other operations take.
-    trained : frozenset of int
-        Operations that depend on what is trained.
+    ``numbers`` are its operations in the graph, ``frontier`` those of its results that the other
+    operations take. ``trained`` are the operations that depend on what is trained.
     """
 
     graph: Graph

@@ -20,16 +20,10 @@ class NetworkError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """The type and shape of a value.
+    """The type and shape of a value, of which every dimension has at least one entry.
 
-    Attributes
-    ----------
-    dtype : str
-        ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``.
-    shape : tuple of int
-        Number of entries along each dimension, all above 0.
-    trainable : bool (default: False)
-        Whether it is a parameter that training changes.
+    ``dtype`` is ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``; ``trainable`` tells
+    whether it is a parameter that training changes.
     """
 
     dtype: str
@@ -46,12 +40,8 @@ class Tensor:
 class Reference:
     """A value that has been computed, or given, before.
 
-    Attributes
-    ----------
-    source : int or str or None
-        Number of an operation, name of a parameter, or None: the record.
-    part : int or None
-        Which of several results of the operation.
+    ``source`` is the number of an operation, the name of a parameter, or None: the record. ``part``
+    is which of several results of the operation.
     """
 
     source: int | str | None
@@ -85,18 +75,10 @@ class Operation:
 class Graph:
     """A network on one record: what goes in, the operations in their order, what comes out.
 
-    Attributes
-    ----------
-    record : Tensor
-        Type and shape of one record. The first operation sees it as a batch of one.
-    parameters : mapping of str to Tensor
-        Parameters, buffers and constants by name.
-    operations : tuple of Operation
-        An operation takes the record, parameters and results of those before it.
-    output : Reference
-        The network's output, for a batch of one.
-    loss : str
-        The loss between output and target.
+    ``record`` is type and shape of one record, which the first operation sees as a batch of one.
+    ``parameters`` are parameters, buffers and constants by name. An operation takes the record,
+    parameters and results of those before it. ``output`` is the network's, for a batch of one, and
+    ``loss`` the loss between it and the target.
     """
 
     record: Tensor

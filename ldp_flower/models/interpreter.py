@@ -23,16 +23,10 @@ _EMBEDDING = "aten.embedding.default"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a network takes of a machine for one record.
+    """What a network takes of a machine for one record, and type and shape of its output.
 
-    Attributes
-    ----------
-    output : Tensor
-        Type and shape of the output.
-    intermediates : int
-        Numbers in all intermediate values that depend on the record.
-    flops : int
-        Floating-point operations to evaluate it.
+    ``intermediates`` are the numbers in all intermediate values that depend on the record,
+    ``flops`` the floating-point operations to evaluate it.
     """
 
     output: Tensor
@@ -50,20 +44,10 @@ def evaluate(
 ) -> torch.Tensor:
     """Return a network's output for one record, as a batch of one.
 
-    Parameters
-    ----------
-    graph : Graph
-        A graph that has been checked.
-    parameters : mapping of str to Tensor
-        Values of its parameters.
-    record : Tensor, shape (1, *record's)
-        The record.
-    given : mapping of int to value, optional
-        Results of operations that are known already, as :meth:`.frozen.Frozen.given` has them.
-    added : mapping of int to Tensor, optional
-        What is added to results of products; the gradient by it is that by the result.
-    taken : dict of int to Tensor, optional
-        Takes what these products are computed of, beside the weight.
+    The graph has been checked. ``given`` are results of operations that are known already, as
+    :meth:`.frozen.Frozen.given` has them. ``added`` is added to results of products: the gradient
+    by it is that by the result. ``taken`` takes what these products are computed of beside the
+    weight.
     """
     values: list[Any] = []
     for number, operation in enumerate(graph.operations):
@@ -81,11 +65,8 @@ def evaluate(
 def measure(graph: Graph, limits: Limits) -> Cost:
     """Return what a network costs, by its shapes: nothing is computed.
 
-    Raises
-    ------
-    NetworkError
-        If an operation's arguments do not fit, or a bound is exceeded; before anything of that
-        size exists.
+    Raises NetworkError if an operation's arguments do not fit, or a bound is exceeded; before
+    anything of that size exists.
     """
     parameters, record = _shapes(graph)
     values: list[Any] = []

@@ -88,14 +88,9 @@ def table_of(table: "DataFrame", most_rows: int = _MOST_ROWS) -> Markup:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it.
+    """A heading, empty for none, and what stands below it.
 
-    Attributes
-    ----------
-    heading : str
-        Empty for none.
-    content : sequence of Markup or str
-        Elements, and texts, each of which becomes a paragraph.
+    The content are elements, and texts, each of which becomes a paragraph.
     """
 
     heading: str

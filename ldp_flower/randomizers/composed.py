@@ -40,12 +40,8 @@ class Composed(Randomizer):
     Parameters
     ----------
     parts : tuple of Randomizer
-        1 to 16 summable mechanisms, none of them composed itself or for records of silos.
-
-    Attributes
-    ----------
-    epsilon : float
-        Sum of the parts' epsilons, rounded up.
+        1 to 16 summable mechanisms, none of them composed itself or for records of silos. Their
+        epsilons add up, rounded up, to ``epsilon``.
 
     Notes
     -----
@@ -242,10 +238,7 @@ class Composed(Randomizer):
 def configs_of_parts(config: Mapping[str, object]) -> list[dict[str, object]]:
     """Undo :meth:`Composed.to_config`, from an untrusted configuration without its name.
 
-    Raises
-    ------
-    ValueError
-        If the parts are not numbered from 0 or are too many, or a key is of no part.
+    Raises ValueError if the parts are not numbered from 0 or too many, or a key is of no part.
     """
     parts: list[dict[str, object]] = [{} for _ in range(_MAX_PARTS)]
     by_number = {str(number): part for number, part in enumerate(parts)}

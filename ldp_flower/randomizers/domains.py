@@ -117,11 +117,10 @@ class OfVector(Randomizer):
 
 
 def directions(rows: Floats) -> tuple[Floats, Floats]:
-    """Return unit vectors and lengths of finite rows.
+    """Return unit vectors and lengths of finite rows; the zero row gets the first axis.
 
-    Each row is divided by its largest entry first: squares neither overflow nor
-    vanish, so a direction has length 1 whatever the row is, as guarantees need. The
-    zero row gets the first axis.
+    Each row is divided by its largest entry first: squares neither overflow nor vanish, so a
+    direction has length 1 whatever the row is, as guarantees need.
     """
     largest = np.abs(rows).max(axis=1)
     unit = rows / np.where(largest > 0, largest, 1.0)[:, None]

@@ -39,10 +39,7 @@ class Enumerable(Protocol):
     def law(self, value: Floats, coin: Words) -> Law:
         """Return the probability of every report for one finite value and one public coin.
 
-        Raises
-        ------
-        TooManyOutputs
-            If the enumeration would be too long.
+        Raises TooManyOutputs if the enumeration would be too long.
         """
 
 
@@ -63,10 +60,7 @@ class OneChoice(Randomizer):
 
     @abstractmethod
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
-        """Return, for each rounding of one value, its chance and the reports by rank.
-
-        The likely reports come first; for the audit, which enumerates them.
-        """
+        """Return, for each rounding of one value, its chance and the reports, likely ones first."""
 
     @property
     def report_dtype(self) -> np.dtype[np.generic]:

@@ -56,14 +56,8 @@ def residue_shares(divisor: int) -> list[Fraction]:
 class TwoLevel:
     """An exact choice between likely and unlikely outputs.
 
-    Parameters
-    ----------
-    epsilon : float
-        Largest log-ratio of the probabilities of a likely and an unlikely output.
-    num_likely : int
-        Number of likely outputs, the same for every input.
-    num_unlikely : int
-        Number of the other outputs.
+    ``epsilon`` is the largest log-ratio of the probabilities of a likely and an unlikely output.
+    There are ``num_likely`` likely outputs and ``num_unlikely`` others, whatever the input.
     """
 
     epsilon: float
@@ -109,14 +103,7 @@ class TwoLevel:
         return [share / _WORDS for share in by_rank]
 
     def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
-        """Draw, for each user, whether its output is likely and which one it is.
-
-        Returns
-        -------
-        likely : ndarray of bool, shape (num_users,)
-        index : ndarray of uint64, shape (num_users,)
-            Rank of the output within its set, from 0.
-        """
+        """Draw, for each user, whether its output is likely, and its rank within its set from 0."""
         words = rng.words((num_users, 2))
         likely = words[:, 0] < np.uint64(self.threshold)
         size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))

@@ -40,19 +40,10 @@ class InProcessGrid(Grid):
     client_app : ClientApp
         What every node runs.
     num_nodes : int
-        Number of nodes; their ids are 1 to ``num_nodes``.
+        Number of nodes, at least 1; their ids are 1 to ``num_nodes``. Each has a context in
+        ``contexts``.
     run_config : dict, optional
         The run's configuration, as every node's context shows it.
-
-    Attributes
-    ----------
-    contexts : dict of int to Context
-        Every node's context.
-
-    Raises
-    ------
-    ValueError
-        If ``num_nodes`` is no integer above 0.
     """
 
     def __init__(

@@ -40,21 +40,9 @@ def run_in_memory(
 ) -> "DryRun[R]":
     """Return the result of a protocol about users, and its questions.
 
-    Parameters
-    ----------
-    strategy : LdpStrategy
-        It is not changed.
-    users : Users
-        The population.
-    seed : int
-        Of all randomness: cohorts, coins, mechanisms.
-    num_users : int, optional
-        Number of users that these stand in for; by default they are all.
-
-    Raises
-    ------
-    WouldRefuse
-        If the protocol refuses so many.
+    The strategy is not changed. The seed is of all randomness: cohorts, coins, mechanisms. The
+    users stand in for ``num_users``; by default they are all. Raises WouldRefuse if the protocol
+    refuses so many.
     """
     from ..strategies.forecasts.dry_run import dry_run
 
@@ -124,10 +112,7 @@ def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate |
 def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
     """Return the expected mean of debiased reports: that of the values within their domain.
 
-    Raises
-    ------
-    TypeError
-        If the domain of the mechanism is not known here.
+    Raises TypeError if the domain of the mechanism is not known here.
     """
     if isinstance(mechanism, FrequencyOracle):
         own = (values >= 0) & (values < mechanism.domain_size)

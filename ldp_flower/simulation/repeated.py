@@ -32,12 +32,8 @@ class Simulations:
     """Runs on synthetic users, who are drawn once: every number of users and epsilon has the same.
 
     Where fewer runs are made than before, they are of the draws whose errors were nearest to the
-    median one: few of these show how errors change better than many at random.
-
-    Parameters
-    ----------
-    tell : callable, optional
-        Called after every run.
+    median one: few of these show how errors change better than many at random. ``tell`` is called
+    after every run.
     """
 
     def __init__(self, tell: Callable[[], object] = lambda: None) -> None:
@@ -50,10 +46,7 @@ class Simulations:
     ) -> Expectation:
         """Return the median error of some runs, and between what eight of ten lie.
 
-        Raises
-        ------
-        WouldRefuse
-            If the protocol refuses so many users.
+        Raises WouldRefuse if the protocol refuses so many users.
         """
         if why := strategy.refusal(num_users):
             raise WouldRefuse(why)

@@ -31,10 +31,7 @@ _END = 1 << 53  # numbers of items are kept as float64
 def entries(values: Any) -> list[Any]:
     """Return a column's entries, or those of an array one after the other, as they are.
 
-    Raises
-    ------
-    ValueError
-        If it is one text, or one value that is no column.
+    Raises ValueError if it is one text, or one value that is no column.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"Expected a column, one entry a row, got {type(values).__name__}.")
@@ -99,18 +96,10 @@ def as_numbers(values: Any) -> NDArray[np.float64]:
 def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
     """Return rows of numbers, NaN where there is none.
 
-    Parameters
-    ----------
-    rows : array_like, shape (rows, columns), or sequence of array_like
-        One row a record. In a sequence of rows, what is no row of ``num_columns`` entries is a
-        row of NaN.
-    num_columns : int, optional
-        Number of columns. By default that of an array; in a sequence, the length of most rows.
-
-    Raises
-    ------
-    ValueError
-        If an array has another number of columns, or no row shows how many there are.
+    Rows are an array of shape (rows, columns) or a sequence of rows, in which what is no row of
+    ``num_columns`` entries is a row of NaN. By default there are as many columns as an array has,
+    or as most rows of a sequence have. Raises ValueError if an array has another number of columns,
+    or no row shows how many there are.
     """
     if hasattr(rows, "iloc") and hasattr(rows, "columns"):  # a column of texts makes no other one
         rows = _of_columns(rows)
@@ -136,14 +125,8 @@ def as_table(rows: Any, num_columns: int | None = None) -> NDArray[np.float64]:
 def without_numbers(table: NDArray[np.float64], columns: Sequence[str] | None) -> str:
     """Return which columns have entries that are no finite numbers, and in how many rows.
 
-    The worst come first.
-
-    Parameters
-    ----------
-    table : ndarray, shape (rows, columns)
-        As :func:`as_table` gives it.
-    columns : sequence of str, optional
-        Names of the columns; without, their numbers are listed.
+    The worst come first. The table is as :func:`as_table` gives it; columns without names are
+    listed by number.
     """
     counts = (~np.isfinite(table)).sum(axis=0)
     worst = [int(i) for i in np.argsort(-counts, kind="stable")[:_MAX_COLUMNS_NAMED] if counts[i]]
@@ -159,14 +142,9 @@ def as_names(argument: str, values: Column) -> tuple[list[str], NDArray[np.int64
     """Return the distinct names of a column, and which of them each entry is.
 
     Names are accounts on the ledger, where one person must not have two: they are all texts, in
-    their order, or all integers, in order of size. 7 and ``np.int64(7)`` are the same.
-
-    Raises
-    ------
-    ValueError
-        If entries are neither strings nor integers, or some are the one and some the
-        other; if a name has more than 256 characters, or some that no ledger keeps (NUL,
-        half a surrogate pair).
+    their order, or all integers, in order of size. 7 and ``np.int64(7)`` are the same. Raises
+    ValueError if entries are anything else or both, or a name has more than 256 characters, or some
+    that no ledger keeps (NUL, half a surrogate pair).
     """
     array = as_array(values)
     if array is not None and array.ndim != 1:
@@ -299,12 +277,7 @@ def item_numbers(items: Any, num_bits: int) -> NDArray[np.float64]:
 
     Integers and whole floats in ``[0, 2**53)`` are their own number (a missing entry makes
     floats of pandas' integers); a string is :func:`hash_items` of it; anything else is no
-    item.
-
-    Raises
-    ------
-    ValueError
-        If ``num_bits`` is out of range, or an array has more than one dimension.
+    item. Raises ValueError if ``num_bits`` is out of range, or an array has several dimensions.
     """
     check_integer("num_bits", num_bits, 1, 40)
     array = as_array(items)

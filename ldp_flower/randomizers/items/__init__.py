@@ -17,6 +17,15 @@ def best_frequency_oracle(
 ) -> FrequencyOracle:
     """Return the frequency oracle whose counts have the least variance.
 
+    For one item, it compares :class:`KRandomizedResponse`, :class:`SubsetSelection`,
+    :class:`OptimizedUnaryEncoding`, :class:`OptimizedLocalHashing` and :class:`HadamardResponse`
+    by the standard error of the count of an item of average frequency ``1 / domain_size``,
+    ``sqrt(num_users * variance_at(1 / domain_size))``. Standard errors within one user of the
+    least are a tie, which the smallest report wins. What a report costs to read is not compared.
+
+    For sets it is :class:`SubsetSelection`: the other oracles take one item, and if each user draws
+    one of its items for them, the variance rises by the square of ``set_size``.
+
     Parameters
     ----------
     epsilon : float
@@ -27,21 +36,6 @@ def best_frequency_oracle(
         Number of users that will report.
     set_size : int (default: 1)
         Number of items that every user holds.
-
-    Returns
-    -------
-    FrequencyOracle
-        For one item, it compares :class:`KRandomizedResponse`,
-        :class:`SubsetSelection`, :class:`OptimizedUnaryEncoding`,
-        :class:`OptimizedLocalHashing` and :class:`HadamardResponse` by the standard
-        error of the count of an item of average frequency ``1 / domain_size``,
-        ``sqrt(num_users * variance_at(1 / domain_size))``. Standard errors within one
-        user of the least are a tie, which the smallest report wins. What a
-        report costs to read is not compared.
-
-        For sets it is :class:`SubsetSelection`: the other oracles take one item, and
-        if each user draws one of its items for them, the variance rises by the
-        square of ``set_size``.
 
     Raises
     ------

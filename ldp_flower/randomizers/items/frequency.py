@@ -56,10 +56,7 @@ class FrequencyOracle(OfItem):
     def covariance(self, shares: Floats) -> Floats:
         """Return the covariance of one user's debiased report, shape (items, items).
 
-        Parameters
-        ----------
-        shares : ndarray, shape (items,)
-            Probabilities of the items, of which the user's is one drawn at random.
+        The user's item is drawn at random with the probabilities ``shares``, shape (items,).
         """
         p, q = float(self.own), float(self.other)
         with_own, others = self.pairs
@@ -92,14 +89,11 @@ class FrequencyOracle(OfItem):
 
     @property
     def variance(self) -> float:
-        """``q (1 - q) / (p - q)**2`` per item, exact for an item that nobody holds.
-
-        p and q are :attr:`own` and :attr:`other`.
-        """
+        """``q (1 - q) / (p - q)**2``, exact for an item that nobody holds; p is own, q other."""
         return self.variance_at(0.0)
 
     def variance_at(self, frequency: float) -> float:
-        """Return the variance for an item that a given share of the users holds.
+        """Return the variance for an item that a given share f of the users holds.
 
         It is that of the estimated count over the number of reports, the users'
         items being fixed: ``(f p (1 - p) + (1 - f) q (1 - q)) / (p - q)**2``.

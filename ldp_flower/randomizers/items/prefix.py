@@ -25,18 +25,10 @@ _MAX_STEP_BITS = 12
 class FrequentItems(NamedTuple):
     """The items that :meth:`PrefixTree.heavy_hitters` found, the most frequent first.
 
-    Attributes
-    ----------
-    items : ndarray of int64
-        The items.
-    counts : ndarray of float64
-        Estimates of how many of the users hold each, unbiased for an item fixed in
-        advance; those just above the cut-off are high because they were selected.
-    std_errors : ndarray of float64
-        Their standard errors: randomisation and assignment to levels, the users'
-        items being fixed.
-    cutoff : float
-        The count that an item had to exceed at the last level.
+    ``counts`` estimate how many of the users hold each, unbiased for an item fixed in advance;
+    those just above the cut-off are high because they were selected. ``std_errors`` are their
+    standard errors: randomisation and assignment to levels, the users' items being fixed.
+    ``cutoff`` is the count that an item had to exceed at the last level.
     """
 
     items: Integers
@@ -55,8 +47,7 @@ class PrefixTree(LocalHashing):
     found at another length, so all reports can be collected in one round.
 
     There are too many items to add up: reports are kept as they are and read by
-    :meth:`heavy_hitters`. What would give a vector over the domain (:attr:`size`,
-    :meth:`debias`, :meth:`summarize`, :meth:`mean`) raises TypeError, and
+    :meth:`heavy_hitters`. What would give a vector over the domain raises TypeError, and
     :meth:`accepts` accepts no summary.
 
     Parameters
@@ -109,10 +100,9 @@ class PrefixTree(LocalHashing):
 
     @property
     def variance(self) -> float:
-        """``L q (1 - q) / (p - q)**2`` for an item that nobody holds.
+        """``L q (1 - q) / (p - q)**2`` for an item that nobody holds; p is own, q other.
 
-        L is the number of lengths, of which only the last distinguishes items; p and q
-        are :attr:`own` and :attr:`other`.
+        L is the number of lengths, of which only the last distinguishes items.
         """
         p, q = float(self.own), float(self.other)
         return len(self.lengths) * q * (1 - q) / (p - q) ** 2
@@ -175,11 +165,6 @@ class PrefixTree(LocalHashing):
         false_alarm : float (default: 0.01)
             Largest probability that any item is returned that no user holds, up to
             the collisions of hashes (2**-25 in each of their probabilities).
-
-        Returns
-        -------
-        FrequentItems
-            Items, counts, standard errors and the cut-off.
 
         Raises
         ------

@@ -56,16 +56,9 @@ def best_height(epsilon: float, dim: int) -> float:
 
 @dataclass(frozen=True)
 class Cap:
-    """A direction V whose density is exp(epsilon) times higher on a cap around u.
+    """A direction V whose density is exp(epsilon) times higher on the cap {<V, u> >= height}.
 
-    Parameters
-    ----------
-    epsilon : float
-        Log-ratio of the two density levels.
-    dim : int
-        Dimension of the space whose unit sphere V lies on.
-    height : float
-        The cap is {<V, u> >= height}, height in [0, 1).
+    V lies on the unit sphere of R^dim; the height is in [0, 1).
     """
 
     epsilon: float

@@ -14,24 +14,12 @@ from .records import Concentrated, with_noise
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
-    """Return the places of the largest scores after adding Gumbel noise.
+    """Return the places of the ``how_many`` largest scores after adding Gumbel noise, in order.
 
-    Parameters
-    ----------
-    scores : ndarray of float64, shape (silos, dim)
-        What is compared.
-    how_many : int
-        How many places to return.
-    scale : float
-        Scale of the noise. For scores that change by at most D it makes the choice
-        ``how_many`` exponential mechanisms of epsilon ``2 D / scale`` each, without
-        replacement (Durfee & Rogers 2019), and each of these (2 D / scale)**2 / 8-zCDP,
-        since its log-ratios lie in a range of that epsilon (Dong, Durfee & Rogers 2020).
-
-    Returns
-    -------
-    ndarray of int64, shape (silos, how_many)
-        In increasing order.
+    ``scores`` and the result have one row a silo. For scores that change by at most D the noise's
+    ``scale`` makes the choice ``how_many`` exponential mechanisms of epsilon ``2 D / scale`` each,
+    without replacement (Durfee & Rogers 2019), and each of these (2 D / scale)**2 / 8-zCDP, since
+    its log-ratios lie in a range of that epsilon (Dong, Durfee & Rogers 2020).
     """
     gumbel = -np.log(rng.exponentials(scores.shape))
     order = np.argsort(-(scores + scale * gumbel), axis=1, kind="stable")

@@ -45,12 +45,7 @@ def dp_sgd_epsilon(
         Whether two data sets differ in what one record is, as everywhere in this library,
         or in whether it is there, as with Opacus: about half as much is lost then.
     grid : float (default: 0.001)
-        Losses are rounded up to multiples of this number.
-
-    Returns
-    -------
-    float
-        Never below the exact one.
+        Losses are rounded up to multiples of this number: the result is never too small.
 
     Raises
     ------
@@ -93,8 +88,7 @@ def _grid(epsilon: float, steps: int) -> float:
 def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int) -> float:
     """Return the smallest noise multiplier at which the steps cost (epsilon, delta), rounded up.
 
-    Parameters as those of :func:`dp_sgd_epsilon`, of which this is the inverse; neighbours
-    differ in what one record is.
+    The inverse of :func:`dp_sgd_epsilon`; neighbours differ in what one record is.
     """
     grid = _grid(epsilon, steps)
 
@@ -122,23 +116,15 @@ class DpSgdPlan:
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of all rounds together, for any two values of one record.
-    delta : float
-        Privacy parameter of all rounds together, at least 1e-10 and below 1.
-    num_rounds : int
-        Number of rounds.
-    steps : int
-        Number of steps in a round.
+    epsilon, delta : float
+        Privacy parameters of all rounds together, for any two values of one record; delta is at
+        least 1e-10 and below 1.
+    num_rounds, steps : int
+        Number of rounds, and of steps in each.
     sampling_rate : float
         Probability of a record to be drawn for a step, in [1e-6, 1].
     max_grad_norm : float
         Length that a record's gradient is shortened to, in [1e-30, 1e30].
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not as it should be.
     """
 
     epsilon: float

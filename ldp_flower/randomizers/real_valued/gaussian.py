@@ -28,18 +28,11 @@ def _gaussian_terms(epsilon: float, mu: float) -> tuple[float, float]:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the exact delta of a Gaussian mechanism.
+    """Return the exact delta, at an epsilon of at least 0, of a Gaussian mechanism.
 
-    Parameters
-    ----------
-    epsilon : float
-        The epsilon at which delta is wanted, at least 0.
-    mu : float
-        Sensitivity over the noise's standard deviation; the sensitivity is the
-        diameter of the values' domain in the local model.
+    ``mu`` is the sensitivity over the noise's standard deviation; in the local model the
+    sensitivity is the diameter of the values' domain.
 
-    Notes
-    -----
     Source: Balle & Wang (2018), Theorem 8: Phi(mu/2 - epsilon/mu) - e^epsilon
     Phi(-mu/2 - epsilon/mu), in logarithms, since e^epsilon overflows.
     """
@@ -60,9 +53,7 @@ def surely_at_most(epsilon: float, mu: float, delta: float) -> bool:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu with ``gaussian_delta(epsilon, mu) <= delta``, rounded down.
 
-    The noise of a Gaussian mechanism of sensitivity D needs the standard deviation
-    ``D / mu``. The classical sqrt(2 log(1.25 / delta)) / epsilon is not valid for
-    large epsilon (at epsilon 10 and delta 0.01 its true delta is 0.041).
+    The noise of a Gaussian mechanism of sensitivity D needs the standard deviation ``D / mu``.
     """
     check_positive("epsilon", epsilon)
     check_fraction("delta", delta)
@@ -87,8 +78,6 @@ def _zcdp_offsets(delta: float) -> Floats:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return an epsilon for which rho-zCDP implies (epsilon, delta).
 
-    Notes
-    -----
     Source: Canonne, Kamath & Steinke (2020), Proposition 12: for every order a > 1,
     delta = exp((a - 1) (a rho - epsilon)) / (a - 1) * (1 - 1/a)**a, solved for epsilon.
     """

@@ -41,15 +41,14 @@ class RecordMechanism(RealVector):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of all ``steps`` reports of a silo together.
+    epsilon, delta : float
+        Privacy parameters of all ``steps`` reports of a silo together; delta is at least 1e-90 and
+        below 1, by default 1e-6.
     dim : int
         Number of coordinates of a record's value.
     radius : float (default: 1.0)
         A record's value is shortened to this Euclidean length; where a class says so, its
         coordinates are clipped to ``[-radius, radius]``.
-    delta : float (default: 1e-6)
-        Privacy parameter of all ``steps`` reports together, at least 1e-90 and below 1.
     steps : int (default: 1)
         Number of reports that the two parameters are for.
     """
@@ -97,7 +96,7 @@ class RecordMechanism(RealVector):
         rng: RandomSource,
         centre: Floats | float = 0.0,
     ) -> Reports:
-        """Randomise sums.
+        """Randomise sums, shape (silos, dim), to reports of shape (silos, *report_shape).
 
         Parameters
         ----------
@@ -110,10 +109,6 @@ class RecordMechanism(RealVector):
         centre : ndarray of float64, shape (dim,) (default: 0)
             Public vector, clipped to 1,024 radii, that is added to every record's value:
             what is compared, where a mechanism chooses coordinates, are the moved sums.
-
-        Returns
-        -------
-        ndarray of float32, shape (silos, *report_shape)
         """
         limit = _MAX_CENTRE * self.radius
         counts = np.minimum(num_records, _MAX_RECORDS)[:, None]
@@ -136,9 +131,9 @@ class RecordMechanism(RealVector):
         """
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return the mean over all records of all silos.
+        """Return the mean over all records of all silos, with the error of the known noise alone.
 
-        Its standard error is that of the known noise alone; the records are not a sample.
+        The records are not a sample.
         """
         if summary.count == 0:
             return Estimate(np.zeros(self.dim), np.full(self.dim, np.inf), 0)
