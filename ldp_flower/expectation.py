@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from .randomizers.base import Randomizer
-from .validation import check_fraction, check_integer, check_number, make_plain
+from .validation import check_fraction, check_integer, check_number, check_range, make_plain
 
 
 class NoPlan(ValueError):
@@ -46,19 +46,13 @@ class Setting:
     def __post_init__(self) -> None:
         make_plain(self)
         check_integer("num_users", self.num_users, 1)
-        check_number("rows_per_user", self.rows_per_user)
-        if not 1 <= self.rows_per_user <= 1e9:
-            raise ValueError(f"Expected 1 <= rows_per_user <= 1e+09, got {self.rows_per_user}.")
+        check_range("rows_per_user", self.rows_per_user, 1, 1e9)
         if self.num_features is not None:
             check_integer("num_features", self.num_features, 1)
         if self.quality is not None:
             check_fraction("quality", self.quality)
         if self.variance_between is not None:
-            check_number("variance_between", self.variance_between)
-            if not 0 <= self.variance_between <= 1:
-                raise ValueError(
-                    f"Expected 0 <= variance_between <= 1, got {self.variance_between}."
-                )
+            check_range("variance_between", self.variance_between, 0, 1)
 
     def given(self) -> set[str]:
         """Return the names of the numbers that are not left at their defaults."""

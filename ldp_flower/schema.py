@@ -122,8 +122,7 @@ class Schema:
         if name == self.target and self.bounds is not None:
             return self.bounds
         if name not in self.columns:
-            known = [*self.columns, *([self.target] if self.target is not None else [])]
-            raise ValueError(f"Expected one of the columns {known}, got {name!r}.")
+            raise ValueError(f"Expected one of the columns {self.columns_read}, got {name!r}.")
         return self.columns[name]
 
     def places(self, name: str) -> range:

@@ -47,6 +47,13 @@ def check_positive(name: str, value: float) -> None:
         raise ValueError(f"Expected {name} > 0 and finite, got {value}.")
 
 
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise ValueError unless ``value`` is a number in ``[low, high]``."""
+    check_number(name, value)
+    if not low <= value <= high:
+        raise ValueError(f"Expected {low:g} <= {name} <= {high:g}, got {value}.")
+
+
 def check_integer(name: str, value: int, low: int, high: int | None = None) -> None:
     """Raise ValueError unless ``value`` is an integer in ``[low, high]``."""
     allowed = f"{name} >= {low}" if high is None else f"{low} <= {name} <= {high}"

@@ -52,8 +52,7 @@ def warn_of_clipping(schema: Schema, table: Table) -> None:
     Who simulates has the table before them, and this is about it; clients in a deployment report
     nobody.
     """
-    names = [*schema.columns, *([schema.target] if schema.target is not None else [])]
-    shares = {name: _beyond(schema.kind(name), table[name]) for name in names}
+    shares = {name: _beyond(schema.kind(name), table[name]) for name in schema.columns_read}
     clipped = [f"{share:.0%} of {name!r}" for name, share in shares.items() if share > _CLIPPED]
     if clipped:
         shown = ", ".join(clipped[:5]) + (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..randomness import RandomSource, Words, as_source, derive
-from ..validation import Floats, check_number, make_plain
+from ..validation import Floats, check_range, make_plain
 
 Reports = NDArray[np.generic]
 
@@ -83,9 +83,7 @@ class Randomizer(ABC):
 
     def __post_init__(self) -> None:
         make_plain(self)
-        check_number("epsilon", self.epsilon)
-        if not (math.isfinite(self.epsilon) and 1e-6 <= self.epsilon <= 100):
-            raise ValueError(f"Expected 1e-06 <= epsilon <= 100, got {self.epsilon}.")
+        check_range("epsilon", self.epsilon, 1e-6, 100)
 
     @property
     @abstractmethod

@@ -15,7 +15,6 @@ from ..guarantee.users import Users
 from ..randomizers import (
     Estimate,
     FrequencyOracle,
-    RandomizedResponse,
     Randomizer,
     SubsetHypercube,
 )
@@ -120,7 +119,7 @@ def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
         # Random items take the place of missing ones.
         return (shares + float((~own).sum()) / mechanism.domain_size) / len(values)
     values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
-    if isinstance(mechanism, SubsetHypercube | OfNumber | RandomizedResponse):
+    if isinstance(mechanism, SubsetHypercube | OfNumber):
         return np.asarray(np.clip(values, -mechanism.radius, mechanism.radius).mean(axis=0))
     if isinstance(mechanism, OfVector):
         lengths = np.linalg.norm(values, axis=1, keepdims=True)

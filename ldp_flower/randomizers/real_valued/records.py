@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats, check_fraction, check_integer
+from ...validation import Floats, check_fraction, check_integer, check_range
 from ..base import Estimate, Reports, Summary
 from ..domains import directions
 from . import RealVector, on_grid
@@ -63,9 +63,7 @@ class RecordMechanism(RealVector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _SMALLEST_RADIUS <= self.radius <= _LARGEST_RADIUS:
-            limits = f"{_SMALLEST_RADIUS:g} <= radius <= {_LARGEST_RADIUS:g}"
-            raise ValueError(f"Expected {limits}, got {self.radius}.")
+        check_range("radius", self.radius, _SMALLEST_RADIUS, _LARGEST_RADIUS)
         check_fraction("delta", self.delta)
         if self.delta < _SMALLEST_DELTA:
             raise ValueError(f"Expected delta >= {_SMALLEST_DELTA:g}, got {self.delta}.")
