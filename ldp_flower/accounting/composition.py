@@ -99,13 +99,8 @@ def total_epsilon(
     method : {"best", "basic", "pld"} (default: "best")
         ``basic`` adds the pure epsilons to that of the Gaussian reports, which are
         composed exactly. ``pld`` convolves privacy loss distributions with Google's
-        dp-accounting (in the ``sim`` extra), rounded to the safe side. ``best`` is the
-        smaller of the two; at delta 0 that is ``basic``.
-
-    Raises
-    ------
-    ImportError
-        If the method needs dp-accounting and it is not installed.
+        dp-accounting (in the ``sim`` extra; ImportError without), rounded to the safe side.
+        ``best`` is the smaller of the two; at delta 0 that is ``basic``.
     """
     if not 0 <= delta < 1:
         raise ValueError(f"Expected delta in [0, 1), got {delta}.")

@@ -112,23 +112,11 @@ def dp_fedavg(
 def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nodes: int) -> float:
     """Return what Flower's ``RdpAccountant`` states for its fixed-clipping wrappers.
 
-    Its neighbours are two sets of nodes, one of which has a node more: a clipped update then moves
-    the sum by the clip, and not by twice the clip as where a node's data are replaced. For the
-    same noise it states about half of :func:`noise_multiplier_epsilon`.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Standard deviation of the noise over the clip.
-    delta : float
-        Its delta.
-    releases, num_nodes : int
-        Number of rounds, and of nodes, all of which take part in each.
-
-    Raises
-    ------
-    ImportError
-        Without dp-accounting (the extra ``accounting``), which Flower takes for it.
+    All ``num_nodes`` nodes take part in each of ``releases`` rounds. Its neighbours are two sets of
+    nodes, one of which has a node more: a clipped update then moves the sum by the clip, and not by
+    twice the clip as where a node's data are replaced. For the same noise (over the clip) it states
+    about half of :func:`noise_multiplier_epsilon`. Raises ImportError without dp-accounting (the
+    extra ``accounting``), which Flower takes for it.
     """
     from flwr.serverapp import (
         NeighboringRelation,

@@ -108,10 +108,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     def strategy(self) -> LdpStrategy[Any]:
         """The protocol that :meth:`fit` simulates: what goes into ``server_app.py``.
 
-        Raises
-        ------
-        NotFittedError
-            If no schema was given and nothing is fitted: the columns are not known yet.
+        Raises NotFittedError without a schema before a fit: the columns are not known yet.
         """
         schema = getattr(self, "schema_", None) if self.schema is None else self.schema
         if schema is None:

@@ -149,8 +149,8 @@ def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
         )
     held = {int(place): label for place, label in zip(places, distinct.tolist(), strict=True)}
     # Classes that nobody has: their text, as what the others are.
-    numbers: dict[str, Callable[[str], object]] = {"i": int, "u": int, "f": float}
-    made = numbers | {"b": lambda text: text == "1"}
+    made: dict[str, Callable[[str], object]] = {"i": int, "u": int, "f": float}
+    made["b"] = lambda text: text == "1"
     labels = []
     for i, text in enumerate(schema.classes):
         if distinct.dtype.kind in made and i not in held:

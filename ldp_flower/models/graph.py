@@ -142,11 +142,6 @@ class Limits:
         Numbers in all intermediate values of one record together.
     flops : int (default: 50,000,000,000)
         Floating-point operations to evaluate one record.
-
-    Raises
-    ------
-    ValueError
-        If one is not a positive integer.
     """
 
     text_bytes: int = 1 << 22

@@ -13,8 +13,7 @@ from .codebooks.hadamard import HadamardCodebook, ball_codebook
 from .composed import Composed, configs_of_parts
 from .hypercube import RandomizedResponse, SubsetHypercube
 from .items import best_frequency_oracle
-from .items.direct import KRandomizedResponse
-from .items.frequency import FrequencyOracle
+from .items.frequency import FrequencyOracle, KRandomizedResponse
 from .items.hadamard import HadamardBit, HadamardResponse
 from .items.hashing import OptimizedLocalHashing
 from .items.prefix import PrefixExtending, TreeHist
@@ -105,11 +104,8 @@ _REGISTRY: dict[str, type[Randomizer]] = {
 def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
     """Build a randomizer from plain values, as :meth:`Randomizer.to_config` gives them.
 
-    Raises
-    ------
-    ValueError
-        If the name is not in the registry or a parameter is missing, unknown, of
-        the wrong type or outside its range.
+    Raises ValueError if the name is not in the registry or a parameter is missing, unknown, of
+    the wrong type or outside its range.
     """
     if all(isinstance(value, int | float | str) for value in config.values()):
         return _kept(tuple((name, type(value), value) for name, value in config.items()))

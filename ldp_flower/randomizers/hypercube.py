@@ -20,6 +20,11 @@ from .two_level import TwoLevel
 _MAX_SUBSET = 16
 
 
+def _chances(values: Floats, radius: float) -> Floats:
+    """Return the probabilities with which values are rounded to positive signs."""
+    return np.asarray((1 + np.clip(values / radius, -1, 1)) / 2)
+
+
 def _cap_size(subset: int, agreements: int) -> int:
     """Count the patterns of ``subset`` bits with at least ``agreements`` ones."""
     return sum(math.comb(subset, k) for k in range(agreements, subset + 1))
@@ -90,17 +95,13 @@ class RandomizedResponse(OneChoice, OfNumber):
         return self.radius / (2 * self._choice.probability - 1)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        positive = rng.uniforms((len(values), 1)) < self._chance(values)
+        positive = rng.uniforms((len(values), 1)) < _chances(values, self.radius)
         kept, _ = self._choice.draw(rng, len(values))
         return np.asarray((positive[:, 0] == kept).astype(np.uint8))
 
-    def _chance(self, values: Floats) -> Floats:
-        """Return the probabilities with which values are rounded to positive signs."""
-        return np.asarray((1 + np.clip(values / self.radius, -1, 1)) / 2)
-
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
         """Return, for each rounding of one value, its chance and the reports by rank."""
-        positive = Fraction(float(self._chance(value)[0]))
+        positive = Fraction(float(_chances(value, self.radius)[0]))
         bits = np.array([1, 0], np.uint8)
         return [(positive, bits), (1 - positive, bits[::-1])]
 
@@ -195,7 +196,7 @@ class SubsetHypercube(OneChoice, OfVector):
         """Return the probabilities with which assigned coordinates become positive signs."""
         chosen = np.take_along_axis(values, self.assigned(coins), axis=1)
         super()._centre(chosen)
-        return np.asarray((1 + np.clip(chosen / self.radius, -1, 1)) / 2)
+        return _chances(chosen, self.radius)
 
     def _agreeing(self, signs: NDArray[Any], agreement: NDArray[np.uint32]) -> Reports:
         """Return the reports that agree with the signs where ``agreement`` has ones."""

@@ -7,6 +7,7 @@ type is no longer in question, are converted at once, to the same result.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -221,17 +222,9 @@ def _name(argument: str, name: Any) -> str:
     text = str.__str__(name)
     if len(text) > _MAX_NAME_CHARS:
         raise ValueError(f"{too_long}, got {len(text)}.")
-    if "\0" in text or not (text.isascii() or _encodes(text)):
+    if re.search("[\0\ud800-\udfff]", text):
         raise ValueError(f"Expected {argument} without NUL and surrogates, got {text!r}.")
     return text
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def hash_items(strings: Sequence[str] | NDArray[np.str_], num_bits: int = 40) -> NDArray[np.int64]:

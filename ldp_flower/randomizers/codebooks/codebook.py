@@ -156,10 +156,9 @@ def _runs(begins: Rows, end: int) -> list[slice]:
 
 
 def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
-    """Store the rows' inner products with the words, as many rows at a time.
+    """Store the rows' inner products with the words, as many rows at a time, filled up with zeros.
 
-    The last ones are filled up with zeros: what a product adds up, in which order, follows from
-    no other row.
+    So what a product adds up, in which order, follows from no other row.
     """
     whole, dim = len(rows) // _ROWS * _ROWS, rows.shape[1]
     blocks = products[:whole].reshape(-1, _ROWS, len(words))

@@ -4,8 +4,7 @@ import math
 from functools import lru_cache
 
 from ...validation import check_integer
-from .direct import KRandomizedResponse
-from .frequency import FrequencyOracle
+from .frequency import FrequencyOracle, KRandomizedResponse
 from .hadamard import HadamardResponse
 from .hashing import OptimizedLocalHashing
 from .subset import SubsetSelection
