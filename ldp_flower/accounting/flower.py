@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -104,9 +103,8 @@ def dp_fedavg(
         if clients_clip
         else DifferentialPrivacyServerSideFixedClipping
     )
-    account = _Account(noise, delta, num_nodes, accountant)
-    account.check(rounds)
-    return wrapper(_EqualWeights(strategy, rounds, account), noise, clip, num_nodes)
+    presupposed = _EqualWeights(strategy, rounds, noise, delta, num_nodes, accountant)
+    return wrapper(presupposed, noise, clip, num_nodes)
 
 
 def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nodes: int) -> float:
@@ -169,57 +167,48 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
     return LocalDpMod(clip, clip * noise / local_dp_multiplier(epsilon, delta), epsilon, delta)
 
 
-@dataclass
-class _Account:
-    """What rounds cost a node, as stated here and by Flower's accountant, if there is one."""
+class _EqualWeights(Strategy):
+    """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
 
-    noise_multiplier: float
-    delta: float
-    num_nodes: int
-    flowers: PrivacyAccountant | None
-    _done: int = field(default=0, init=False)
-
-    def check(self, rounds: int) -> None:
-        if self.flowers is None:
+    def __init__(
+        self,
+        strategy: FedAvg,
+        rounds: int,
+        noise_multiplier: float,
+        delta: float,
+        num_nodes: int,
+        accountant: PrivacyAccountant | None,
+    ) -> None:
+        self._strategy, self._rounds, self._num_nodes = strategy, rounds, num_nodes
+        self._noise_multiplier, self._delta, self._accountant = noise_multiplier, delta, accountant
+        self._sent, self._done = ArrayRecord(), 0
+        if accountant is None:
             return
-        config = self.flowers.config
+        config = accountant.config
+        self._event = GaussianPrivacyEvent(noise_multiplier, num_nodes, config.population_size)
         if config.sampling_method is not SamplingMethod.NO_AMPLIFICATION:
             raise ValueError(
                 "Expected an accountant with sampling_method 'no-amplification', got "
                 f"{config.sampling_method.value!r}: every node is charged for every round."
             )
-        if config.max_epsilon is not None and self.flowers.would_exceed(self._event, count=rounds):
+        if config.max_epsilon is not None and accountant.would_exceed(self._event, count=rounds):
             raise ValueError(
                 f"Expected an accountant whose max_epsilon allows {rounds} rounds, got max_epsilon="
-                f"{config.max_epsilon:g} at a noise multiplier of {self.noise_multiplier:.3g}."
+                f"{config.max_epsilon:g} at a noise multiplier of {noise_multiplier:.3g}."
             )
 
-    def after_a_round(self) -> dict[str, float]:
-        """Charge a round, and return what all of them cost so far."""
+    def _after_a_round(self) -> dict[str, float]:
+        """Charge a round, and return what all of them cost a node so far."""
         self._done += 1
-        spent = noise_multiplier_epsilon([self.noise_multiplier] * self._done, self.delta)
+        spent = noise_multiplier_epsilon([self._noise_multiplier] * self._done, self._delta)
         stated = {"epsilon-spent": spent}
         text = f"A node whose data may be replaced has spent epsilon {spent:.3g}"
-        if self.flowers is not None:
-            self.flowers.compose(self._event)
-            stated["flower-epsilon"] = float(self.flowers.get_epsilon(self.delta))
+        if self._accountant is not None:
+            self._accountant.compose(self._event)
+            stated["flower-epsilon"] = float(self._accountant.get_epsilon(self._delta))
             text += f"; Flower's accountant states {stated['flower-epsilon']:.3g}"
-        logger.info("%s (delta %g).", text, self.delta)
+        logger.info("%s (delta %g).", text, self._delta)
         return stated
-
-    @property
-    def _event(self) -> GaussianPrivacyEvent:
-        assert self.flowers is not None
-        population = self.flowers.config.population_size
-        return GaussianPrivacyEvent(self.noise_multiplier, self.num_nodes, population)
-
-
-class _EqualWeights(Strategy):
-    """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
-
-    def __init__(self, strategy: FedAvg, rounds: int, account: _Account) -> None:
-        self._strategy, self._rounds, self._account = strategy, rounds, account
-        self._sent = ArrayRecord()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -246,7 +235,7 @@ class _EqualWeights(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         arrived = list(replies)
-        expected = self._account.num_nodes
+        expected = self._num_nodes
         if len(arrived) != expected:
             logger.warning(
                 "Round %d is left out: its noise is for %d nodes, and %d answered.",
@@ -264,7 +253,7 @@ class _EqualWeights(Strategy):
         )
         model, told = found
         if model is not None:
-            told = MetricRecord({**(told or {}), **self._account.after_a_round()})
+            told = MetricRecord({**(told or {}), **self._after_a_round()})
         return model, told
 
     def configure_evaluate(

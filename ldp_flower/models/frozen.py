@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 
 from .graph import Graph, Reference
-from .interpreter import Tensors, call, find
+from .interpreter import Tensors, Values
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,10 @@ class Frozen:
 
     def results(self, constants: Tensors, record: torch.Tensor) -> list[torch.Tensor]:
         """Return the results in the frontier's order, for a record as a batch of one."""
-        values: list[Any] = []
+        values = Values(constants, record)
         for number, operation in enumerate(self.graph.operations):
-            skipped = number in self.trained
-            values.append(None if skipped else call(operation, constants, record, values))
-        return [find(each, constants, record, values) for each in self.frontier]
+            values.results.append(None if number in self.trained else values.call(operation))
+        return [values.find(each) for each in self.frontier]
 
     def given(self, results: Sequence[torch.Tensor]) -> dict[int, Any]:
         """Return results for :func:`evaluate`, by operation."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import accumulate, pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,17 +107,19 @@ class SubsetSelection(FrequencyOracle):
     @cached_property
     def _ends(self) -> list[int]:
         """Number of words, of 2**64, that select the first items of T up to each."""
-        total, below, ends = sum(self._meeting), Fraction(0), []
-        for weight in self._meeting:
-            below += weight
-            ends.append(int(_WORDS * below / total))
-        return ends
+        total = sum(self._meeting)
+        return [int(_WORDS * below / total) for below in accumulate(self._meeting)]
+
+    @cached_property
+    def _selected(self) -> list[int]:
+        """Number of words, of 2**64, that select each as the first item of T."""
+        return [end - begin for begin, end in pairwise([0, *self._ends])]
 
     @cached_property
     def threshold(self) -> int:
         """Number of words, of 2**64, that select the reports that meet T."""
-        selected = np.diff(np.array([0, *self._ends], object))
-        most = max(Fraction(c) / w for c, w in zip(selected, self._meeting, strict=True)) / _WORDS
+        pairs = zip(self._selected, self._meeting, strict=True)
+        most = max(Fraction(c) / w for c, w in pairs) / _WORDS
         odds = _exp_rounded_down(self.epsilon) / (most * self._missing * self._bias)
         return int(_WORDS * odds / (1 + odds))
 
@@ -126,10 +128,9 @@ class SubsetSelection(FrequencyOracle):
 
         Exact but for the bias of the draws, see the guarantee.
         """
-        selected = np.diff(np.array([0, *self._ends], object))
         meets = Fraction(self.threshold, _WORDS)
-        shares = zip(selected, self._meeting, strict=True)
-        levels: list[Fraction] = [meets * c / _WORDS / n for c, n in shares]
+        pairs = zip(self._selected, self._meeting, strict=True)
+        levels = [meets * c / _WORDS / n for c, n in pairs]
         levels.append((1 - meets) / self._missing)
         return max(levels) / min(levels) * self._bias
 
@@ -268,8 +269,7 @@ class SubsetSelection(FrequencyOracle):
     def _paths(self, items: Integers) -> Iterator[tuple[Reports, list[Fraction]]]:
         """Return the reports of one set along all paths of :meth:`_draw`, with their chances."""
         w, meets = self.report_items, Fraction(self.threshold, _WORDS)
-        selected = np.diff(np.array([0, *self._ends], object))
-        kinds = [(i + 1, True, meets * c / _WORDS) for i, c in enumerate(selected)]
+        kinds = [(i, True, meets * c / _WORDS) for i, c in enumerate(self._selected, 1)]
         for excluded, met, kind in [*kinds, (self.set_size, False, 1 - meets)]:
             moduli = [self.domain_size - excluded - w + step + 1 for step in range(w)]
             words, chances = _residues([1, *moduli[1:]] if met else moduli)
