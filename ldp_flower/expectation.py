@@ -30,11 +30,10 @@ class Setting:
         Numbers that one row has beside its target; of items, how many there are to choose from.
     quality : float, optional
         What the same model would reach without privacy: R2 of a regression, AUC of classes.
-        By default what the protocol's plan says that it assumes.
     variance_between : float, optional
         Share of the variance of columns and residuals that is between users (the intraclass
         correlation): 0 if the rows of one user differ as those of different users do, near 1 if
-        they are alike. By default what the protocol's plan says that it assumes.
+        they are alike. By default this and the quality are what the protocol's plan assumes.
     """
 
     num_users: int

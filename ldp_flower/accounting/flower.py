@@ -68,13 +68,12 @@ def dp_fedavg(
 
     Notes
     -----
-    Source: McMahan, Ramage, Talwar & Zhang (ICLR 2018), as Flower implements it. What its
-    wrapper presupposes and does not see to is done here: all nodes weigh the same,
-    whatever ``num-examples`` says; an update that is not finite counts as 0; a round with
-    another number of replies changes nothing; arrays of integers or without dimensions,
-    which Flower would neither clip nor noise, are refused, and so are more rounds than the
-    noise is for. An update of exactly 0
-    ends Flower's aggregation with ``ZeroDivisionError``.
+    Source: McMahan, Ramage, Talwar & Zhang (ICLR 2018), as Flower implements it. What its wrapper
+    presupposes and does not see to is done here: all nodes weigh the same, whatever
+    ``num-examples`` says; an update that is not finite counts as 0; a round with another number of
+    replies changes nothing; arrays of integers or without dimensions, which Flower would neither
+    clip nor noise, are refused, and so are more rounds than the noise is for. An update of exactly
+    0 ends Flower's aggregation with ``ZeroDivisionError``.
 
     Guarantee
     ---------

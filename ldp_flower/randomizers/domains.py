@@ -21,12 +21,8 @@ class OfItem(Randomizer):
     no item: a uniformly random item from the private randomness takes its place. The random
     words for this are drawn for every value.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items, 2 to 1,048,576 unless a class says otherwise.
+    ``epsilon`` is the privacy parameter; there are 2 to 1,048,576 items unless a class says
+    otherwise.
     """
 
     domain_size: int
@@ -64,14 +60,9 @@ class OfItem(Randomizer):
 
 @dataclass(frozen=True)
 class OfNumber(Randomizer):
-    """Base class: a value is one number in an interval.
+    """Base class: a value is one number in ``[-radius, radius]``, to which it is clipped.
 
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    radius : float (default: 1.0)
-        The domain is ``[-radius, radius]``; values are clipped to it.
+    ``epsilon`` is the privacy parameter; the radius is 1 by default.
     """
 
     radius: float = 1.0
@@ -94,9 +85,8 @@ class OfVector(Randomizer):
     dim : int
         Number of coordinates.
     radius : float (default: 1.0)
-        The domain is the ball of this radius, to which longer vectors are shortened; where a
-        class says so it is the box ``[-radius, radius] ** dim``, to which coordinates are
-        clipped.
+        The domain is the ball of this radius, to which longer vectors are shortened; where a class
+        says so it is the box ``[-radius, radius] ** dim``, to which coordinates are clipped.
     """
 
     dim: int

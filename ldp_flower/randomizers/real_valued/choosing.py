@@ -66,9 +66,8 @@ class RecordPeeling(Choosing):
 
     Guarantee
     ---------
-    1. As the first of :class:`.Concentrated`.
-    2. As the second of :class:`.Concentrated`.
-    3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
+    1. As the first two of :class:`.Concentrated`.
+    2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so do their magnitudes. A choice is rho / (2 steps)-zCDP:
        s mechanisms of epsilon_0**2 / 8 each, epsilon_0 = sqrt(4 rho / (steps s)). The s
        values differ by at most sqrt(s) D in length; with noise of variance s D**2 steps /
@@ -145,14 +144,13 @@ class RecordVertices(Choosing):
     Notes
     -----
     Source: the noisy maximum of Talwar, Thakurta & Zhang (2015), with Gumbel noise and the
-    accounting of :func:`.peeling.noisy_top`. The sign is chosen along with the coordinate: the
+    accounting of :func:`noisy_top`. The sign is chosen along with the coordinate: the
     sign of the true sum at a noisy place would not be private.
 
     Guarantee
     ---------
-    1. As the first of :class:`.Concentrated`.
-    2. As the second of :class:`.Concentrated`.
-    3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
+    1. As the first two of :class:`.Concentrated`.
+    2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so does the score of every vertex. A report is made of k =
        ``num_vertices`` exponential mechanisms of epsilon_0**2 / 8 each, epsilon_0 =
        sqrt(8 rho / (steps k)).

@@ -101,14 +101,8 @@ class GaussianMechanism(RealVector):
     """Randomiser that adds Gaussian noise, calibrated exactly.
 
     Offered for comparisons: in the local model it needs 9 to 11 times as many users
-    as :class:`PrivUnit` at delta = 1e-5, and gives the weaker guarantee.
-
-    Parameters
-    ----------
-    epsilon, dim, radius
-        As of :class:`.OfVector`.
-    delta : float (default: 1e-6)
-        Privacy parameter, in (0, 1).
+    as :class:`PrivUnit` at delta = 1e-5, and gives the weaker guarantee. Parameters are those of
+    :class:`.OfVector`, and delta in (0, 1).
 
     Notes
     -----
@@ -161,8 +155,8 @@ class GaussianMechanism(RealVector):
 class GaussianRecord(GaussianMechanism):
     """The Gaussian mechanism whose reports the server reads one by one.
 
-    For protocols that multiply one user's noisy coordinates with each other. Parameters and
-    noise are those of :class:`GaussianMechanism`; only sums of reports are never sent.
+    For protocols that multiply one user's noisy coordinates with each other. Parameters, noise and
+    guarantee are those of :class:`GaussianMechanism`; only sums of reports are never sent.
 
     Guarantee
     ---------

@@ -208,7 +208,7 @@ class Concentrated(RecordMechanism):
        out is covered.
     2. Records are brought into the domain one by one, first, and a value that is not finite
        becomes 0, so the guarantee holds for every input.
-    3. Each class says in its own third point why a report costs no more.
+    3. Each class says in its second point why a report costs no more.
     """
 
     @property
@@ -233,9 +233,8 @@ class ConcentratedGaussian(Concentrated, RecordGaussian):
 
     Guarantee
     ---------
-    1. As the first of :class:`Concentrated`.
-    2. As the second of :class:`Concentrated`.
-    3. The sums of two silos that differ in one record differ by at most the diameter
+    1. As the first two of :class:`Concentrated`.
+    2. The sums of two silos that differ in one record differ by at most the diameter
        D = ``2 radius``; the noise's variance is ``D**2 steps / (2 rho)``.
     """
 
