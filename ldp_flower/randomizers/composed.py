@@ -12,9 +12,9 @@ import numpy as np
 from ..randomness import RandomSource, Words, derive, public_coin
 from ..validation import Floats
 from .base import Estimate, Randomizer, Reports, Summary
-from .enumerable import Enumerable, Law, check_terms
 from .real_valued.records import RecordMechanism
 from .sampled import SampledCoordinate
+from .two_level import Enumerable, Law, check_terms
 
 _MAX_PARTS = 16
 _SEPARATOR = "/"

@@ -14,8 +14,7 @@ from ..randomness import KeyedRandom, RandomSource, Words
 from ..validation import Floats
 from .base import Estimate, Reports, Summary
 from .domains import OfNumber, OfVector
-from .enumerable import OneChoice
-from .two_level import TwoLevel
+from .two_level import OneChoice, TwoLevel
 
 _MAX_SUBSET = 16
 

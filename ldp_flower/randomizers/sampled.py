@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..randomness import RandomSource, Words, derive
 from ..validation import Floats, check_integer
 from .base import Estimate, Randomizer, Reports, Summary
-from .enumerable import Enumerable, Law
+from .two_level import Enumerable, Law
 
 _WHICH, _PART = 0, 1  # what the user's coin is used for
 

@@ -18,8 +18,7 @@ from ...randomness import RandomSource, Words
 from ...validation import Floats, check_integer
 from ..base import Reports, Summary
 from ..domains import OfVector
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel
+from ..two_level import OneChoice, TwoLevel
 
 #: Which users, by their row.
 Places = slice | NDArray[np.intp]

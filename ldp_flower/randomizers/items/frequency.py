@@ -14,8 +14,7 @@ from ...randomness import RandomSource, Words
 from ...validation import Floats, Integers
 from ..base import Estimate, Reports, Summary, _coins
 from ..domains import OfItem
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel
+from ..two_level import OneChoice, TwoLevel
 
 _SLACK = 1e-9
 

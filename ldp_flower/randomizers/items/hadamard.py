@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words, derive
 from ...validation import Floats, Integers
 from ..base import Reports
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel
+from ..two_level import OneChoice, TwoLevel
 from .frequency import FrequencyOracle
 
 _ONE = np.uint64(1)

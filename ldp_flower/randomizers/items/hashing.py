@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ...randomness import KeyedRandom, RandomSource, Words
 from ...validation import Floats, Integers
 from ..base import Reports
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel
+from ..two_level import OneChoice, TwoLevel
 from .frequency import FrequencyOracle
 
 _MAX_BUCKETS = 1 << 16

@@ -13,8 +13,7 @@ from ...randomness import RandomSource, Words
 from ...validation import Floats
 from ..base import Reports
 from ..domains import OfItem
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel
+from ..two_level import OneChoice, TwoLevel
 
 
 @dataclass(frozen=True)

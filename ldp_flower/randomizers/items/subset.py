@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import Floats, Integers, check_integer
 from ..base import Reports
-from ..enumerable import Law, check_terms, report_type
-from ..two_level import _WORDS, _exp_rounded_down, residue_shares
+from ..two_level import _WORDS, Law, _exp_rounded_down, check_terms, report_type, residue_shares
 from .frequency import FrequencyOracle
 
 _CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time: stay in the cache

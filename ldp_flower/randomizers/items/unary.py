@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import Floats, Integers
 from ..base import Reports
-from ..enumerable import Law, check_terms
-from ..two_level import _exp_rounded_down
+from ..two_level import Law, _exp_rounded_down, check_terms
 from .frequency import FrequencyOracle
 
 _WORDS32 = 1 << 32
