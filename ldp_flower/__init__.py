@@ -20,11 +20,10 @@ from .guarantee.budget import PrivacyPolicy
 from .guarantee.users import Users
 from .planning import plan
 from .schema import Categories, Numeric, Schema
-from .simulation.generated import GeneratedUsers
 from .simulation.grid import InProcessGrid
-from .simulation.simulate import simulate
+from .simulation.simulate import GeneratedUsers, simulate
 from .table_file import read_table
-from .values.items import hash_items
+from .values.entries import hash_items
 
 __all__ = [
     "Categories",

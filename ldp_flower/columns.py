@@ -23,18 +23,17 @@ class Numeric:
     Parameters
     ----------
     low, high : float
-        Public bounds, in the column's units. What is beyond counts as the bound.
+        Public bounds, finite, in the column's units. What is beyond counts as the bound.
     centre : float, optional
-        A typical value, by default the middle of the bounds.
+        A typical value within the bounds, by default their middle.
     scale : float, optional
-        A typical distance from it, by default a quarter of the distance of the bounds,
+        A typical distance from it, above 0, by default a quarter of the distance of the bounds,
         with which a column centred in the middle lies in [-2, 2].
 
     Raises
     ------
     ValueError
-        If the bounds are not finite and in order, the centre is not within them, or
-        the scale is not above 0.
+        If a number is not as described.
     """
 
     low: float
@@ -98,9 +97,9 @@ class Categories:
     Parameters
     ----------
     values : sequence of str, int or bool
-        All categories, public. Numbers and their decimal text are the same category, and so are 0
-        and False, 1 and True where only two of these four are listed. A row with none of them has
-        zeros, as if all categories were equally likely.
+        All categories, public, at least two and in an order. Numbers and their decimal text are the
+        same category, and so are 0 and False, 1 and True where only two of these four are listed. A
+        row with none of them has zeros, as if all categories were equally likely.
     other : str, optional
         The category that all values which are not listed count as, last of all if it is not
         listed itself. By default such values are left out, as missing ones always are, and
@@ -108,9 +107,8 @@ class Categories:
 
     Raises
     ------
-    ValueError
-        If there are fewer than two categories, some are equal, one is None or NaN, or they are
-        a set, which has no order that two machines would agree on.
+    ValueError If there are fewer than two categories, some are equal, one is None or NaN, or they
+    are a set.
     """
 
     values: Sequence[object]
@@ -186,10 +184,7 @@ def check_kind(what: str, kind: object) -> None:
 def tell_beyond(table: Mapping[str, tuple[Numeric | Categories, object]]) -> None:
     """Log how many entries are not what is declared of their columns, of the worst columns.
 
-    Parameters
-    ----------
-    table : mapping of str to tuple
-        What is known about each column, and its entries.
+    The table has what is known about each column, and its entries.
     """
     found = [each for name, (kind, values) in table.items() for each in _beyond(name, kind, values)]
     worst = sorted(sorted(found, key=lambda each: -each[0])[:_MAX_COLUMNS_NAMED], key=found.index)

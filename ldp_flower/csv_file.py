@@ -14,25 +14,16 @@ _FIELD = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"(,|\r?\n|\r?\Z)|((?!")[^,\n]*+)(,|
 
 
 def records(text: str, quoted: bool = True) -> Iterator[tuple[int, list[str] | None]]:
-    """Yield on which line each record begins, and its fields.
+    """Yield on which line each record begins, and its fields; None for a line that is no record.
 
-    Parameters
-    ----------
-    text : str
-        What the file holds. Its first record, the header, decides how many fields all have.
-    quoted : bool (default: True)
-        Whether fields may be in quotes, as in RFC 4180, within which commas and newlines are
-        text and quotes are doubled. False: a quote is a character like any other, and each line
-        is a record.
+    The first record, the header, decides how many fields all have. A line is no record if it has
+    more or fewer fields, or quotes that do not close before a comma or newline. Empty lines are
+    passed over.
 
-    Yields
-    ------
-    tuple of int and list of str or None
-        None for a line that is no record: it has more or fewer fields than the header, or quotes
-        that do not close before a comma or newline. Empty lines are passed over.
+    If ``quoted``, fields may be in quotes as in RFC 4180, within which commas and newlines are text
+    and quotes are doubled. If not, a quote is a character like any other, and each line is a
+    record.
 
-    Notes
-    -----
     In a file that was written with quotes no field affects another record. In one that was
     written without, but is read with them, a field that begins with a quote hides the records up
     to a field that ends with one, if as many fields as the header's remain.

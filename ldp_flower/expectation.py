@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from .randomizers.base import Randomizer
-from .validation import check_fraction, check_integer, check_number, make_plain
+from .validation import check_fraction, check_integer, check_number, check_range, make_plain
 
 
 class NoPlan(ValueError):
@@ -30,11 +30,10 @@ class Setting:
         Numbers that one row has beside its target; of items, how many there are to choose from.
     quality : float, optional
         What the same model would reach without privacy: R2 of a regression, AUC of classes.
-        By default what the protocol's plan says that it assumes.
     variance_between : float, optional
         Share of the variance of columns and residuals that is between users (the intraclass
         correlation): 0 if the rows of one user differ as those of different users do, near 1 if
-        they are alike. By default what the protocol's plan says that it assumes.
+        they are alike. By default this and the quality are what the protocol's plan assumes.
     """
 
     num_users: int
@@ -46,19 +45,13 @@ class Setting:
     def __post_init__(self) -> None:
         make_plain(self)
         check_integer("num_users", self.num_users, 1)
-        check_number("rows_per_user", self.rows_per_user)
-        if not 1 <= self.rows_per_user <= 1e9:
-            raise ValueError(f"Expected 1 <= rows_per_user <= 1e+09, got {self.rows_per_user}.")
+        check_range("rows_per_user", self.rows_per_user, 1, 1e9)
         if self.num_features is not None:
             check_integer("num_features", self.num_features, 1)
         if self.quality is not None:
             check_fraction("quality", self.quality)
         if self.variance_between is not None:
-            check_number("variance_between", self.variance_between)
-            if not 0 <= self.variance_between <= 1:
-                raise ValueError(
-                    f"Expected 0 <= variance_between <= 1, got {self.variance_between}."
-                )
+            check_range("variance_between", self.variance_between, 0, 1)
 
     def given(self) -> set[str]:
         """Return the names of the numbers that are not left at their defaults."""
@@ -128,39 +121,23 @@ class Plannable:
     def planned_for(cls, setting: Setting, epsilon: float) -> Self:
         """Return the protocol as it would ask users of whom only these numbers are known.
 
-        Raises
-        ------
-        NoPlan
-            If the protocol has no plan.
+        Raises NoPlan if the protocol has no plan.
         """
         raise NoPlan(cls._why_not())
 
     def synthetic(self, setting: Setting) -> Any:
         """Return the population that plans simulate the protocol on; None: they use a formula.
 
-        It is a :class:`~ldp_flower.strategies.forecasts.populations.Population`.
-
-        Raises
-        ------
-        NoPlan
-            If the error is not known for these parameters.
+        It is a :class:`~ldp_flower.strategies.forecasts.populations.Population`. Raises NoPlan if
+        the error is not known for these parameters.
         """
         return None
 
     def expect(self, setting: Setting) -> Expectation:
         """Return the error by a formula, where :meth:`synthetic` gives no population.
 
-        Parameters
-        ----------
-        setting : Setting
-            Public numbers; those that are not in ``plans_with`` are not read.
-
-        Raises
-        ------
-        NoPlan
-            If the error is not known.
-        WouldRefuse
-            If a run with these numbers would be refused before anybody is asked.
+        Numbers that are not in ``plans_with`` are not read. Raises NoPlan if the error is not
+        known, and WouldRefuse if a run with these numbers would be refused before anybody is asked.
         """
         raise NoPlan(self._why_not())
 

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .validation import Floats, check_choice, check_integer
 from .values.links import LINKS
-from .values.projections import keep_largest, project_on_ball
 
 _MAX_HALVINGS = 40  # of the normalised step, before giving up
 
@@ -113,3 +112,17 @@ def _times(x: NDArray[np.floating], theta: Floats) -> Floats:
 
 def _objective(fitted: Floats, y: Floats, theta: Floats, link: str, ridge: float) -> float:
     return float(np.mean(LINKS[link].loss(fitted, y)) + ridge / 2 * (theta @ theta))
+
+
+def keep_largest(vector: Floats, sparsity: int) -> Floats:
+    """Set all but the ``sparsity`` largest entries (by magnitude) to zero."""
+    kept = np.zeros_like(vector)
+    largest = np.argsort(-np.abs(vector), kind="stable")[:sparsity]
+    kept[largest] = vector[largest]
+    return kept
+
+
+def project_on_ball(vector: Floats, radius: float) -> Floats:
+    """Shorten ``vector`` to length ``radius`` if it is longer."""
+    length = float(np.linalg.norm(vector))
+    return vector if length <= radius else vector * (radius / length)

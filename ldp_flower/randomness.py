@@ -74,15 +74,8 @@ def _is_number(part: int | NDArray[np.integer[Any]]) -> bool:
 def derive(*parts: int | NDArray[np.integer[Any]]) -> Words:
     """Hash integers (or arrays of them, broadcast together) to 64-bit states.
 
-    Parameters
-    ----------
-    *parts : int or ndarray of integers
-        What the state depends on, in order; integers are taken modulo 2**64.
-
-    Returns
-    -------
-    ndarray of uint64
-        An array of the broadcast shape (at least one-dimensional).
+    A state depends on all parts in their order; integers are taken modulo 2**64. Returns an array
+    of uint64 of the broadcast shape, at least one-dimensional.
     """
     # What numbers before the first array come to, without the cost of arrays; one user's node
     # has arrays of one number only.
@@ -205,13 +198,7 @@ class SystemRandom(RandomSource):
 
 
 class KeyedRandom(RandomSource):
-    """One independent, reproducible stream per user.
-
-    Parameters
-    ----------
-    states : ndarray of uint64, shape (users,)
-        One state per user, see :func:`derive`.
-    """
+    """One independent, reproducible stream per user, from its 64-bit state; see :func:`derive`."""
 
     def __init__(self, states: Words) -> None:
         self._states = self._origins = states
@@ -265,14 +252,8 @@ class KeyedRandom(RandomSource):
 class SecretRandom(RandomSource):
     """One stream of words per user that follows from a secret key, by SHAKE-256.
 
-    It draws words only, as permanent answers take no others.
-
-    Parameters
-    ----------
-    keys : sequence of bytes
-        One secret per user, all of the same length.
-    purpose : bytes
-        Separates what is drawn from the same keys.
+    It draws words only, as permanent answers take no others. There is one key per user, all of the
+    same length; ``purpose`` separates what is drawn from the same keys.
     """
 
     def __init__(self, keys: Sequence[bytes], purpose: bytes) -> None:

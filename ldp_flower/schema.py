@@ -36,11 +36,10 @@ class Table(Protocol):
 class Schema:
     """What is publicly known about a table, and the features and targets that follow.
 
-    What is declared here need not be estimated with privacy budget. A row's features depend
-    on that row and on the schema alone, and are finite and bounded whatever the row holds:
-    a value that is missing or no number counts as typical. True is 1, ``"7"`` is 7, and
-    dates and durations are no numbers. So a schema may be
-    shared freely, and applying it on a client reveals nothing.
+    What is declared here need not be estimated with privacy budget. A row's features depend on that
+    row and on the schema alone, and are finite and bounded whatever the row holds: a value that is
+    missing or no number counts as typical. True is 1, ``"7"`` is 7, and dates and durations are no
+    numbers. So a schema may be shared freely, and applying it on a client reveals nothing.
 
     Parameters
     ----------
@@ -59,10 +58,9 @@ class Schema:
 
     Notes
     -----
-    The first feature is 1, for the intercept. Columns that are not centred make gradient steps
-    diverge, together with an intercept; that is why the middle of the bounds, or better a
-    typical value, is taken off. Indicators are centred by one over the number of
-    categories, which is public, and are not divided by anything.
+    The first feature is 1, for the intercept. Together with it, columns that are not centred make
+    gradient steps diverge; so the middle of the bounds, or better a typical value, is taken off.
+    Indicators are centred by one over the number of categories, and not divided by anything.
     """
 
     columns: Mapping[str, Numeric | Categories]
@@ -112,27 +110,17 @@ class Schema:
         return tuple(map(str, self.bounds.values)) if isinstance(self.bounds, Categories) else ()
 
     def kind(self, name: str) -> Numeric | Categories:
-        """Return what is known about a column, the target included.
-
-        Raises
-        ------
-        ValueError
-            If there is no such column.
-        """
+        """Return what is known about a column, the target included; ValueError if there is none."""
         if name == self.target and self.bounds is not None:
             return self.bounds
         if name not in self.columns:
-            known = [*self.columns, *([self.target] if self.target is not None else [])]
-            raise ValueError(f"Expected one of the columns {known}, got {name!r}.")
+            raise ValueError(f"Expected one of the columns {self.columns_read}, got {name!r}.")
         return self.columns[name]
 
     def places(self, name: str) -> range:
         """Return which features a column is; the target comes after all of them.
 
-        Raises
-        ------
-        ValueError
-            If there is no such column.
+        Raises ValueError if there is no such column.
         """
         if name == self.target:
             return range(self.num_features, self.num_features + 1)
@@ -162,22 +150,11 @@ class Schema:
         return np.array(known)
 
     def features(self, table: Table) -> Floats:
-        """Return the standardised features.
+        """Return the standardised features, shape (rows, num_features).
 
-        Parameters
-        ----------
-        table : mapping of str to array_like, or DataFrame
-            Has all columns of the schema, all of the same length; others are not looked at.
-
-        Returns
-        -------
-        ndarray of float64, shape (rows, num_features)
-            Within [-2, 2] where columns declare bounds only.
-
-        Raises
-        ------
-        ValueError
-            If a column is missing or columns differ in length.
+        They are within [-2, 2] where columns declare bounds only. The table is a mapping of names
+        to columns, or a DataFrame, with all columns of the schema; others are not looked at. Raises
+        ValueError if a column is missing or columns differ in length.
         """
         table = collected(table)
         blocks = [kind.standardise(column_of(table, name)) for name, kind in self.columns.items()]
@@ -189,30 +166,19 @@ class Schema:
     def targets(self, table: Table) -> Floats:
         """Return the targets, standardised or the places of their classes, shape (rows,).
 
-        What is no number or none of the classes is NaN: a row without a target is no
-        example of anything, and users leave it out.
-
-        Raises
-        ------
-        ValueError
-            If the schema has no target or the table lacks its column.
+        What is no number or none of the classes is NaN: a row without a target is no example of
+        anything, and users leave it out. Raises ValueError if the schema has no target or the table
+        lacks its column.
         """
         if self.target is None or self.bounds is None:
             raise ValueError("Expected a schema with a target, got one without.")
         return self.bounds.coded(column_of(collected(table), self.target))
 
     def missing(self, table: Table) -> NDArray[np.bool_]:
-        """Return which entries are missing: no numbers, or none of the categories.
+        """Return which entries count as missing, shape (rows, num_features).
 
-        Returns
-        -------
-        ndarray of bool, shape (rows, num_features)
-            All features of a column of categories are missing together.
-
-        Raises
-        ------
-        ValueError
-            If the table lacks a column.
+        These are no numbers, or none of the categories: all features of a column of categories are
+        missing together. Raises ValueError if the table lacks a column.
         """
         blocks = []
         table = collected(table)
@@ -240,10 +206,9 @@ class Schema:
         Returns
         -------
         Users
-            They know which entries are missing. A row whose target is missing counts in
-            nothing that is about the target. How many numbers are beyond their bounds, and
-            count as these, is logged where the table is, and how many entries are no numbers
-            or none of the categories, and count as missing.
+            They know which entries are missing. A row whose target is missing counts in nothing
+            that is about the target. How many numbers are beyond their bounds, and count as these,
+            is logged where the table is, and how many entries that are there count as missing.
 
         Raises
         ------
@@ -332,10 +297,7 @@ class Schema:
     def in_units(self, predictions: ArrayLike) -> Floats:
         """Return predictions of standardised targets in the target's units.
 
-        Raises
-        ------
-        ValueError
-            If the target is no number.
+        Raises ValueError if the target is no number.
         """
         if not isinstance(self.bounds, Numeric):
             raise ValueError("Expected a schema whose target is a number, got another.")
@@ -352,13 +314,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the schema that :meth:`to_dict` gave.
-
-        Raises
-        ------
-        ValueError
-            If a part is missing or unknown, or has values that are not allowed.
-        """
+        """Return the schema that :meth:`to_dict` gave; ValueError for anything else."""
         try:
             kinds = {name: kind_of(kind) for name, kind in plain["columns"].items()}
             bounds = kind_of(plain["bounds"]) if "bounds" in plain else None
@@ -400,10 +356,7 @@ def collected(table: Any) -> Any:
 def column_of(table: Table, name: str) -> Any:
     """Return a column of a table, one entry a row.
 
-    Raises
-    ------
-    ValueError
-        If there is none of that name, or there are two.
+    Raises ValueError if there is none of that name, or there are two.
     """
     try:
         values = table[name]

@@ -63,14 +63,9 @@ def key_columns(setting: type[Any]) -> list[str]:
 class Sweep(Generic[T]):
     """What a row of a CSV file is, and how to get it.
 
-    Attributes
-    ----------
-    key : sequence of str
-        The columns that identify runs.
-    columns : sequence of str or None
-        All columns; None: those of the first row.
-    run : callable
-        Returns the row of a run; a function of a module, so that processes can be sent it.
+    ``key`` are the columns that identify runs, ``columns`` all columns (None: those of the first
+    row). ``run`` returns the row of a run; a function of a module, so that processes can be sent
+    it.
     """
 
     key: Sequence[str]

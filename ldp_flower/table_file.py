@@ -35,18 +35,9 @@ class Declared(Protocol):
 class TableLoader:
     """Loads a node's users from a file; made by :meth:`Schema.loader <ldp_flower.Schema.loader>`.
 
-    Attributes
-    ----------
-    schema : Schema
-        What is publicly known about the table.
-    table : str, Path or None
-        A CSV or Parquet file; None: ``data-path`` in ``node_config``.
-    user_column : str or None
-        The column with the user of each row; None: each row is a user.
-    ids : str, Path or None
-        A file of all users' names, one a line; None: ``ids-path`` in ``node_config``, if set.
-    quoted : bool
-        Whether fields of a CSV file may be in quotes; see :func:`read_table`.
+    Without a table or ids their files are ``data-path`` and, if it is set, ``ids-path`` in
+    ``node_config``. Without a user column each row is a user. ``quoted`` is as of
+    :func:`read_table`.
     """
 
     schema: Declared
@@ -72,10 +63,7 @@ class TableLoader:
     def __call__(self, context: Context) -> Users:
         """Return the users of a node: all of the table's or, in a simulation, the node's share.
 
-        Raises
-        ------
-        ValueError
-            If no file is named, or it cannot be read as a table of the schema.
+        Raises ValueError if no file is named, or it cannot be read as a table of the schema.
         """
         config = context.node_config
         table = config.get("data-path") if self.table is None else self.table
@@ -212,13 +200,7 @@ def _check_columns(path: Path, columns: Sequence[str], found: list[str]) -> None
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the names in a text file, one a line.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be read.
-    """
+    """Return the names in a text file, one a line; ValueError if it cannot be read."""
     try:
         return [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Checks of constructor arguments, all with the same wording, and the type of their arrays."""
+"""Checks of constructor arguments, all with the same wording, and the types of arrays."""
 
 import math
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 def plain(value: Any) -> Any:
@@ -44,6 +45,13 @@ def check_positive(name: str, value: float) -> None:
     check_number(name, value)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"Expected {name} > 0 and finite, got {value}.")
+
+
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise ValueError unless ``value`` is a number in ``[low, high]``."""
+    check_number(name, value)
+    if not low <= value <= high:
+        raise ValueError(f"Expected {low:g} <= {name} <= {high:g}, got {value}.")
 
 
 def check_integer(name: str, value: int, low: int, high: int | None = None) -> None:

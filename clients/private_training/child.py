@@ -17,8 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ldp_flower.models.graph import NetworkError, Tensor
-from ldp_flower.models.limits import Limits
+from ldp_flower.models.graph import Limits, NetworkError, Tensor
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.randomness import SystemRandom

@@ -11,8 +11,7 @@ from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError, Report
 from ldp_flower.guarantee.network_round import ARRAYS, NETWORK, NetworkRound
 from ldp_flower.guarantee.training import digest
-from ldp_flower.models.graph import Graph, NetworkError
-from ldp_flower.models.limits import Limits
+from ldp_flower.models.graph import Graph, Limits, NetworkError
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 

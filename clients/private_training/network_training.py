@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.models.graph import Tensor
-from ldp_flower.models.limits import Limits
+from ldp_flower.models.graph import Limits, Tensor
 from ldp_flower.models.network import Network
 from ldp_flower.randomizers.real_valued.dp_sgd import DpSgdPlan
 from ldp_flower.randomness import RandomSource

@@ -8,8 +8,7 @@ from ldp_flower.guarantee.keys import Slots
 from ldp_flower.guarantee.messages import MessageError
 from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
 from ldp_flower.guarantee.training import RIDER
-from ldp_flower.models.graph import Graph, NetworkError, Tensor
-from ldp_flower.models.limits import Limits
+from ldp_flower.models.graph import Graph, Limits, NetworkError, Tensor
 from ldp_flower.models.network import Network
 from ldp_flower.models.parsing import parsed
 from ldp_flower.validation import Floats

@@ -6,21 +6,23 @@ adds up and says what noise an epsilon needs, and :mod:`~ldp_flower.accounting.f
 Flower's own methods with it.
 """
 
+from ..randomizers.real_valued.gaussian import (
+    gaussian_delta,
+    gaussian_mu,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 from .composition import (
     Event,
     GaussianEvent,
     RandomizedResponseEvent,
-    gaussian_delta,
     gaussian_epsilon,
-    gaussian_mu,
     gaussian_noise_multiplier,
     noise_multiplier_epsilon,
     shuffled_epsilon,
     total_epsilon,
     total_mu,
     total_over_cohorts,
-    zcdp_epsilon,
-    zcdp_rho,
 )
 from .flower import dp_fedavg, flower_epsilon, local_dp_mod, local_dp_multiplier
 

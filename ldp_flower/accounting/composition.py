@@ -1,9 +1,7 @@
-"""Accounting: what several reports of one user cost together, for people who read results.
+"""What several reports cost together.
 
 Nothing here is on a client's path: the ledger adds epsilons and deltas (basic
 composition), which is always valid. The bounds below are valid too, and smaller.
-Everywhere the neighbouring relation is that of the local model: one user's value
-against any other value of that user.
 
 Sums of contributions that are clipped to C have another neighbour: the data of one unit (a user or
 a record), replaced. That moves a sum by up to 2 C, twice as far as under "add or remove one", so
@@ -18,27 +16,11 @@ from typing import TYPE_CHECKING, Literal
 
 from scipy.optimize import brentq
 
-from ..randomizers.real_valued.concentrated import zcdp_epsilon, zcdp_rho
 from ..randomizers.real_valued.gaussian import gaussian_delta, gaussian_mu, surely_at_most
 from ..validation import check_fraction, check_integer, check_positive
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-__all__ = [
-    "Event",
-    "GaussianEvent",
-    "RandomizedResponseEvent",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "shuffled_epsilon",
-    "total_epsilon",
-    "total_mu",
-    "total_over_cohorts",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
 
 _PLD_INTERVAL = 1e-4
 _PLD_POINTS = 1e6  # so many points of a privacy loss distribution fit in time and memory
@@ -66,17 +48,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class RandomizedResponseEvent:
-    """Reports of any pure mechanism about the same user.
+    """``count`` reports of any pure mechanism, at ``epsilon`` each, about the same user.
 
     Every pure mechanism loses at most what randomized response of its epsilon loses
     (Kairouz, Oh & Viswanath 2015), also when it is chosen adaptively.
-
-    Attributes
-    ----------
-    epsilon : float
-        Epsilon of one report.
-    count : int (default: 1)
-        Number of reports.
     """
 
     epsilon: float
@@ -89,14 +64,9 @@ class RandomizedResponseEvent:
 
 @dataclass(frozen=True)
 class GaussianEvent:
-    """Reports of a Gaussian mechanism about the same user.
+    """``count`` reports of a Gaussian mechanism about the same user.
 
-    Attributes
-    ----------
-    mu : float
-        Sensitivity over the noise's standard deviation, of one report.
-    count : int (default: 1)
-        Number of reports.
+    ``mu`` is the sensitivity over the noise's standard deviation, of one report.
     """
 
     mu: float
@@ -129,13 +99,8 @@ def total_epsilon(
     method : {"best", "basic", "pld"} (default: "best")
         ``basic`` adds the pure epsilons to that of the Gaussian reports, which are
         composed exactly. ``pld`` convolves privacy loss distributions with Google's
-        dp-accounting (in the ``sim`` extra), rounded to the safe side. ``best`` is the
-        smaller of the two; at delta 0 that is ``basic``.
-
-    Raises
-    ------
-    ImportError
-        If the method needs dp-accounting and it is not installed.
+        dp-accounting (in the ``sim`` extra; ImportError without), rounded to the safe side.
+        ``best`` is the smaller of the two; at delta 0 that is ``basic``.
     """
     if not 0 <= delta < 1:
         raise ValueError(f"Expected delta in [0, 1), got {delta}.")
@@ -232,8 +197,7 @@ def shuffled_epsilon(epsilon: float, delta: float, num_reports: int) -> float:
 def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -> float:
     """Return the noise over the clip of each of several sums that one unit is in.
 
-    The composition of Gaussian releases is one Gaussian release, exactly, so there is
-    nothing lost by any accountant's bound.
+    The composition of Gaussian releases is one Gaussian release, exactly: no bound loses anything.
 
     Parameters
     ----------
@@ -246,11 +210,6 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, releases: int = 1) -
     -------
     float
         Standard deviation of each sum's noise, in every coordinate, over the clip.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     check_integer("releases", releases, 1)
     return 2 * math.sqrt(releases) / gaussian_mu(epsilon, delta)

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -69,13 +68,12 @@ def dp_fedavg(
 
     Notes
     -----
-    Source: McMahan, Ramage, Talwar & Zhang (ICLR 2018), as Flower implements it. What its
-    wrapper presupposes and does not see to is done here: all nodes weigh the same,
-    whatever ``num-examples`` says; an update that is not finite counts as 0; a round with
-    another number of replies changes nothing; arrays of integers or without dimensions,
-    which Flower would neither clip nor noise, are refused, and so are more rounds than the
-    noise is for. An update of exactly 0
-    ends Flower's aggregation with ``ZeroDivisionError``.
+    Source: McMahan, Ramage, Talwar & Zhang (ICLR 2018), as Flower implements it. What its wrapper
+    presupposes and does not see to is done here: all nodes weigh the same, whatever
+    ``num-examples`` says; an update that is not finite counts as 0; a round with another number of
+    replies changes nothing; arrays of integers or without dimensions, which Flower would neither
+    clip nor noise, are refused, and so are more rounds than the noise is for. An update of exactly
+    0 ends Flower's aggregation with ``ZeroDivisionError``.
 
     Guarantee
     ---------
@@ -104,31 +102,18 @@ def dp_fedavg(
         if clients_clip
         else DifferentialPrivacyServerSideFixedClipping
     )
-    account = _Account(noise, delta, num_nodes, accountant)
-    account.check(rounds)
-    return wrapper(_EqualWeights(strategy, rounds, account), noise, clip, num_nodes)
+    presupposed = _EqualWeights(strategy, rounds, noise, delta, num_nodes, accountant)
+    return wrapper(presupposed, noise, clip, num_nodes)
 
 
 def flower_epsilon(noise_multiplier: float, delta: float, releases: int, num_nodes: int) -> float:
     """Return what Flower's ``RdpAccountant`` states for its fixed-clipping wrappers.
 
-    Its neighbours are two sets of nodes, one of which has a node more: a clipped update then moves
-    the sum by the clip, and not by twice the clip as where a node's data are replaced. For the
-    same noise it states about half of :func:`noise_multiplier_epsilon`.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Standard deviation of the noise over the clip.
-    delta : float
-        Its delta.
-    releases, num_nodes : int
-        Number of rounds, and of nodes, all of which take part in each.
-
-    Raises
-    ------
-    ImportError
-        Without dp-accounting (the extra ``accounting``), which Flower takes for it.
+    All ``num_nodes`` nodes take part in each of ``releases`` rounds. Its neighbours are two sets of
+    nodes, one of which has a node more: a clipped update then moves the sum by the clip, and not by
+    twice the clip as where a node's data are replaced. For the same noise (over the clip) it states
+    about half of :func:`noise_multiplier_epsilon`. Raises ImportError without dp-accounting (the
+    extra ``accounting``), which Flower takes for it.
     """
     from flwr.serverapp import (
         NeighboringRelation,
@@ -175,68 +160,54 @@ def local_dp_mod(epsilon: float, delta: float, clip: float, answers: int = 1) ->
     -------
     LocalDpMod
         For ``@app.train(mods=[...])``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
     """
     check_positive("clip", clip)
     noise = gaussian_noise_multiplier(epsilon, delta, answers)
     return LocalDpMod(clip, clip * noise / local_dp_multiplier(epsilon, delta), epsilon, delta)
 
 
-@dataclass
-class _Account:
-    """What rounds cost a node, as stated here and by Flower's accountant, if there is one."""
+class _EqualWeights(Strategy):
+    """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
 
-    noise_multiplier: float
-    delta: float
-    num_nodes: int
-    flowers: PrivacyAccountant | None
-    _done: int = field(default=0, init=False)
-
-    def check(self, rounds: int) -> None:
-        if self.flowers is None:
+    def __init__(
+        self,
+        strategy: FedAvg,
+        rounds: int,
+        noise_multiplier: float,
+        delta: float,
+        num_nodes: int,
+        accountant: PrivacyAccountant | None,
+    ) -> None:
+        self._strategy, self._rounds, self._num_nodes = strategy, rounds, num_nodes
+        self._noise_multiplier, self._delta, self._accountant = noise_multiplier, delta, accountant
+        self._sent, self._done = ArrayRecord(), 0
+        if accountant is None:
             return
-        config = self.flowers.config
+        config = accountant.config
+        self._event = GaussianPrivacyEvent(noise_multiplier, num_nodes, config.population_size)
         if config.sampling_method is not SamplingMethod.NO_AMPLIFICATION:
             raise ValueError(
                 "Expected an accountant with sampling_method 'no-amplification', got "
                 f"{config.sampling_method.value!r}: every node is charged for every round."
             )
-        if config.max_epsilon is not None and self.flowers.would_exceed(self._event, count=rounds):
+        if config.max_epsilon is not None and accountant.would_exceed(self._event, count=rounds):
             raise ValueError(
                 f"Expected an accountant whose max_epsilon allows {rounds} rounds, got max_epsilon="
-                f"{config.max_epsilon:g} at a noise multiplier of {self.noise_multiplier:.3g}."
+                f"{config.max_epsilon:g} at a noise multiplier of {noise_multiplier:.3g}."
             )
 
-    def after_a_round(self) -> dict[str, float]:
-        """Charge a round, and return what all of them cost so far."""
+    def _after_a_round(self) -> dict[str, float]:
+        """Charge a round, and return what all of them cost a node so far."""
         self._done += 1
-        spent = noise_multiplier_epsilon([self.noise_multiplier] * self._done, self.delta)
+        spent = noise_multiplier_epsilon([self._noise_multiplier] * self._done, self._delta)
         stated = {"epsilon-spent": spent}
         text = f"A node whose data may be replaced has spent epsilon {spent:.3g}"
-        if self.flowers is not None:
-            self.flowers.compose(self._event)
-            stated["flower-epsilon"] = float(self.flowers.get_epsilon(self.delta))
+        if self._accountant is not None:
+            self._accountant.compose(self._event)
+            stated["flower-epsilon"] = float(self._accountant.get_epsilon(self._delta))
             text += f"; Flower's accountant states {stated['flower-epsilon']:.3g}"
-        logger.info("%s (delta %g).", text, self.delta)
+        logger.info("%s (delta %g).", text, self._delta)
         return stated
-
-    @property
-    def _event(self) -> GaussianPrivacyEvent:
-        assert self.flowers is not None
-        population = self.flowers.config.population_size
-        return GaussianPrivacyEvent(self.noise_multiplier, self.num_nodes, population)
-
-
-class _EqualWeights(Strategy):
-    """FedAvg as the wrapper's noise presupposes it: see the notes of :func:`dp_fedavg`."""
-
-    def __init__(self, strategy: FedAvg, rounds: int, account: _Account) -> None:
-        self._strategy, self._rounds, self._account = strategy, rounds, account
-        self._sent = ArrayRecord()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -263,7 +234,7 @@ class _EqualWeights(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         arrived = list(replies)
-        expected = self._account.num_nodes
+        expected = self._num_nodes
         if len(arrived) != expected:
             logger.warning(
                 "Round %d is left out: its noise is for %d nodes, and %d answered.",
@@ -281,7 +252,7 @@ class _EqualWeights(Strategy):
         )
         model, told = found
         if model is not None:
-            told = MetricRecord({**(told or {}), **self._account.after_a_round()})
+            told = MetricRecord({**(told or {}), **self._after_a_round()})
         return model, told
 
     def configure_evaluate(

@@ -6,9 +6,8 @@ from fractions import Fraction
 import numpy as np
 
 from ..randomizers import Composed, FrequencyOracle, Randomizer, SampledCoordinate
-from ..randomizers.enumerable import Enumerable, TooManyOutputs
 from ..randomizers.items.prefix import PrefixTree
-from ..randomizers.two_level import log
+from ..randomizers.two_level import Enumerable, TooManyOutputs, log
 from ..randomness import Words, derive
 from ..validation import Floats
 

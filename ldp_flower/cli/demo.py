@@ -116,8 +116,7 @@ def _show(result: "CountsResult", truth: list[float]) -> None:
 def _write(result: "CountsResult", truth: list[float], sends: str, path: Path) -> None:
     """Write the page."""
     from ..presentation import charts
-    from ..presentation.markup import table_of
-    from ..presentation.page import Section, page
+    from ..presentation.page import Section, page, table_of
 
     axes = result.plot()
     axes.plot(truth, range(len(truth)), "|", ms=12, mew=2, color=charts.RED, label="true")

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..presentation import charts
-from ..presentation.markup import table_of
-from ..presentation.page import Section, fragment, listed, page
+from ..presentation.page import Section, fragment, listed, page, table_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,6 +1,5 @@
 """scikit-learn's face of the strategies for tables: regression and classification, simulated."""
 
-from .classifier import LdpClassifier
-from .regressor import LdpRegressor
+from .linear import LdpClassifier, LdpRegressor
 
 __all__ = ["LdpClassifier", "LdpRegressor"]

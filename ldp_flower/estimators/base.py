@@ -35,7 +35,53 @@ _ROWS: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 
 @dataclass(repr=False, eq=False)
 class LdpEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base class of the estimators; it keeps what the constructor was given, as it is."""
+    """What both estimators share: ``fit`` simulates a protocol on a table in this process.
+
+    It runs the strategy as :func:`~ldp_flower.simulate` does, with the same seed to the same bits.
+    It shows what a deployment would return; it protects nobody, for this process sees all rows.
+    What goes into ``server_app.py`` is :attr:`strategy`.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        What is publicly known about the columns and the target. X may then be a DataFrame with
+        these columns and others, or an array with them in their order. Neither bounds nor
+        classes are then taken from the data.
+    epsilon : float (default: 1.0)
+        Privacy parameter of all that one user reports.
+    bounds : array_like, shape (2,) or (n_features, 2), optional
+        Without a schema: public bounds of all columns of numbers, or of each, in their units.
+        By default (-3, 3), as of columns that are standardised. What is beyond counts as the
+        bound, and is warned of.
+    rows_per_user : int, optional
+        Typical number of rows of a user, public. By default a classifier asks users, and in a
+        regression each user goes by its own number of rows.
+    method : str (default: "auto")
+        As of the strategy.
+    on_refusal : {"raise", "constant"} (default: "raise")
+        What happens where so few users, or such an epsilon, cannot give an answer: TooFewReports,
+        which says what would do, or a warning and a model that predicts a public constant, so that
+        a search or a cross-validation goes on: classes that are equally likely, or the typical
+        value that the target's bounds declare.
+    random_state : int, optional
+        Seed of the run. By default the system's randomness, as in a deployment.
+
+    Attributes
+    ----------
+    result_ : Result or None
+        What the strategy returned: table, plot, HTML page, notes. None where it was refused.
+    schema_ : Schema
+        What was taken for public.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of str
+        Their names, if X had names.
+
+    Notes
+    -----
+    A scaler before it in a pipeline learns from the rows what no deployment can: centres and
+    spreads. Declare these in the schema instead, if they are known.
+    """
 
     # Whose row is whose travels with the rows, wherever metadata are routed.
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
@@ -62,10 +108,7 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
     def strategy(self) -> LdpStrategy[Any]:
         """The protocol that :meth:`fit` simulates: what goes into ``server_app.py``.
 
-        Raises
-        ------
-        NotFittedError
-            If no schema was given and nothing is fitted: the columns are not known yet.
+        Raises NotFittedError without a schema before a fit: the columns are not known yet.
         """
         schema = getattr(self, "schema_", None) if self.schema is None else self.schema
         if schema is None:
@@ -158,6 +201,11 @@ class LdpEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the columns of rows to predict for."""
         check_is_fitted(self)
         return self._table(in_memory(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _html_repr(self) -> str:
         """Return scikit-learn's picture, the result if there is one, and what a fit is."""

@@ -29,17 +29,9 @@ def target_name(columns: Collection[str]) -> str:
 def numeric_columns(names: Sequence[str], bounds: ArrayLike | None) -> dict[str, Numeric]:
     """Return columns of numbers within public bounds.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns.
-    bounds : array_like, shape (2,) or (columns, 2), optional
-        Lowest and highest number, of all columns or of each; :data:`STANDARDISED` by default.
-
-    Raises
-    ------
-    ValueError
-        If the bounds have another shape, or are not finite and in order.
+    Bounds, shape (2,) or (columns, 2), are the lowest and highest number, of all columns or of
+    each; :data:`STANDARDISED` by default. Raises ValueError if they have another shape, or are not
+    finite and in order.
     """
     pairs = np.asarray(STANDARDISED if bounds is None else bounds, np.float64)
     if pairs.shape not in ((2,), (len(names), 2)):
@@ -60,8 +52,7 @@ def warn_of_clipping(schema: Schema, table: Table) -> None:
     Who simulates has the table before them, and this is about it; clients in a deployment report
     nobody.
     """
-    names = [*schema.columns, *([schema.target] if schema.target is not None else [])]
-    shares = {name: _beyond(schema.kind(name), table[name]) for name in names}
+    shares = {name: _beyond(schema.kind(name), table[name]) for name in schema.columns_read}
     clipped = [f"{share:.0%} of {name!r}" for name, share in shares.items() if share > _CLIPPED]
     if clipped:
         shown = ", ".join(clipped[:5]) + (
@@ -110,10 +101,8 @@ def check_numbers(X: Any) -> None:
 def named_columns(X: Any, names: Sequence[str]) -> pd.DataFrame:
     """Return the columns of a schema: by name, or those of an array in their order.
 
-    Raises
-    ------
-    ValueError
-        If a table lacks some or has some twice, or an array has another number of columns.
+    Raises ValueError if a table lacks some or has some twice, or an array has another number of
+    columns.
     """
     if isinstance(X, Mapping) or hasattr(X, "columns"):
         known = list(X) if isinstance(X, Mapping) else list(X.columns)
@@ -149,10 +138,7 @@ def decoded(schema: Schema, targets: NDArray[Any]) -> NDArray[Any] | None:
 def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
     """Return the schema's classes, in its order, as entries of the type that targets have.
 
-    Raises
-    ------
-    ValueError
-        If a target is none of them.
+    Raises ValueError if a target is none of them.
     """
     assert isinstance(schema.bounds, Categories)
     distinct = np.unique(targets)
@@ -163,8 +149,8 @@ def labels_of(schema: Schema, targets: NDArray[Any]) -> NDArray[Any]:
         )
     held = {int(place): label for place, label in zip(places, distinct.tolist(), strict=True)}
     # Classes that nobody has: their text, as what the others are.
-    numbers: dict[str, Callable[[str], object]] = {"i": int, "u": int, "f": float}
-    made = numbers | {"b": lambda text: text == "1"}
+    made: dict[str, Callable[[str], object]] = {"i": int, "u": int, "f": float}
+    made["b"] = lambda text: text == "1"
     labels = []
     for i, text in enumerate(schema.classes):
         if distinct.dtype.kind in made and i not in held:

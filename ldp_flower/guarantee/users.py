@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..values.entries import Column, as_names, as_numbers, as_table, without_numbers
-from ..values.items import item_numbers
+from ..values.entries import Column, as_names, as_numbers, as_table, item_numbers, without_numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)

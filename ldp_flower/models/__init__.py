@@ -1,11 +1,10 @@
 """Models as data: a network as a text of pure tensor operations, checked before it runs.
 
-``parsing`` reads the text, ``operations`` is the closed list, ``limits`` holds bounds. They need
+``parsing`` reads the text, ``operations`` is the closed list, ``graph`` holds bounds. They need
 no PyTorch; ``interpreter``, ``losses`` and ``export`` do, and are imported when they are needed.
 """
 
-from .graph import Graph, NetworkError
-from .limits import Limits
+from .graph import Graph, Limits, NetworkError
 from .network import Network
 
 __all__ = ["Graph", "Limits", "Network", "NetworkError"]

@@ -23,10 +23,8 @@ def exported(
 ) -> tuple[Graph, dict[str, NDArray[Any]]]:
     """Return a module's graph for one record, and the values of its parameters.
 
-    Raises
-    ------
-    NetworkError
-        If the module does something that is not on the list, or ``trainable`` names nothing.
+    Raises NetworkError if the module does something that is not on the list, or ``trainable`` names
+    nothing.
     """
     for name, part in module.named_modules():
         if part.training and getattr(part, "running_mean", None) is not None:

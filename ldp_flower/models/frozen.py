@@ -7,23 +7,15 @@ from typing import Any, Self
 import torch
 
 from .graph import Graph, Reference
-from .interpreter import Tensors, call, find
+from .interpreter import Tensors, Values
 
 
 @dataclass(frozen=True)
 class Frozen:
     """The part of a network that depends on the record and on nothing that is trained.
 
-    Attributes
-    ----------
-    graph : Graph
-        The network.
-    numbers : frozenset of int
-        Its operations.
-    frontier : tuple of Reference
-        Those of its results that the other operations take.
-    trained : frozenset of int
-        Operations that depend on what is trained.
+    ``numbers`` are its operations in the graph, ``frontier`` those of its results that the other
+    operations take. ``trained`` are the operations that depend on what is trained.
     """
 
     graph: Graph
@@ -55,11 +47,10 @@ class Frozen:
 
     def results(self, constants: Tensors, record: torch.Tensor) -> list[torch.Tensor]:
         """Return the results in the frontier's order, for a record as a batch of one."""
-        values: list[Any] = []
+        values = Values(constants, record)
         for number, operation in enumerate(self.graph.operations):
-            skipped = number in self.trained
-            values.append(None if skipped else call(operation, constants, record, values))
-        return [find(each, constants, record, values) for each in self.frontier]
+            values.results.append(None if number in self.trained else values.call(operation))
+        return [values.find(each) for each in self.frontier]
 
     def given(self, results: Sequence[torch.Tensor]) -> dict[int, Any]:
         """Return results for :func:`evaluate`, by operation."""

@@ -1,10 +1,12 @@
-"""A network's graph, as data."""
+"""A network's graph, as data, and bounds on it."""
 
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
+
+from ..validation import check_integer
 
 FORMAT: Final = "ldp-flower network 1"
 FLOATS: Final = ("float32", "float64")
@@ -18,16 +20,10 @@ class NetworkError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """The type and shape of a value.
+    """The type and shape of a value, of which every dimension has at least one entry.
 
-    Attributes
-    ----------
-    dtype : str
-        ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``.
-    shape : tuple of int
-        Number of entries along each dimension, all above 0.
-    trainable : bool (default: False)
-        Whether it is a parameter that training changes.
+    ``dtype`` is ``"float32"``, ``"float64"``, ``"int64"`` or ``"bool"``; ``trainable`` tells
+    whether it is a parameter that training changes.
     """
 
     dtype: str
@@ -44,12 +40,8 @@ class Tensor:
 class Reference:
     """A value that has been computed, or given, before.
 
-    Attributes
-    ----------
-    source : int or str or None
-        Number of an operation, name of a parameter, or None: the record.
-    part : int or None
-        Which of several results of the operation.
+    ``source`` is the number of an operation, the name of a parameter, or None: the record. ``part``
+    is which of several results of the operation.
     """
 
     source: int | str | None
@@ -83,18 +75,10 @@ class Operation:
 class Graph:
     """A network on one record: what goes in, the operations in their order, what comes out.
 
-    Attributes
-    ----------
-    record : Tensor
-        Type and shape of one record. The first operation sees it as a batch of one.
-    parameters : mapping of str to Tensor
-        Parameters, buffers and constants by name.
-    operations : tuple of Operation
-        An operation takes the record, parameters and results of those before it.
-    output : Reference
-        The network's output, for a batch of one.
-    loss : str
-        The loss between output and target.
+    ``record`` is type and shape of one record, which the first operation sees as a batch of one.
+    ``parameters`` are parameters, buffers and constants by name. An operation takes the record,
+    parameters and results of those before it. ``output`` is the network's, for a batch of one, and
+    ``loss`` the loss between it and the target.
     """
 
     record: Tensor
@@ -138,3 +122,35 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Dtype):
         return {"dtype": value.name}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a node accepts of a network; a U-Net of 2 million parameters on 128 x 128 fits.
+
+    Attributes
+    ----------
+    text_bytes : int (default: 4,194,304)
+        Bytes of the network's text. One operation takes some 100.
+    operations : int (default: 20,000)
+        Number of operations. A recurrent layer has some ten for each step of a sequence.
+    parameters : int (default: 4,194,304)
+        Numbers in all parameters and constants together.
+    tensor : int (default: 4,194,304)
+        Numbers in one intermediate value of one record.
+    intermediates : int (default: 67,108,864)
+        Numbers in all intermediate values of one record together.
+    flops : int (default: 50,000,000,000)
+        Floating-point operations to evaluate one record.
+    """
+
+    text_bytes: int = 1 << 22
+    operations: int = 20_000
+    parameters: int = 1 << 22
+    tensor: int = 1 << 22
+    intermediates: int = 1 << 26
+    flops: int = 50_000_000_000
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_integer(each.name, getattr(self, each.name), 1)

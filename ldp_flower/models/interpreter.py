@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from .graph import Dtype, Graph, NetworkError, Operation, Reference, Tensor
-from .limits import Limits
+from .graph import Dtype, Graph, Limits, NetworkError, Operation, Reference, Tensor
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -24,21 +23,65 @@ _EMBEDDING = "aten.embedding.default"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a network takes of a machine for one record.
+    """What a network takes of a machine for one record, and type and shape of its output.
 
-    Attributes
-    ----------
-    output : Tensor
-        Type and shape of the output.
-    intermediates : int
-        Numbers in all intermediate values that depend on the record.
-    flops : int
-        Floating-point operations to evaluate it.
+    ``intermediates`` are the numbers in all intermediate values that depend on the record,
+    ``flops`` the floating-point operations to evaluate it.
     """
 
     output: Tensor
     intermediates: int
     flops: int
+
+
+@dataclass
+class Values:
+    """What operations take: parameters, the record, and the results of those before."""
+
+    parameters: Tensors
+    record: torch.Tensor
+    results: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def shapes(cls, graph: Graph) -> "Values":
+        """Return parameters and a record without numbers."""
+        parameters = {
+            name: torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype), device="meta")
+            for name, tensor in graph.parameters.items()
+        }
+        dtype = getattr(torch, graph.record.dtype)
+        return cls(parameters, torch.empty((1, *graph.record.shape), dtype=dtype, device="meta"))
+
+    def find(self, reference: Reference) -> torch.Tensor:
+        """Return the value that a reference stands for."""
+        if reference.source is None:
+            found: torch.Tensor = self.record
+        elif isinstance(reference.source, str):
+            found = self.parameters[reference.source]
+        else:
+            found = self.results[reference.source]
+            if reference.part is not None:
+                found = found[reference.part]
+        return found
+
+    def resolve(self, value: Any) -> Any:
+        """Return an argument as PyTorch takes it."""
+        if isinstance(value, Reference):
+            return self.find(value)
+        if isinstance(value, Dtype):
+            return getattr(torch, value.name)
+        return [self.resolve(each) for each in value] if isinstance(value, tuple) else value
+
+    def call(self, operation: Operation, device: str | None = None) -> Any:
+        """Return what an operation makes of them; with a device, its arguments are checked."""
+        arguments = [self.resolve(each) for each in operation.arguments]
+        keywords = {key: self.resolve(each) for key, each in operation.keywords.items()}
+        if device is not None:
+            _check(operation, arguments, keywords)
+            if operation.name in _MAKES:
+                keywords["device"] = device
+        function = _INSTEAD.get(operation.name) or _function(operation.name)
+        return function(*arguments, **keywords)
 
 
 def evaluate(
@@ -51,50 +94,36 @@ def evaluate(
 ) -> torch.Tensor:
     """Return a network's output for one record, as a batch of one.
 
-    Parameters
-    ----------
-    graph : Graph
-        A graph that has been checked.
-    parameters : mapping of str to Tensor
-        Values of its parameters.
-    record : Tensor, shape (1, *record's)
-        The record.
-    given : mapping of int to value, optional
-        Results of operations that are known already, as :meth:`.frozen.Frozen.given` has them.
-    added : mapping of int to Tensor, optional
-        What is added to results of products; the gradient by it is that by the result.
-    taken : dict of int to Tensor, optional
-        Takes what these products are computed of, beside the weight.
+    The graph has been checked. ``given`` are results of operations that are known already, as
+    :meth:`.frozen.Frozen.given` has them. ``added`` is added to results of products: the gradient
+    by it is that by the result. ``taken`` takes what these products are computed of beside the
+    weight.
     """
-    values: list[Any] = []
+    values = Values(parameters, record)
     for number, operation in enumerate(graph.operations):
         if given is not None and number in given:
-            values.append(given[number])
+            values.results.append(given[number])
             continue
-        value = call(operation, parameters, record, values)
+        value = values.call(operation)
         if added is not None and taken is not None and number in added:
-            taken[number] = find(operation.arguments[-2], parameters, record, values)
+            taken[number] = values.find(operation.arguments[-2])
             value = value + added[number]
-        values.append(value)
-    return find(graph.output, parameters, record, values)
+        values.results.append(value)
+    return values.find(graph.output)
 
 
 def measure(graph: Graph, limits: Limits) -> Cost:
     """Return what a network costs, by its shapes: nothing is computed.
 
-    Raises
-    ------
-    NetworkError
-        If an operation's arguments do not fit, or a bound is exceeded; before anything of that
-        size exists.
+    Raises NetworkError if an operation's arguments do not fit, or a bound is exceeded; before
+    anything of that size exists.
     """
-    parameters, record = _shapes(graph)
-    values: list[Any] = []
+    values = Values.shapes(graph)
     intermediates = shared = flops = 0
     of_record: set[int | str | None] = {None}
     for number, operation in enumerate(graph.operations):
         try:
-            value = call(operation, parameters, record, values, device="meta")
+            value = values.call(operation, device="meta")
         except NetworkError:
             raise
         except Exception as error:  # PyTorch's own, about shapes and types: nothing else is there
@@ -112,13 +141,13 @@ def measure(graph: Graph, limits: Limits) -> Cost:
             intermediates += sum(sizes)
         else:  # of parameters and constants alone: once for all records
             shared += sum(sizes)
-        flops += _flops(operation, parameters, record, values, value, sum(sizes))
+        flops += _flops(operation, values, value, sum(sizes))
         if max(intermediates, shared) > limits.intermediates:
             raise NetworkError(f"Expected at most {limits.intermediates} intermediate numbers.")
         if flops > limits.flops:
             raise NetworkError(f"Expected at most {limits.flops} floating-point operations.")
-        values.append(value)
-    output = find(graph.output, parameters, record, values)
+        values.results.append(value)
+    output = values.find(graph.output)
     return Cost(
         Tensor(str(output.dtype).removeprefix("torch."), tuple(output.shape)), intermediates, flops
     )
@@ -128,90 +157,27 @@ def outputs_of(graph: Graph, numbers: Collection[int]) -> dict[int, torch.Tensor
     """Return results of operations, of a graph that has been checked, without their numbers."""
     if not numbers:
         return {}
-    parameters, record = _shapes(graph)
-    values: list[Any] = []
+    values = Values.shapes(graph)
     for operation in graph.operations:
-        values.append(call(operation, parameters, record, values, device="meta"))
-    return {number: values[number] for number in numbers}
+        values.results.append(values.call(operation, device="meta"))
+    return {number: values.results[number] for number in numbers}
 
 
-def _shapes(graph: Graph) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-    """Return parameters and a record without numbers."""
-    parameters = {
-        name: torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype), device="meta")
-        for name, tensor in graph.parameters.items()
-    }
-    dtype = getattr(torch, graph.record.dtype)
-    return parameters, torch.empty((1, *graph.record.shape), dtype=dtype, device="meta")
-
-
-def _flops(
-    operation: Operation,
-    parameters: Tensors,
-    record: torch.Tensor,
-    values: list[Any],
-    value: Any,
-    size: int,
-) -> int:
+def _flops(operation: Operation, values: Values, value: Any, size: int) -> int:
     """Return PyTorch's own count for products, and one operation a number for all else."""
     counted = flop_registry.get(_function(operation.name).overloadpacket)
     if counted is not None:
-        arguments = [_resolve(each, parameters, record, values) for each in operation.arguments]
+        arguments = [values.resolve(each) for each in operation.arguments]
         return int(counted(*arguments, out_val=value))
     if operation.name in _WINDOWS:
         return size * int(max(1, math.prod(operation.arguments[1])))
-    inputs = (find(each, parameters, record, values) for each in operation.references())
+    inputs = (values.find(each) for each in operation.references())
     return size + sum(math.prod(each.shape) for each in inputs)
 
 
 def _function(name: str) -> Any:
     _, packet, overload = name.split(".")
     return getattr(getattr(torch.ops.aten, packet), overload)
-
-
-def call(
-    operation: Operation,
-    parameters: Tensors,
-    record: torch.Tensor,
-    values: list[Any],
-    device: str | None = None,
-) -> Any:
-    """Return what an operation makes of values; with a device, its arguments are checked."""
-    arguments = [_resolve(each, parameters, record, values) for each in operation.arguments]
-    keywords = {
-        key: _resolve(each, parameters, record, values) for key, each in operation.keywords.items()
-    }
-    if device is not None:
-        _check(operation, arguments, keywords)
-        if operation.name in _MAKES:
-            keywords["device"] = device
-    function = _INSTEAD.get(operation.name) or _function(operation.name)
-    return function(*arguments, **keywords)
-
-
-def _resolve(value: Any, parameters: Tensors, record: torch.Tensor, values: list[Any]) -> Any:
-    if isinstance(value, Reference):
-        return find(value, parameters, record, values)
-    if isinstance(value, Dtype):
-        return getattr(torch, value.name)
-    if isinstance(value, tuple):
-        return [_resolve(each, parameters, record, values) for each in value]
-    return value
-
-
-def find(
-    reference: Reference, parameters: Tensors, record: torch.Tensor, values: list[Any]
-) -> torch.Tensor:
-    """Return the value that a reference stands for."""
-    if reference.source is None:
-        found: torch.Tensor = record
-    elif isinstance(reference.source, str):
-        found = parameters[reference.source]
-    else:
-        found = values[reference.source]
-        if reference.part is not None:
-            found = found[reference.part]
-    return found
 
 
 def _embedding(

@@ -13,10 +13,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def target_of(loss: str, output: Tensor) -> Tensor:
     """Return what a record's target has to be, for a network of this output.
 
-    Raises
-    ------
-    NetworkError
-        If the loss does not fit the output.
+    Raises NetworkError if the loss does not fit the output.
     """
     if output.dtype not in FLOATS or not output.shape or output.shape[0] != 1:
         raise NetworkError(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .graph import LOSSES, Graph, NetworkError, Tensor
-from .limits import Limits
+from .graph import LOSSES, Graph, Limits, NetworkError, Tensor
 from .parsing import parsed
 
 if TYPE_CHECKING:
@@ -120,10 +119,8 @@ class Network:
     def check(self, limits: Limits | None = None) -> "Cost":
         """Return what the network costs, for one record.
 
-        Raises
-        ------
-        NetworkError
-            If shapes do not fit, the loss does not fit the output, or a bound is exceeded.
+        Raises NetworkError if shapes do not fit, the loss does not fit the output, or a bound is
+        exceeded.
         """
         from .interpreter import measure
         from .losses import target_of
@@ -177,13 +174,7 @@ class Network:
 
     @classmethod
     def load(cls, path: str | Path, limits: Limits | None = None) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Raises
-        ------
-        NetworkError
-            If it is not the text of a network within the limits.
-        """
+        """Read what :meth:`save` wrote; NetworkError for all but a network within the limits."""
         graph = parsed(Path(path).read_text("ascii"), limits)
         with np.load(Path(path).with_suffix(".npz"), allow_pickle=False) as arrays:
             return cls(graph, {name: arrays[name] for name in arrays.files})

@@ -13,12 +13,12 @@ from .graph import (
     LOSSES,
     Dtype,
     Graph,
+    Limits,
     NetworkError,
     Operation,
     Reference,
     Tensor,
 )
-from .limits import Limits
 from .operations import OPERATIONS, PARTS, refusal
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.]{1,256}")
@@ -30,10 +30,7 @@ _MAX_INTEGER = 1 << 53  # JSON's, beyond which readers differ
 def parsed(text: str, limits: Limits | None = None) -> Graph:
     """Parse a text that anybody may have written.
 
-    Raises
-    ------
-    NetworkError
-        If it is not the text of a network within the limits.
+    Raises NetworkError if it is not the text of a network within the limits.
     """
     limits = limits or Limits()
     if not (isinstance(text, str) and len(text) <= limits.text_bytes and text.isascii()):

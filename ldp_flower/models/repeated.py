@@ -22,14 +22,7 @@ _TRANSPOSE = ("aten.permute.default", (1, 0))
 class Repeated:
     """A trainable weight that is used by matrix products only, several times.
 
-    Attributes
-    ----------
-    name : str
-        The parameter.
-    uses : tuple of int
-        The products' numbers.
-    transposed : bool
-        Whether they take its transpose.
+    ``uses`` are the products' numbers; ``transposed`` tells whether they take its transpose.
     """
 
     name: str
@@ -76,10 +69,8 @@ class Repeated:
     ) -> torch.Tensor:
         """Return the gradient by the weight, for each record, shape (records, *weight's).
 
-        Parameters
-        ----------
-        inputs, errors : sequence of Tensor, each of shape (records, rows, columns)
-            What the products took beside the weight, and the gradients by what they returned.
+        ``inputs`` are what the products took beside the weight, and ``errors`` the gradients by
+        what they returned, all of shape (records, rows, columns).
         """
         rows, columns = torch.cat([*errors], 1), torch.cat([*inputs], 1)
         first, second = (rows, columns) if self.transposed else (columns, rows)

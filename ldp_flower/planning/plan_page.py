@@ -5,8 +5,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ..presentation import charts
-from ..presentation.markup import Markup, element, table_of
-from ..presentation.page import Section, listed
+from ..presentation.page import Markup, Section, element, listed, table_of
 from ..presentation.words import counted, guarantee, number
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..expectation import Expectation, Plannable, Setting, WouldRefuse
-from ..simulation.repeated import Simulations
+from ..simulation.in_memory import Simulations
 
 MOST_USERS, MOST_EPSILON = 10**9, 16.0
 _LEAST_EPSILON = 0.01

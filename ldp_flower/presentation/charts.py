@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .markup import Markup
+from .page import Markup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,23 +19,16 @@ if TYPE_CHECKING:
 
 INK, GREY = "#22313f", "#8a8f98"
 # Each has a contrast of 3 at least to white and to black; pages lighten them when they are dark.
-GREEN, RED, BLUE, PURPLE, YELLOW, PINK = (
-    "#0b7a75",
-    "#b0532c",
-    "#4c78a8",
-    "#7b5ea7",
-    "#c9a227",
-    "#d1779b",
-)
-#: By the names that pages know them by.
+# The names are those that pages know them by.
 COLOURS = {
-    "green": GREEN,
-    "red": RED,
-    "blue": BLUE,
-    "purple": PURPLE,
-    "yellow": YELLOW,
-    "pink": PINK,
+    "green": "#0b7a75",
+    "red": "#b0532c",
+    "blue": "#4c78a8",
+    "purple": "#7b5ea7",
+    "yellow": "#c9a227",
+    "pink": "#d1779b",
 }
+GREEN, RED, BLUE, PURPLE, YELLOW, PINK = COLOURS.values()
 #: Settings of matplotlib that make the look.
 STYLE: dict[str, Any] = {
     "font.size": 10,

@@ -48,15 +48,9 @@ def share(value: float) -> str:
 def guarantee(epsilon: float, delta: float, unit: str) -> str:
     """Return what a privacy parameter promises, in words.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of all that is reported about one unit.
-    unit : str
-        Who is protected, such as ``"user"`` or, if not all of it is, ``"user (labels only)"``.
+    Epsilon and delta are of all that is reported about one unit. The unit is who is protected, such
+    as ``"user"`` or, if not all of it is, ``"user (labels only)"``.
 
-    Notes
-    -----
     Someone who holds two possibilities for equally likely and sees reports that are (epsilon,
     delta)-indistinguishable guesses right with probability at most ``(e**epsilon + delta) /
     (1 + e**epsilon)``, the best of any test between them.

@@ -1,31 +1,30 @@
-"""Local randomizers: one mechanism per module, each with its guarantee.
+"""Local randomizers, each with its guarantee, and the only ones that a message can name.
 
-What a mechanism is, is in :mod:`.base`; the exact sampling that the finite ones
-share is in :mod:`.two_level`; what a message may name is in :mod:`.registry`.
+What a mechanism is, is in :mod:`.base`; the exact sampling that the finite ones share is in
+:mod:`.two_level`.
 """
+
+from collections.abc import Mapping
+from functools import lru_cache
 
 from .base import Estimate, Randomizer, Summary
 from .codebooks.codebook import Codebook
 from .codebooks.hadamard import HadamardCodebook, ball_codebook
-from .composed import Composed
-from .hypercube import SubsetHypercube
-from .items.choice import best_frequency_oracle
-from .items.direct import KRandomizedResponse
-from .items.frequency import FrequencyOracle
+from .composed import Composed, configs_of_parts
+from .hypercube import RandomizedResponse, SubsetHypercube
+from .items import best_frequency_oracle
+from .items.frequency import FrequencyOracle, KRandomizedResponse
 from .items.hadamard import HadamardBit, HadamardResponse
 from .items.hashing import OptimizedLocalHashing
+from .items.prefix import PrefixExtending, TreeHist
 from .items.square_wave import DiscreteSquareWave
 from .items.subset import SubsetSelection
-from .items.trees import PrefixExtending, TreeHist
 from .items.unary import OptimizedUnaryEncoding
 from .real_valued.choosing import RecordPeeling, RecordVertices
-from .real_valued.concentrated import ConcentratedGaussian
 from .real_valued.gaussian import GaussianMechanism, GaussianRecord
 from .real_valued.privunit import DuchiBall, LiftedPrivUnit, PrivUnit
-from .real_valued.records import RecordGaussian, RecordMechanism
+from .real_valued.records import ConcentratedGaussian, RecordGaussian, RecordMechanism
 from .real_valued.scalar import HybridMechanism, LaplaceMechanism, PiecewiseMechanism
-from .registry import randomizer_from_config
-from .response import RandomizedResponse
 from .sampled import SampledCoordinate
 from .splitting import split_epsilon
 from .two_level import TwoLevel
@@ -69,3 +68,80 @@ __all__ = [
     "randomizer_from_config",
     "split_epsilon",
 ]
+
+_REGISTRY: dict[str, type[Randomizer]] = {
+    cls.__name__: cls
+    for cls in (
+        Codebook,
+        ConcentratedGaussian,
+        DiscreteSquareWave,
+        DuchiBall,
+        GaussianMechanism,
+        GaussianRecord,
+        HadamardBit,
+        HadamardCodebook,
+        HadamardResponse,
+        HybridMechanism,
+        KRandomizedResponse,
+        LaplaceMechanism,
+        LiftedPrivUnit,
+        OptimizedLocalHashing,
+        OptimizedUnaryEncoding,
+        PiecewiseMechanism,
+        PrefixExtending,
+        PrivUnit,
+        RandomizedResponse,
+        RecordGaussian,
+        RecordPeeling,
+        RecordVertices,
+        SubsetHypercube,
+        SubsetSelection,
+        TreeHist,
+    )
+}
+
+
+def randomizer_from_config(config: Mapping[str, object]) -> Randomizer:
+    """Build a randomizer from plain values, as :meth:`Randomizer.to_config` gives them.
+
+    Raises ValueError if the name is not in the registry or a parameter is missing, unknown, of
+    the wrong type or outside its range.
+    """
+    if all(isinstance(value, int | float | str) for value in config.values()):
+        return _kept(tuple((name, type(value), value) for name, value in config.items()))
+    return _built(dict(config))
+
+
+@lru_cache(maxsize=64)
+def _kept(config: tuple[tuple[str, type, object], ...]) -> Randomizer:
+    """Build a randomizer once: one message after the other brings the same, with its tables.
+
+    The types are part of what is looked up, since 1, 1.0 and True are equal.
+    """
+    return _built({name: value for name, _, value in config})
+
+
+def _built(parameters: dict[str, object]) -> Randomizer:
+    if parameters.get("name") == Composed.__name__:
+        del parameters["name"]
+        return Composed(tuple(_single(part) for part in configs_of_parts(parameters)))
+    if parameters.get("name") == SampledCoordinate.__name__:
+        return _sampled(parameters)
+    return _single(parameters)
+
+
+def _sampled(parameters: dict[str, object]) -> SampledCoordinate:
+    prefix = "part/"
+    part = {k.removeprefix(prefix): v for k, v in parameters.items() if k.startswith(prefix)}
+    own = {name for name in parameters if not name.startswith(prefix)}
+    dim = parameters.get("dim")
+    if own != {"name", "dim"} or type(dim) is not int:
+        raise ValueError(f"Expected name, an integer dim and a part, got {sorted(parameters)}.")
+    return SampledCoordinate(_single(part), dim)
+
+
+def _single(parameters: dict[str, object]) -> Randomizer:
+    name = parameters.pop("name", None)
+    if not isinstance(name, str) or name not in _REGISTRY:
+        raise ValueError(f"Expected a randomizer in {sorted(_REGISTRY)}, got {name!r}.")
+    return _REGISTRY[name].from_parameters(parameters)

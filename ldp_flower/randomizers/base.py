@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..randomness import RandomSource, Words, as_source, derive
-from ..validation import Floats, check_number, make_plain
+from ..validation import Floats, check_range, make_plain
 
 Reports = NDArray[np.generic]
 
@@ -31,15 +31,9 @@ def _coins(num_users: int, coins: Words | None) -> Words:
 class Estimate:
     """An average over users and what is known of its noise.
 
-    Attributes
-    ----------
-    mean : ndarray of float64, shape (dim,)
-        Unbiased estimate of the average of the users' (clipped) values.
-    std_error : ndarray of float64, shape (dim,)
-        Standard error of ``mean`` from the spread of the reports themselves:
-        randomisation, sampling of users and their heterogeneity together.
-    count : int
-        Number of reports.
+    ``mean``, shape (dim,), is an unbiased estimate of the average of the users' (clipped) values.
+    ``std_error`` is its standard error from the spread of the reports themselves: randomisation,
+    sampling of users and their heterogeneity together. ``count`` is the number of reports.
     """
 
     mean: Floats
@@ -49,16 +43,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Summary:
-    """Sums of debiased reports; summaries of disjoint users add up.
+    """The sum of debiased reports, and of their squares by coordinate, shape (size,).
 
-    Attributes
-    ----------
-    count : int
-        Number of reports.
-    sum : ndarray of float64, shape (size,)
-        Sum of the debiased reports.
-    sum_of_squares : ndarray of float64, shape (size,)
-        Sum of their squares, per coordinate.
+    Summaries of disjoint users add up.
     """
 
     count: int
@@ -82,9 +69,9 @@ class Summary:
 class Randomizer(ABC):
     """One local mechanism: how a value becomes a report, and how reports are read.
 
-    Subclasses are frozen dataclasses of public parameters. ``coins`` is public
-    randomness, one 64-bit integer per user known to user and server alike; it
-    never needs to be secret, and no guarantee rests on it.
+    Subclasses are frozen dataclasses of public parameters. ``coins`` are public randomness, one
+    64-bit integer per user that user and server know. They never need to be secret, and no
+    guarantee rests on them.
     """
 
     epsilon: float
@@ -96,9 +83,7 @@ class Randomizer(ABC):
 
     def __post_init__(self) -> None:
         make_plain(self)
-        check_number("epsilon", self.epsilon)
-        if not (math.isfinite(self.epsilon) and 1e-6 <= self.epsilon <= 100):
-            raise ValueError(f"Expected 1e-06 <= epsilon <= 100, got {self.epsilon}.")
+        check_range("epsilon", self.epsilon, 1e-6, 100)
 
     @property
     @abstractmethod
@@ -107,7 +92,7 @@ class Randomizer(ABC):
 
     @property
     def permanent(self) -> bool:
-        """Whether a report is a bit of the value that private words flip, or not, whatever it is.
+        """Whether a report is a bit of the value that private words flip or not, whatever it is.
 
         Then somebody who always answers by the same words has flipped all its bits or none. Given
         when they change, any two histories of values differ by epsilon.
@@ -157,10 +142,9 @@ class Randomizer(ABC):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """Variance of one debiased report per coordinate.
+        """Variance of one debiased report, averaged over the coordinates, at the worst input.
 
-        Averaged over the coordinates and at the worst input; the noise of a mean
-        of n reports is this over n.
+        The noise of a mean of n reports is this over n.
         """
 
     @property
@@ -197,9 +181,8 @@ class Randomizer(ABC):
         Parameters
         ----------
         values : array_like, shape (users, width)
-            The users' values. Whatever they are, they are brought into the
-            mechanism's domain: a row with a NaN or an infinity, in a coordinate that
-            the mechanism reads, becomes its centre.
+            Whatever they are, they are brought into the mechanism's domain: a row with a NaN or an
+            infinity, in a coordinate that the mechanism reads, becomes its centre.
         rng : RandomSource or numpy.random.Generator
             Private randomness.
         coins : ndarray of uint64, shape (users,), optional
@@ -233,8 +216,8 @@ class Randomizer(ABC):
     def _own(self, values: ArrayLike) -> Floats:
         """Return a copy of values in which each row lies in one piece, and is fit to be read.
 
-        A copy whatever the values are: in which order a row's numbers are added up follows
-        from how the rows lie in memory, and that must not follow from other rows.
+        Always a copy: the order in which a row's numbers are added up follows from how the rows
+        lie in memory, and must not follow from other rows.
         """
         own = np.array(values, np.float64, order="C")
         self._centre(own)
@@ -299,10 +282,7 @@ class Randomizer(ABC):
         return self.estimate(self.summarize(reports, coins)).mean
 
     def accepts(self, summary: Summary, coins: Words) -> bool:
-        """Whether a summary can be one of ``count`` reports of users with these coins.
-
-        Some of the users may be missing from it.
-        """
+        """Whether a summary can be of ``count`` of the users with these coins."""
         count, total, squares = summary.count, summary.sum, summary.sum_of_squares
         slack = 1 + (1e-9 if self.exact else 1e-6)  # others are rounded to four bytes
         return bool(

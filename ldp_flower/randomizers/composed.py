@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from ..randomness import RandomSource, Words, derive, public_coin
 from ..validation import Floats
 from .base import Estimate, Randomizer, Reports, Summary
-from .enumerable import Enumerable, Law, check_terms
 from .real_valued.records import RecordMechanism
 from .sampled import SampledCoordinate
+from .two_level import Enumerable, Law, check_terms
 
 _MAX_PARTS = 16
 _SEPARATOR = "/"
@@ -40,12 +40,8 @@ class Composed(Randomizer):
     Parameters
     ----------
     parts : tuple of Randomizer
-        1 to 16 summable mechanisms, none of them composed itself or for records of silos.
-
-    Attributes
-    ----------
-    epsilon : float
-        Sum of the parts' epsilons, rounded up.
+        1 to 16 summable mechanisms, none of them composed itself or for records of silos. Their
+        epsilons add up, rounded up, to ``epsilon``.
 
     Notes
     -----
@@ -69,6 +65,8 @@ class Composed(Randomizer):
 
     epsilon: float = field(init=False)
     parts: tuple[Randomizer, ...]
+
+    report_dtype: ClassVar[np.dtype[np.generic]] = np.dtype(np.uint8)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
@@ -106,13 +104,8 @@ class Composed(Randomizer):
         return sum(part.size for part in self.parts)
 
     @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """Bytes; the parts' numbers are little-endian."""
-        return np.dtype(np.uint8)
-
-    @property
     def report_shape(self) -> tuple[int, ...]:
-        """The parts' reports one after the other."""
+        """The parts' reports one after the other, as bytes of little-endian numbers."""
         return (sum(part.report_bytes for part in self.parts),)
 
     @property
@@ -245,10 +238,7 @@ class Composed(Randomizer):
 def configs_of_parts(config: Mapping[str, object]) -> list[dict[str, object]]:
     """Undo :meth:`Composed.to_config`, from an untrusted configuration without its name.
 
-    Raises
-    ------
-    ValueError
-        If the parts are not numbered from 0 or are too many, or a key is of no part.
+    Raises ValueError if the parts are not numbered from 0 or too many, or a key is of no part.
     """
     parts: list[dict[str, object]] = [{} for _ in range(_MAX_PARTS)]
     by_number = {str(number): part for number, part in enumerate(parts)}

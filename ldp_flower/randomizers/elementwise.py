@@ -13,6 +13,7 @@ import math
 from functools import cache
 
 import numpy as np
+from scipy.linalg import hadamard as sylvester
 from scipy.special import expit, xlogy
 
 from ..validation import Floats
@@ -85,10 +86,7 @@ def padded(dim: int) -> int:
 @cache
 def _matrix(order: int) -> Floats:
     """Return Sylvester's matrix."""
-    signs = np.ones((1, 1))
-    while len(signs) < order:
-        signs = np.block([[signs, signs], [signs, -signs]])
-    return signs
+    return np.asarray(sylvester(order), np.float64)
 
 
 def hadamard(values: Floats) -> Floats:

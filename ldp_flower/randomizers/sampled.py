@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..randomness import RandomSource, Words, derive
 from ..validation import Floats, check_integer
 from .base import Estimate, Randomizer, Reports, Summary
-from .enumerable import Enumerable, Law
+from .two_level import Enumerable, Law
 
 _WHICH, _PART = 0, 1  # what the user's coin is used for
 
@@ -28,14 +28,10 @@ class SampledCoordinate(Randomizer):
     Parameters
     ----------
     part : Randomizer
-        A summable mechanism for one number or item with a report of one number.
+        A summable mechanism for one number or item with a report of one number. Its epsilon is
+        that of the whole.
     dim : int
         Number of coordinates.
-
-    Attributes
-    ----------
-    epsilon : float
-        That of the part.
 
     Notes
     -----
@@ -147,10 +143,7 @@ class SampledCoordinate(Randomizer):
             yield Summary(count, total, square)
 
     def estimate(self, summary: Summary) -> Estimate:
-        """Return the part's estimate of every coordinate, one after the other.
-
-        A coordinate without reports has an infinite standard error.
-        """
+        """Return the part's estimate of each coordinate; without reports its error is infinite."""
         estimates = [self.part.estimate(own) for own in self._each(summary)]
         return Estimate(
             np.concatenate([own.mean for own in estimates]),

@@ -39,19 +39,18 @@ def split_epsilon(
         The parts' epsilons. Their exact sum, and the epsilon that :class:`Composed`
         claims for it, are at most ``epsilon``.
 
-    Notes
-    -----
-    Minimises ``sum_i w_i v_i(epsilon_i)`` subject to ``sum_i epsilon_i = epsilon``. For
-    little privacy loss ``v_i = c_i / epsilon_i**2``, for which ``epsilon_i`` is
-    proportional to ``(w_i c_i)**(1/3)``. From there neighbouring parts exchange epsilon
-    as long as that makes the exact variances smaller; the sum being separable and (but
-    for small jumps, where a mechanism changes its design) convex, this ends close to
-    the minimum.
-
     Raises
     ------
     ValueError
         If an argument is outside its range, or epsilon is too small for the parts.
+
+    Notes
+    -----
+    Minimises ``sum_i w_i v_i(epsilon_i)`` subject to ``sum_i epsilon_i = epsilon``. For little
+    privacy loss ``v_i = c_i / epsilon_i**2`` and ``epsilon_i`` is proportional to
+    ``(w_i c_i)**(1/3)``. From there neighbouring parts exchange epsilon as long as the exact
+    variances fall. The sum is separable and, but for small jumps where a mechanism changes its
+    design, convex, so this ends close to the minimum.
     """
     check_positive("epsilon", epsilon)
     if not mechanisms:

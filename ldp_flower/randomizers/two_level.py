@@ -4,7 +4,8 @@ A mechanism with finitely many outputs splits them, by the user's value, into
 ``num_likely`` likely ones and ``num_unlikely`` others, where the two numbers do
 not depend on the value. It picks a set with one threshold on a random 64-bit
 word, then an output of that set with a second word. Nothing is computed in
-floating point, so the probabilities below are the ones that are realised.
+floating point, so the probabilities below are the ones that are realised, and the exact law
+of a mechanism's reports, for the audit, follows from its thresholds.
 
 Guarantee
 ---------
@@ -18,18 +19,28 @@ Guarantee
    most ``exp(epsilon)``: the mechanism is epsilon-LDP, rounding included.
 """
 
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..randomness import RandomSource, Words
+from ..validation import Floats
+from .base import Randomizer, Reports
 
 _WORDS = 1 << 64
 _DIGITS = 60
+_MAX_TERMS = 1 << 17  # a few seconds and a hundred megabytes
+
+#: Probabilities of reports (their bytes), without those that are impossible.
+Law = Mapping[bytes, Fraction]
 
 
 @lru_cache(maxsize=64)
@@ -56,14 +67,8 @@ def residue_shares(divisor: int) -> list[Fraction]:
 class TwoLevel:
     """An exact choice between likely and unlikely outputs.
 
-    Parameters
-    ----------
-    epsilon : float
-        Largest log-ratio of the probabilities of a likely and an unlikely output.
-    num_likely : int
-        Number of likely outputs, the same for every input.
-    num_unlikely : int
-        Number of the other outputs.
+    ``epsilon`` is the largest log-ratio of the probabilities of a likely and an unlikely output.
+    There are ``num_likely`` likely outputs and ``num_unlikely`` others, whatever the input.
     """
 
     epsilon: float
@@ -109,14 +114,7 @@ class TwoLevel:
         return [share / _WORDS for share in by_rank]
 
     def draw(self, rng: RandomSource, num_users: int) -> tuple[NDArray[np.bool_], Words]:
-        """Draw, for each user, whether its output is likely and which one it is.
-
-        Returns
-        -------
-        likely : ndarray of bool, shape (num_users,)
-        index : ndarray of uint64, shape (num_users,)
-            Rank of the output within its set, from 0.
-        """
+        """Draw, for each user, whether its output is likely, and its rank within its set from 0."""
         words = rng.words((num_users, 2))
         likely = words[:, 0] < np.uint64(self.threshold)
         size = np.where(likely, np.uint64(self.num_likely), np.uint64(self.num_unlikely))
@@ -132,3 +130,71 @@ class TwoLevel:
         others = index.astype(np.int64)
         others += others >= own
         return np.where(likely, own, others)
+
+
+class TooManyOutputs(ValueError):
+    """An enumeration that would take too long."""
+
+
+def check_terms(terms: int) -> None:
+    """Raise TooManyOutputs if an enumeration has more terms than anybody should wait for."""
+    if terms > _MAX_TERMS:
+        raise TooManyOutputs(f"Expected at most {_MAX_TERMS} outputs times roundings of a value.")
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """A mechanism whose privacy loss can be computed in rational arithmetic."""
+
+    def worst_ratio(self) -> Fraction:
+        """Return the largest ratio of any report's probabilities for any two values."""
+
+    def law(self, value: Floats, coin: Words) -> Law:
+        """Return the probability of every report for one finite value and one public coin.
+
+        Raises TooManyOutputs if the enumeration would be too long.
+        """
+
+
+def report_type(num_outputs: int) -> np.dtype[np.generic]:
+    """Return the smallest unsigned type that holds the numbers below ``num_outputs``."""
+    return np.min_scalar_type(num_outputs - 1)
+
+
+class OneChoice(Randomizer):
+    """What mechanisms share whose report is one :class:`TwoLevel` choice from a ranking."""
+
+    exact: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def _choice(self) -> TwoLevel:
+        """The choice between likely reports and unlikely ones."""
+
+    @abstractmethod
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return, for each rounding of one value, its chance and the reports, likely ones first."""
+
+    @property
+    def report_dtype(self) -> np.dtype[np.generic]:
+        """The smallest unsigned integer that holds the number of a report."""
+        return report_type(self._choice.num_outputs)
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every report is the number of one."""
+        return bool((reports.astype(np.int64) < self._choice.num_outputs).all())
+
+    def worst_ratio(self) -> Fraction:
+        """Return the ratio of the probabilities of a likely report and an unlikely one."""
+        return self._choice.ratio
+
+    def law(self, value: Floats, coin: Words) -> Law:
+        """Return the probability of every report for one finite value and one public coin."""
+        law: dict[bytes, Fraction] = defaultdict(Fraction)
+        check_terms(self._choice.num_outputs)
+        probabilities = self._choice.probabilities()
+        for terms, (chance, reports) in enumerate(self.rankings(value, coin), 1):
+            check_terms(terms * len(probabilities))
+            for report, probability in zip(reports, probabilities, strict=True):
+                law[report.tobytes()] += chance * probability
+        return law

@@ -1,7 +1,6 @@
 """Strategy and client in one process: the grid, generated users, and ``simulate``."""
 
-from .generated import GeneratedUsers
 from .grid import InProcessGrid
-from .simulate import simulate
+from .simulate import GeneratedUsers, simulate
 
 __all__ = ["GeneratedUsers", "InProcessGrid", "simulate"]

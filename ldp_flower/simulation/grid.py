@@ -5,6 +5,8 @@ Flower's simulation engine: a node keeps its context between messages, a handler
 that raises loses its changes, a reply that answers nothing is lost.
 """
 
+import sys
+import time
 from collections.abc import Iterable
 from copy import copy
 from threading import Lock
@@ -30,6 +32,8 @@ from ..validation import check_integer
 
 _CLIENT_RAISED = 2  # Flower's error code
 _RUN_ID = 1
+_AFTER, _EVERY = 2.0, 0.2  # seconds until the first line that tells the step, and between two
+_WIDTH = 60  # characters
 
 
 class InProcessGrid(Grid):
@@ -40,19 +44,10 @@ class InProcessGrid(Grid):
     client_app : ClientApp
         What every node runs.
     num_nodes : int
-        Number of nodes; their ids are 1 to ``num_nodes``.
+        Number of nodes, at least 1; their ids are 1 to ``num_nodes``. Each has a context in
+        ``contexts``.
     run_config : dict, optional
         The run's configuration, as every node's context shows it.
-
-    Attributes
-    ----------
-    contexts : dict of int to Context
-        Every node's context.
-
-    Raises
-    ------
-    ValueError
-        If ``num_nodes`` is no integer above 0.
     """
 
     def __init__(
@@ -145,6 +140,49 @@ class InProcessGrid(Grid):
             reply.metadata.reply_to_message_id == message.metadata.message_id
         )
         return reply if answers else None
+
+
+class TellingGrid(InProcessGrid):
+    """An in-process grid that shows which step it is at, on one line that it wipes at the end.
+
+    In a terminal or a notebook only, and not in the first two seconds: what is quick, or run
+    by a script, says nothing.
+    """
+
+    _started, _shown = 0.0, 0.0
+    _step, _done, _messages = "", 0, 0
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Let every addressed node handle its message, and show which step it is."""
+        pushed = list(messages)
+        self._started = self._started or time.monotonic()
+        self._step = pushed[0].metadata.group_id or "0" if pushed else self._step
+        self._done, self._messages = 0, len(pushed)
+        return super().push_messages(pushed)
+
+    def _handle(self, message: Message) -> Message | None:
+        self._report()
+        self._done += 1
+        return super()._handle(message)
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if now - self._started < _AFTER or now - self._shown < _EVERY or not _is_seen():
+            return
+        self._shown = now
+        nodes = f", node {self._done + 1} of {self._messages}" if self._messages > 1 else ""
+        line = f"Step {self._step}{nodes}, {now - self._started:.0f} s"
+        print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
+
+    def wipe(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+
+
+def _is_seen() -> bool:
+    """Whether somebody looks at this process's messages: in a terminal, or in a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 def _copied(content: RecordDict) -> RecordDict:

@@ -2,20 +2,23 @@
 
 The server's code is the protocol's, and so are the clients' statistics and mechanisms. Left out
 is the way of questions and reports. Users can stand in for more: a plan for a million users takes
-the mean of the answers of some thousands, with the noise that a million answers have.
+the mean of the answers of some thousands, with the noise that a million answers have. Repeated
+runs on synthetic users give the error to expect.
 """
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.random import default_rng
 
+from ..expectation import Expectation, WouldRefuse
 from ..guarantee.users import Users
 from ..randomizers import (
     Estimate,
     FrequencyOracle,
-    RandomizedResponse,
     Randomizer,
     SubsetHypercube,
 )
@@ -25,6 +28,7 @@ from ..validation import Floats
 if TYPE_CHECKING:
     from ..strategies import LdpStrategy, Result
     from ..strategies.forecasts.dry_run import DryRun
+    from ..strategies.forecasts.populations import Drawn, Population
     from ..strategies.runtime.exchange import Answers, Ask
 
 R = TypeVar("R", bound="Result")
@@ -33,6 +37,15 @@ R = TypeVar("R", bound="Result")
 # differences between users take to add at most a quarter to the noise, but no more than four of
 # each; and a question takes at least 50.
 _ANSWERS_EACH, _MAX_ANSWERS_EACH, _MIN_ANSWERS, _NOISE_OVER_SPREAD = 2, 4, 50, 4
+_QUANTILES = 0.1, 0.5, 0.9  # of the range that a plan gives
+# Entries that are drawn for a run at most, and users at least and at most, who stand in for all.
+_MAX_ENTRIES, _MIN_USERS, _MAX_USERS = 300_000, 400, 2000
+_APART = 4.0  # times as large an error at the end of the range: one worth a note
+_UNSURE = (
+    "Runs differ much, as they do where the noise just lets some of what is looked for be found: "
+    "a few more users may find all of it, a few less none."
+)
+_USELESS = "At least one run of ten finds nothing of use: its error is that of asking nobody."
 
 
 def run_in_memory(
@@ -40,21 +53,9 @@ def run_in_memory(
 ) -> "DryRun[R]":
     """Return the result of a protocol about users, and its questions.
 
-    Parameters
-    ----------
-    strategy : LdpStrategy
-        It is not changed.
-    users : Users
-        The population.
-    seed : int
-        Of all randomness: cohorts, coins, mechanisms.
-    num_users : int, optional
-        Number of users that these stand in for; by default they are all.
-
-    Raises
-    ------
-    WouldRefuse
-        If the protocol refuses so many.
+    The strategy is not changed. The seed is of all randomness: cohorts, coins, mechanisms. The
+    users stand in for ``num_users``; by default they are all. Raises WouldRefuse if the protocol
+    refuses so many.
     """
     from ..strategies.forecasts.dry_run import dry_run
 
@@ -124,10 +125,7 @@ def _answered(ask: "Ask", asked: Users, rng: np.random.Generator) -> "Estimate |
 def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
     """Return the expected mean of debiased reports: that of the values within their domain.
 
-    Raises
-    ------
-    TypeError
-        If the domain of the mechanism is not known here.
+    Raises TypeError if the domain of the mechanism is not known here.
     """
     if isinstance(mechanism, FrequencyOracle):
         own = (values >= 0) & (values < mechanism.domain_size)
@@ -135,9 +133,73 @@ def mean_without_noise(mechanism: Randomizer, values: Floats) -> Floats:
         # Random items take the place of missing ones.
         return (shares + float((~own).sum()) / mechanism.domain_size) / len(values)
     values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
-    if isinstance(mechanism, SubsetHypercube | OfNumber | RandomizedResponse):
+    if isinstance(mechanism, SubsetHypercube | OfNumber):
         return np.asarray(np.clip(values, -mechanism.radius, mechanism.radius).mean(axis=0))
     if isinstance(mechanism, OfVector):
         lengths = np.linalg.norm(values, axis=1, keepdims=True)
         return np.asarray((values / np.maximum(lengths / mechanism.radius, 1.0)).mean(axis=0))
     raise TypeError(f"Expected a mechanism for numbers, vectors or items, got {mechanism}.")
+
+
+class Simulations:
+    """Runs on synthetic users, who are drawn once: every number of users and epsilon has the same.
+
+    Where fewer runs are made than before, they are of the draws whose errors were nearest to the
+    median one: few of these show how errors change better than many at random. ``report`` is called
+    after every run.
+    """
+
+    def __init__(self, report: Callable[[], object] = lambda: None) -> None:
+        self._report = report
+        self._drawn: dict[tuple[str, bool, int], Drawn] = {}
+        self._typical: list[int] = []
+
+    def expectation(
+        self, strategy: "LdpStrategy[Any]", population: "Population", num_users: int, runs: int
+    ) -> Expectation:
+        """Return the median error of some runs, and between what eight of ten lie.
+
+        Raises WouldRefuse if the protocol refuses so many users.
+        """
+        if why := strategy.refusal(num_users):
+            raise WouldRefuse(why)
+        number = min(num_users, population.max_users or num_users)
+        errors, rounds, mechanisms = np.zeros(runs), 1, dict[Randomizer, None]()
+        seeds = self._typical[:runs] if runs <= len(self._typical) else range(runs)
+        for place, seed in enumerate(seeds):
+            drawn = self._population(population, number, seed)
+            found = run_in_memory(strategy, drawn.users[:number], seed, number)
+            errors[place] = drawn.error(found.result)
+            rounds = max(rounds, len(found.asks))
+            mechanisms |= dict.fromkeys(found.randomizers)
+            self._report()
+        errors *= math.sqrt(number / num_users)
+        finite = errors[np.isfinite(errors)]
+        low, value, high = np.quantile(finite if len(finite) else [population.useless], _QUANTILES)
+        if runs > len(self._typical):
+            self._typical = np.argsort(np.abs(errors - value), kind="stable").tolist()
+        return Expectation(
+            error=population.error,
+            value=float(value),
+            low=float(low),
+            high=float(high),
+            rounds=rounds,
+            randomizers=tuple(mechanisms),
+            assumes=population.assumes,
+            notes=(*population.notes, *_doubts(errors, population.useless)),
+        )
+
+    def _population(self, population: "Population", num_users: int, seed: int) -> "Drawn":
+        most = int(np.clip(_MAX_ENTRIES / population.size, _MIN_USERS, _MAX_USERS))
+        key = repr(replace(population, notes=())), num_users > most, seed
+        if key not in self._drawn:
+            self._drawn[key] = population.draw(most, key[1], default_rng(seed))
+        return self._drawn[key]
+
+
+def _doubts(errors: Floats, useless: float) -> Iterator[str]:
+    low, _, high = np.quantile(np.minimum(errors, useless), _QUANTILES)
+    if high > _APART * low:
+        yield _UNSURE
+    if high >= useless:
+        yield _USELESS

@@ -17,20 +17,12 @@ from ..validation import Floats
 class Link:
     """A model of the target's mean, and the loss that it is fitted by.
 
-    Attributes
-    ----------
-    mean : callable
-        The function ``u -> mean of the target``.
-    loss : callable
-        The function ``(u, y) -> loss``, per record.
-    score : callable
-        The derivative of the loss in u; a record's gradient is the score times its row.
-    curvature : float
-        Usual second derivative of the loss in u: the inverse of a good step size for
-        features of unit variance. For the squared and the logistic loss it is the largest.
-    largest_score : float
-        Bound on the score's magnitude for targets that the link can have; infinity
-        where there is none.
+    ``mean`` is the function ``u -> mean of the target``, ``loss`` the function ``(u, y) -> loss``
+    of a record, and ``score`` its derivative in u: a record's gradient is the score times its row.
+    ``curvature`` is a usual second derivative of the loss in u, the inverse of a good step size for
+    features of unit variance; for the squared and the logistic loss it is the largest.
+    ``largest_score`` bounds the score's magnitude for targets that the link can have, infinity
+    where nothing does.
     """
 
     mean: Callable[[Floats], Floats]

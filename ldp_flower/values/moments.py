@@ -9,11 +9,8 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..validation import Floats
-
-Integers = NDArray[np.int64]
+from ..validation import Floats, Integers
 
 MAX_DEGREE = 7  # of a polynomial whose gradient is estimated
 
@@ -45,14 +42,10 @@ def tensor_weight(powers: Sequence[int]) -> float:
 def monomials(dim: int, degree: int) -> tuple[Integers, Floats]:
     """Return the coordinates of every monomial and the root of how often it occurs.
 
-    Returns
-    -------
-    coordinates : ndarray of int64, shape (monomials, degree)
-        In lexical order; for degree 2 that of ``numpy.triu_indices``.
-    weights : ndarray of float64, shape (monomials,)
-        Roots of the multinomial coefficients: with them the packed power of a vector x
-        has length ``|x|**degree``, and the inner product of two packed powers is
-        ``<x, z>**degree``.
+    Coordinates, shape (monomials, degree), are in lexical order; for degree 2 that of
+    ``numpy.triu_indices``. The weights are roots of the multinomial coefficients: with them the
+    packed power of a vector x has length ``|x|**degree``, and the inner product of two packed
+    powers is ``<x, z>**degree``.
     """
     chosen = list(combinations_with_replacement(range(dim), degree))
     coordinates = np.array(chosen, np.int64).reshape(len(chosen), degree)

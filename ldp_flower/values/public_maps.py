@@ -20,18 +20,10 @@ from ..validation import Floats
 def rotate(values: Floats, signs: Floats) -> Floats:
     """Return ``H D values / sqrt(K)`` for every row, shape (rows, K).
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (rows, dim)
-        The vectors; they are padded with zeros to ``K``, a power of two.
-    signs : ndarray of float64, shape (dim,)
-        The diagonal of D, of random signs.
-
-    Notes
-    -----
-    Lengths do not change. Over random signs a coordinate exceeds ``t`` with probability
-    at most ``2 exp(-K t**2 / (2 |v|**2))`` (Hoeffding), however the vector's own
-    coordinates are distributed. A row's result does not depend on other rows.
+    Rows are padded with zeros to ``K``, a power of two; D is the diagonal of random ``signs``,
+    shape (dim,). Lengths do not change. Over random signs a coordinate exceeds ``t`` with
+    probability at most ``2 exp(-K t**2 / (2 |v|**2))`` (Hoeffding), however the vector's own
+    coordinates are distributed.
     """
     rows, dim = values.shape
     wide = np.zeros((rows, padded(dim)))
@@ -103,8 +95,6 @@ def frequencies(seed: int, dim: int, num_features: int) -> Floats:
 def fourier_features(rows: ArrayLike, frequencies: Floats, length_scale: float) -> Floats:
     """Return cosines and sines of rows, shape (rows, num_features), each of length 1.
 
-    Notes
-    -----
     Source: Rahimi & Recht (2007). The inner product of two rows' features is on average
     ``exp(-|x - z|**2 / (2 length_scale**2))``. Pairs of a cosine and a sine have a constant
     length and less variance than cosines with random phases.
@@ -118,24 +108,10 @@ _LABEL = 0x53594E5448  # keeps these draws apart from others of the same seed
 
 
 def synthetic_features(seed: int, rows: int, dim: int) -> Floats:
-    """Return rows of independent uniform features whose columns have length 1 on average.
+    """Return independent uniform features in ``[-sqrt(3 / rows), sqrt(3 / rows)]``, (rows, dim).
 
-    Answers ``X theta`` on them are about as long as ``theta``: the mean of ``X'X`` is the
-    identity.
-
-    Parameters
-    ----------
-    seed : int
-        Public seed.
-    rows : int
-        Number of rows.
-    dim : int
-        Number of features.
-
-    Returns
-    -------
-    ndarray of float64, shape (rows, dim)
-        In ``[-sqrt(3 / rows), sqrt(3 / rows)]``.
+    Columns have length 1 on average. Answers ``X theta`` on them are about as long as ``theta``:
+    the mean of ``X'X`` is the identity.
     """
     draws = KeyedRandom(derive(_LABEL, seed, np.arange(rows))).uniforms((rows, dim))
     return np.asarray((2 * draws - 1) * np.sqrt(3 / rows))

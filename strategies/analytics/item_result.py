@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
-from ldp_flower.values.items import hash_items
+from ldp_flower.values.entries import hash_items
 
 from ..runtime.result import Result
 from .item_mechanism import MAX_DIRECT, fits_direct

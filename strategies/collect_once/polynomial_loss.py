@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats
 from ldp_flower.values.moments import contracted, num_monomials, tensor_weight
-from ldp_flower.values.projections import project_on_ball
 
 from ..numerics.chebyshev import fitted, largest_slope
 from ..numerics.fista import fista

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from ldp_flower.guarantee.questions import OfClasses, Question, RecordCopies, TensorMoments
 from ldp_flower.guarantee.users import Users
+from ldp_flower.iht import project_on_ball
 from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
-from ldp_flower.values.projections import project_on_ball
 
 from ..numerics.chebyshev import interpolated, is_odd, truncated, value
 from ..numerics.sigm import StepSizes, sigm

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.linear_model import Lasso
 
-from ldp_flower.iht import iht
+from ldp_flower.iht import iht, keep_largest
 from ldp_flower.validation import Floats
-from ldp_flower.values.projections import keep_largest
 
 from ..numerics.denoising import keep_above
 

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import Labels
 from ldp_flower.guarantee.users import Users
+from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import (
     Composed,
     Estimate,
@@ -28,7 +29,6 @@ from ldp_flower.validation import (
     check_positive,
     check_unused,
 )
-from ldp_flower.values.projections import project_on_ball
 
 from ..forecasts.planned import features_of
 from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users

@@ -10,6 +10,7 @@ import numpy as np
 from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
+from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
 from ldp_flower.validation import (
     check_choice,
@@ -18,7 +19,6 @@ from ldp_flower.validation import (
     check_unused,
 )
 from ldp_flower.values.links import LINKS
-from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..forecasts.planned import features_of, rows_of
 from ..forecasts.populations import (

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
+from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
 from ldp_flower.validation import (
     check_choice,
@@ -18,7 +19,6 @@ from ldp_flower.validation import (
     check_positive,
     check_unused,
 )
-from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..forecasts.planned import features_of
 from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users, planned_length

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import RidgeStep
+from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, ball_codebook
 from ldp_flower.validation import Floats
-from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..numerics.walk import Walk
 from ..runtime.exchange import Ask

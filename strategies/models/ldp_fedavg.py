@@ -12,9 +12,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
 from ldp_flower.guarantee.training import RIDER, with_parameters
+from ldp_flower.iht import keep_largest
 from ldp_flower.models import Network
 from ldp_flower.validation import check_integer, check_unused
-from ldp_flower.values.projections import keep_largest
 
 from ..numerics.walk import Walk
 from ..runtime.exchange import Ask

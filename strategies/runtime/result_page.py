@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.markup import Markup, element, table_of
-from ldp_flower.presentation.page import Section, listed
+from ldp_flower.presentation.page import Markup, Section, element, listed, table_of
 from ldp_flower.presentation.words import guarantee
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import numpy as np
 
 from ldp_flower.guarantee.questions import Teacher
 from ldp_flower.guarantee.users import Users
-from ldp_flower.iht import iht
+from ldp_flower.iht import iht, keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import Floats, check_choice, check_integer, check_positive, check_unused
-from ldp_flower.values.projections import keep_largest, project_on_ball
 from ldp_flower.values.public_maps import synthetic_features
 
 from ..numerics.denoising import keep_above

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import Estimate, RecordPeeling
 from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
-from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card

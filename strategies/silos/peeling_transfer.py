@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ldp_flower.iht import keep_largest
 from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
-from ldp_flower.values.projections import keep_largest
 
 from ..runtime.facts import Card
 from ..runtime.result import LinearResult

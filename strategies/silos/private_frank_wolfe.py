@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import RecordVertices
 from ldp_flower.validation import check_integer, check_positive
-from ldp_flower.values.projections import keep_largest
 
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
+from ldp_flower.iht import keep_largest, project_on_ball
 from ldp_flower.randomizers import ConcentratedGaussian, Estimate, RecordVertices
 from ldp_flower.validation import Floats
 from ldp_flower.values.links import LINKS
-from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card

@@ -13,9 +13,9 @@ from scipy.special import chdtri, ndtri
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import SELECTORS
 from ldp_flower.guarantee.users import Users
+from ldp_flower.iht import keep_largest
 from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_codebook
 from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
-from ldp_flower.values.projections import keep_largest
 
 from ..forecasts.planned import features_of, rows_of
 from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users

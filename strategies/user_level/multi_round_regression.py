@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
+from ldp_flower.iht import project_on_ball
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_integer
-from ldp_flower.values.projections import project_on_ball
 
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card

@@ -26,6 +26,7 @@ from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.messages import FORMAT_VERSION, Report, pack
 from ldp_flower.guarantee.questions import WIRE_TYPES, Per, TransformedQuestion, question_from_wire
 from ldp_flower.randomizers import (
+    _REGISTRY,
     Codebook,
     Composed,
     DiscreteSquareWave,
@@ -45,7 +46,6 @@ from ldp_flower.randomizers import (
     SubsetSelection,
     randomizer_from_config,
 )
-from ldp_flower.randomizers.registry import _REGISTRY
 
 BATCH = 20  # queries on one ledger
 QUERIES = int(os.environ.get("LDP_FLOWER_QUERIES", "1000"))

@@ -9,8 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ...presentation.markup import Markup, element, joined, table_of
-from ...presentation.page import Section, listed, page
+from ...presentation.page import Markup, Section, element, joined, listed, page, table_of
 
 _HEAD = ("found", "where", "evidence")
 _WORTH = ("epsilon of", "claimed", "at least", "exactly")

@@ -12,8 +12,7 @@ from ...randomness import Words, derive
 from ...validation import Floats, check_integer
 from ..base import Reports
 from ..domains import lift
-from .base import MOST_CODEWORDS, BallCodebook, Places
-from .order_statistics import of_directions
+from .base import MOST_CODEWORDS, BallCodebook, Places, of_directions
 from .words import directions, turned, turned_back
 
 # Of a codebook, 128 MB, which a message can make a client generate for every user: just enough
@@ -34,21 +33,18 @@ Rows = NDArray[np.intp]
 class Codebook(BallCodebook):
     """Randomiser for vectors in an l2 ball: the index of one of K public directions.
 
-    A codebook holds ``num_codewords`` random directions, which public coins generate. Every
-    user has one, turned in a way of its own. The user ranks the directions by their
-    inner product with its vector and sends the index of one of the best with a probability
-    raised by exp(epsilon). The server regenerates the direction. The variance is that of
-    :class:`PrivUnit` within 2 % up to epsilon 4 (10 % at epsilon 8 with 256
-    codewords, 2 % with 1,024).
+    A codebook holds ``num_codewords`` random directions, which public coins generate. Every user
+    has one, turned in a way of its own. The user ranks the directions by their inner product with
+    its vector and sends the index of one of the best with a probability raised by exp(epsilon). The
+    server regenerates the direction. The variance is that of :class:`PrivUnit` within 2 % up to
+    epsilon 4 (10 % at epsilon 8 with 256 codewords, 2 % with 1,024).
 
     Parameters
     ----------
     epsilon, dim, radius
         As of :class:`.OfVector`; at most 2**23 coordinates.
     num_codewords : int (default: 256)
-        Size of a codebook, 2 to 4,096, and at most
-        ``2**24 / dim``; up to 256 a
-        report is one byte.
+        Size of a codebook, 2 to 4,096, and at most ``2**24 / dim``; up to 256 a report is one byte.
     num_codebooks : int (default: 2**15 / (dim + 1)**2, but at least 8)
         Number of codebooks, 1 to 2**40; each user's coin names one. Strategies take one for
         512 users of the cohort that they ask, or for 8 (dim + 1) if that is less.
@@ -57,11 +53,10 @@ class Codebook(BallCodebook):
 
     Notes
     -----
-    Averaged over the coins, the chosen direction V has mean ``scale`` times the vector,
-    whatever the vector is; ``scale`` follows from expected order statistics of a uniform
-    direction's coordinate (computed by quadrature, not simulated) and from the probabilities
-    that are realised. A codebook costs ``num_codewords * dim`` normals, ranking one
-    vector as many multiplications.
+    Averaged over the coins, the chosen direction V has mean ``scale`` times the vector, whatever
+    the vector is; ``scale`` follows from expected order statistics of a uniform direction's
+    coordinate (computed by quadrature, not simulated) and from the probabilities that are realised.
+    A codebook costs ``num_codewords * dim`` normals, ranking one vector as many multiplications.
 
     Reports of users who share a codebook are not quite independent. A user's own turn (random
     signs and a shift in a circle) undoes it: in a cohort for which it was made, all of whom hold
@@ -157,10 +152,9 @@ def _runs(begins: Rows, end: int) -> list[slice]:
 
 
 def _multiply(rows: Floats, words: Floats, products: Floats) -> None:
-    """Store the rows' inner products with the words, as many rows at a time.
+    """Store the rows' inner products with the words, as many rows at a time, filled up with zeros.
 
-    The last ones are filled up with zeros: what a product adds up, in which order, follows from
-    no other row.
+    So what a product adds up, in which order, follows from no other row.
     """
     whole, dim = len(rows) // _ROWS * _ROWS, rows.shape[1]
     blocks = products[:whole].reshape(-1, _ROWS, len(words))

@@ -11,9 +11,8 @@ from ...validation import Floats, check_integer
 from ..base import Reports
 from ..domains import lift
 from ..elementwise import hadamard, padded
-from .base import MOST_CODEWORDS, BallCodebook, Places
+from .base import MOST_CODEWORDS, BallCodebook, Places, of_axes
 from .codebook import Codebook
-from .order_statistics import of_axes
 from .words import signs
 
 _FEWEST, _MOST = 255, (1 << 24) - 1  # coordinates

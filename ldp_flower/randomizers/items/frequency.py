@@ -1,6 +1,7 @@
-"""Frequency oracles: how many users hold each item of a public domain."""
+"""Frequency oracles: how many users hold each item of a public domain; and the simplest one."""
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,46 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats, check_integer
-from ..base import Estimate, Randomizer, Reports, Summary, _coins
-from ..two_level import residue_shares
-
-Integers = NDArray[np.int64]
+from ...validation import Floats, Integers
+from ..base import Estimate, Reports, Summary, _coins
+from ..domains import OfItem
+from ..two_level import OneChoice, TwoLevel
 
 _SLACK = 1e-9
-_MAX_DOMAIN = 1 << 20  # counts of all items are held at once
 
 
 @dataclass(frozen=True)
-class FrequencyOracle(Randomizer):
+class FrequencyOracle(OfItem):
     """What all frequency oracles share: items in, counts of supporting reports out.
 
-    A value holds item numbers, ``0 <= item < domain_size``. A report supports some
-    of the items, the user's own with probability ``own`` and any other one with the
-    smaller probability ``other``, so that ``(support - other) / (own - other)`` is an
-    unbiased estimate of whether the user holds an item. Both probabilities are the
-    realised ones.
-
-    What is not an item number (a missing value, a fraction, a number outside the
-    domain) counts as no item: a uniformly random item from the private randomness
-    takes its place. The random words for this are drawn for every value.
-
-    Parameters
-    ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of items, 2 to 1,048,576.
+    A report supports some of the items, the user's own with probability ``own`` and any other
+    one with the smaller probability ``other``, so that ``(support - other) / (own - other)`` is
+    an unbiased estimate of whether the user holds an item. Both probabilities are the realised
+    ones. Parameters are those of :class:`.OfItem`.
     """
 
-    domain_size: int
-
     exact: ClassVar[bool] = True
-    centre: ClassVar[float] = -1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("domain_size", self.domain_size, 2, _MAX_DOMAIN)
 
     @property
     @abstractmethod
@@ -78,10 +58,7 @@ class FrequencyOracle(Randomizer):
     def covariance(self, shares: Floats) -> Floats:
         """Return the covariance of one user's debiased report, shape (items, items).
 
-        Parameters
-        ----------
-        shares : ndarray, shape (items,)
-            Probabilities of the items, of which the user's is one drawn at random.
+        The user's item is drawn at random with the probabilities ``shares``, shape (items,).
         """
         p, q = float(self.own), float(self.other)
         with_own, others = self.pairs
@@ -108,25 +85,17 @@ class FrequencyOracle(Randomizer):
         return float(1 - self.other) / self._gap, -float(self.other) / self._gap
 
     @property
-    def width(self) -> int:
-        """A value is one item number."""
-        return 1
-
-    @property
     def size(self) -> int:
         """One coordinate per item."""
         return self.domain_size
 
     @property
     def variance(self) -> float:
-        """``q (1 - q) / (p - q)**2`` per item, exact for an item that nobody holds.
-
-        p and q are :attr:`own` and :attr:`other`.
-        """
+        """``q (1 - q) / (p - q)**2``, exact for an item that nobody holds; p is own, q other."""
         return self.variance_at(0.0)
 
     def variance_at(self, frequency: float) -> float:
-        """Return the variance for an item that a given share of the users holds.
+        """Return the variance for an item that a given share f of the users holds.
 
         It is that of the estimated count over the number of reports, the users'
         items being fixed: ``(f p (1 - p) + (1 - f) q (1 - q)) / (p - q)**2``.
@@ -139,24 +108,6 @@ class FrequencyOracle(Randomizer):
     def bound(self) -> float:
         """``max(q, 1 - q) / (p - q)``."""
         return max(self._levels[0], -self._levels[1])
-
-    def _numbered(self, values: Floats) -> Integers:
-        """Return item numbers, ``domain_size`` for what is none."""
-        valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
-        return np.where(valid, values, self.domain_size).astype(np.int64)
-
-    def _items(self, values: Floats, rng: RandomSource) -> Integers:
-        """Return one item per user, a random one for what is none."""
-        fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
-        items = self._numbered(values)[:, 0]
-        return np.where(items < self.domain_size, items, fallback.astype(np.int64))
-
-    def _roundings(self, value: Floats) -> list[tuple[Fraction, int]]:
-        """Return the items that :meth:`_items` may take one value for, with their chances."""
-        (item,) = self._numbered(value).tolist()
-        if item < self.domain_size:
-            return [(Fraction(1), item)]
-        return [(share, item) for item, share in enumerate(residue_shares(self.domain_size))]
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:
         return np.where(self._supports(reports, coins), *self._levels)
@@ -194,3 +145,63 @@ class FrequencyOracle(Randomizer):
             ).all()
             and (self.support_size is None or support.sum() == count * self.support_size)
         )
+
+
+@dataclass(frozen=True)
+class KRandomizedResponse(OneChoice, FrequencyOracle):
+    """Randomiser for one item: the item itself or, less likely, another one.
+
+    The best oracle for small domains (up to about ``3 exp(epsilon)`` items) and the
+    only one whose report is an answer by itself.
+
+    Notes
+    -----
+    Source: Kairouz, Bonawitz & Ramage (2016). Variance at frequency 0:
+    ``(e^eps + d - 2) / (e^eps - 1)**2`` for d items.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``.
+    2. The report is drawn by :class:`TwoLevel` with one likely output, the user's
+       item, and all other items unlikely, so the probabilities of any report for
+       any two items differ by at most exp(epsilon), rounding included.
+    3. A value that is no item becomes a random one by separate random words, and
+       mixing keeps the bound. The guarantee therefore holds for every input.
+    """
+
+    support_size: ClassVar[int | None] = 1
+    pairs: ClassVar[tuple[float, float]] = (0.0, 0.0)
+
+    @cached_property
+    def _choice(self) -> TwoLevel:
+        return TwoLevel(self.epsilon, 1, self.domain_size - 1)
+
+    @property
+    def permanent(self) -> bool:
+        """Of two items one is kept, or the other one takes its place, whichever it is."""
+        return self.domain_size == 2
+
+    @property
+    def own(self) -> Fraction:
+        """Probability of reporting the user's own item."""
+        return Fraction(self._choice.threshold, 1 << 64)
+
+    @property
+    def other(self) -> Fraction:
+        """Probability of reporting any one of the other items."""
+        return (1 - self.own) / (self.domain_size - 1)
+
+    def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
+        items = self._choice.keep_or_replace(self._items(values, rng), rng)
+        return items.astype(self.report_dtype)
+
+    def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
+        """Return the items that a value may stand for, with all reports by rank."""
+        for chance, item in self._roundings(value):
+            yield chance, self._choice.only_likely(item).astype(self.report_dtype)
+
+    def _supports(self, reports: Reports, coins: Words) -> NDArray[np.bool_]:
+        return np.asarray(reports[:, None] == np.arange(self.domain_size))
+
+    def _support(self, reports: Reports, coins: Words) -> Integers:
+        return np.bincount(reports.astype(np.int64), minlength=self.domain_size)

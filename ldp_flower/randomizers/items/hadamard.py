@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words, derive
-from ...validation import Floats
+from ...validation import Floats, Integers
 from ..base import Reports
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel
-from .frequency import FrequencyOracle, Integers
+from ..two_level import OneChoice, TwoLevel
+from .frequency import FrequencyOracle
 
 _ONE = np.uint64(1)
 
@@ -45,6 +45,8 @@ class HadamardResponse(OneChoice, FrequencyOracle):
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
+    other: ClassVar[Fraction] = Fraction(1, 2)  # two rows agree in half of the columns
+
     @property
     def order(self) -> int:
         """Order ``K`` of the matrix: the number of possible reports."""
@@ -58,11 +60,6 @@ class HadamardResponse(OneChoice, FrequencyOracle):
     def own(self) -> Fraction:
         """Probability of a column that is positive for the user's item."""
         return Fraction(self._choice.threshold, 1 << 64)
-
-    @property
-    def other(self) -> Fraction:
-        """Exactly 1/2: two rows agree in half of the columns."""
-        return Fraction(1, 2)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
         items = self._items(values, rng)
@@ -121,10 +118,8 @@ class HadamardBit(OneChoice, FrequencyOracle):
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
-    @property
-    def permanent(self) -> bool:
-        """The sign is flipped or kept whatever the item is."""
-        return True
+    other: ClassVar[Fraction] = Fraction(1, 2)  # over columns: two rows agree in half of them
+    permanent: ClassVar[bool] = True  # the sign is flipped or kept whatever the item is
 
     @property
     def order(self) -> int:
@@ -139,11 +134,6 @@ class HadamardBit(OneChoice, FrequencyOracle):
     def own(self) -> Fraction:
         """Probability of the sign of the user's item."""
         return Fraction(self._choice.threshold, 1 << 64)
-
-    @property
-    def other(self) -> Fraction:
-        """Exactly 1/2, over columns: two rows agree in half of them."""
-        return Fraction(1, 2)
 
     def columns(self, coins: Words) -> Words:
         """Return the column that each coin names."""

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import KeyedRandom, RandomSource, Words
-from ...validation import Floats
+from ...validation import Floats, Integers
 from ..base import Reports
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel
-from .frequency import FrequencyOracle, Integers
+from ..two_level import OneChoice, TwoLevel
+from .frequency import FrequencyOracle
 
 _MAX_BUCKETS = 1 << 16
 _CHUNK_ENTRIES = 1 << 16  # hashes held in memory at a time: stay in the cache

@@ -1,4 +1,4 @@
-"""Prefix trees: what the mechanisms for heavy hitters in a huge domain share."""
+"""An item of a huge domain, as a noisy bucket of a prefix (PEM) or as one bit (TreeHist)."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -10,32 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import KeyedRandom, RandomSource, Words
-from ...validation import Floats, check_fraction, check_integer
+from ...validation import Floats, Integers, check_fraction, check_integer
 from ..base import Estimate, Reports, Summary
-from .frequency import Integers
 from .hashing import LocalHashing
 
 _MAX_BITS = 40  # beyond, hashes are no longer pairwise independent in all useful bits
 _MAX_ITEMS = 1 << 16
 _BLOCK = 1 << 16  # candidates counted at a time
 _HALF = np.uint64(32)
+_MAX_FIRST_BITS = 20
+_MAX_STEP_BITS = 12
 
 
 class FrequentItems(NamedTuple):
     """The items that :meth:`PrefixTree.heavy_hitters` found, the most frequent first.
 
-    Attributes
-    ----------
-    items : ndarray of int64
-        The items.
-    counts : ndarray of float64
-        Estimates of how many of the users hold each, unbiased for an item fixed in
-        advance; those just above the cut-off are high because they were selected.
-    std_errors : ndarray of float64
-        Their standard errors: randomisation and assignment to levels, the users'
-        items being fixed.
-    cutoff : float
-        The count that an item had to exceed at the last level.
+    ``counts`` estimate how many of the users hold each, unbiased for an item fixed in advance;
+    those just above the cut-off are high because they were selected. ``std_errors`` are their
+    standard errors: randomisation and assignment to levels, the users' items being fixed.
+    ``cutoff`` is the count that an item had to exceed at the last level.
     """
 
     items: Integers
@@ -54,8 +47,7 @@ class PrefixTree(LocalHashing):
     found at another length, so all reports can be collected in one round.
 
     There are too many items to add up: reports are kept as they are and read by
-    :meth:`heavy_hitters`. What would give a vector over the domain (:attr:`size`,
-    :meth:`debias`, :meth:`summarize`, :meth:`mean`) raises TypeError, and
+    :meth:`heavy_hitters`. What would give a vector over the domain raises TypeError, and
     :meth:`accepts` accepts no summary.
 
     Parameters
@@ -70,6 +62,7 @@ class PrefixTree(LocalHashing):
 
     summable: ClassVar[bool] = False
     centre: ClassVar[float] = -1.0
+    width: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,11 +72,6 @@ class PrefixTree(LocalHashing):
     @abstractmethod
     def lengths(self) -> tuple[int, ...]:
         """Lengths of the prefixes that users report, increasing up to ``num_bits``."""
-
-    @property
-    def width(self) -> int:
-        """A value is one item."""
-        return 1
 
     def _refuse(self) -> NoReturn:
         raise TypeError(
@@ -112,10 +100,9 @@ class PrefixTree(LocalHashing):
 
     @property
     def variance(self) -> float:
-        """``L q (1 - q) / (p - q)**2`` for an item that nobody holds.
+        """``L q (1 - q) / (p - q)**2`` for an item that nobody holds; p is own, q other.
 
-        L is the number of lengths, of which only the last distinguishes items; p and q
-        are :attr:`own` and :attr:`other`.
+        L is the number of lengths, of which only the last distinguishes items.
         """
         p, q = float(self.own), float(self.other)
         return len(self.lengths) * q * (1 - q) / (p - q) ** 2
@@ -179,11 +166,6 @@ class PrefixTree(LocalHashing):
             Largest probability that any item is returned that no user holds, up to
             the collisions of hashes (2**-25 in each of their probabilities).
 
-        Returns
-        -------
-        FrequentItems
-            Items, counts, standard errors and the cut-off.
-
         Raises
         ------
         ValueError
@@ -237,3 +219,99 @@ def _extensions(prefixes: Words, bits: int) -> NDArray[np.uint64]:
     """Return all prefixes that are longer by so many bits, in order."""
     tails = np.arange(1 << bits, dtype=np.uint64)
     return np.asarray(((np.sort(prefixes) << np.uint64(bits))[:, None] | tails).ravel())
+
+
+@dataclass(frozen=True)
+class TreeHist(PrefixTree):
+    """Randomiser for one item of a huge domain: one noisy sign of one of its prefixes.
+
+    One bit per user, sent as a byte, and two candidates for each surviving prefix.
+    Every prefix length has its own users, so there is more noise than with
+    :class:`PrefixExtending`, which is the better choice otherwise.
+
+    Notes
+    -----
+    Source: Bassily, Nissim, Stemmer & Thakurta (2020). There, a user's public coin is
+    its level, one of a few hash functions with signs, and a row of a Hadamard
+    matrix; sign times entry is a pairwise independent sign of the prefix. Here each
+    user has a function of its own, so that the three are one such sign, the upper
+    bit of the hash (exactly pairwise independent up to 40 bits), and collisions under
+    shared functions do not add to the noise. The variance is ``num_bits
+    ((e^eps + 1) / (e^eps - 1))**2``.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``, for every coin.
+    2. For a given coin, level and sign function are fixed and the sign of the item's
+       prefix is a function of the item: one bit. It is kept or flipped once, by
+       :class:`TwoLevel` with one likely and one unlikely output, so the probabilities
+       of either report for any two items differ by at most exp(epsilon), rounding
+       included. The server's candidates are compared with that bit; nothing is
+       randomised for a candidate.
+    3. A value that is no item (missing, a fraction, out of range) becomes a uniformly
+       random one, by a random word that is drawn for every value, and mixing keeps
+       the bound. The guarantee therefore holds for every input.
+    """
+
+    num_buckets: ClassVar[int] = 2
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Every length from 1 to ``num_bits``."""
+        return tuple(range(1, self.num_bits + 1))
+
+
+@dataclass(frozen=True)
+class PrefixExtending(PrefixTree):
+    """Randomiser for one item of a huge domain: local hashing of a prefix.
+
+    Few levels, so that each has many users; one or two bytes a report. Prefer it to
+    :class:`TreeHist` unless a report must be a single bit, and prefer a
+    :class:`FrequencyOracle` wherever the whole domain can be counted.
+
+    Parameters
+    ----------
+    epsilon, num_bits
+        As of :class:`PrefixTree`.
+    first_bits : int (default: 12)
+        Length of the shortest prefix, 1 to 20 (or ``num_bits``, if that is less).
+    step_bits : int (default: 8)
+        Largest number of bits by which one length exceeds the one before, 1 to 12.
+
+    Notes
+    -----
+    Source: Wang, Li & Jha (2021), PEM, with the buckets of
+    :class:`OptimizedLocalHashing`. Longer steps mean fewer levels, hence less noise,
+    and ``2**step_bits`` candidates for each surviving prefix; reading takes time
+    proportional to users times candidates. The hash of two prefixes whose difference is
+    a multiple of 2**s is pairwise independent up to ``2**(s - 64)`` or 2**-32,
+    whichever is more: 2**-25 at 40 bits.
+
+    Guarantee
+    ---------
+    1. Protected: any two values of one user, at pure ``epsilon``, for every coin. The
+       user sends one report, of one prefix, and no other randomised view of it.
+    2. For a given coin, length and hash function are fixed and the bucket of the
+       item's prefix is a function of the item. It is reported by :class:`TwoLevel` with
+       one likely output, so the probabilities of any report for any two items
+       differ by at most exp(epsilon), rounding included.
+    3. A value that is no item (missing, a fraction, out of range) becomes a uniformly
+       random one, by a random word that is drawn for every value, and mixing keeps
+       the bound. The guarantee therefore holds for every input.
+    """
+
+    first_bits: int = 12
+    step_bits: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("first_bits", self.first_bits, 1, _MAX_FIRST_BITS)
+        check_integer("step_bits", self.step_bits, 1, _MAX_STEP_BITS)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """``first_bits`` and then equal steps of at most ``step_bits``, up to ``num_bits``."""
+        first = min(self.first_bits, self.num_bits)
+        rest = self.num_bits - first
+        steps = -(-rest // self.step_bits)
+        return (first, *(first - (-rest * i // steps) for i in range(1, steps + 1)))

@@ -8,32 +8,26 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats, check_integer
+from ...validation import Floats
 from ..base import Reports
-from ..enumerable import OneChoice
-from ..two_level import TwoLevel, residue_shares
-
-_MAX_CELLS = 1 << 12
+from ..domains import OfItem
+from ..two_level import OneChoice, TwoLevel
 
 
 @dataclass(frozen=True)
-class DiscreteSquareWave(OneChoice):
+class DiscreteSquareWave(OneChoice, OfItem):
     """Randomiser for the number of a cell, where near cells are nearly the same.
 
     There are ``domain_size + window - 1`` reports, of which those from a cell's number to
-    ``window - 1`` above it are likely for it. What is no cell's number counts as a random one.
-    For distribution functions this is more informative than a frequency oracle, which takes
-    cells that are neighbours for as different as any.
+    ``window - 1`` above it are likely for it. For distribution functions this is more
+    informative than a frequency oracle, which takes neighbouring cells for as different as any.
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter.
-    domain_size : int
-        Number of cells, 2 to 4,096.
+    epsilon, domain_size
+        As of :class:`.OfItem`; 2 to 4,096 cells.
 
     Notes
     -----
@@ -52,15 +46,9 @@ class DiscreteSquareWave(OneChoice):
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
-    domain_size: int
-
     summable: ClassVar[bool] = False
     debiasable: ClassVar[bool] = True
-    centre: ClassVar[float] = -1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("domain_size", self.domain_size, 2, _MAX_CELLS)
+    largest_domain: ClassVar[int] = 1 << 12
 
     @cached_property
     def window(self) -> int:
@@ -80,11 +68,6 @@ class DiscreteSquareWave(OneChoice):
     @cached_property
     def _choice(self) -> TwoLevel:
         return TwoLevel(self.epsilon, self.window, self.domain_size - 1)
-
-    @property
-    def width(self) -> int:
-        """A value is one number."""
-        return 1
 
     def law_of_reports(self) -> Floats:
         """Return the probability of each report for each cell, shape (reports, cells)."""
@@ -113,15 +96,8 @@ class DiscreteSquareWave(OneChoice):
         start, slope = self._line
         return max(start, self.num_reports - 1 - start) / slope
 
-    def _numbered(self, values: Floats) -> NDArray[np.int64]:
-        """Return cells, ``domain_size`` for what is none."""
-        valid = (values >= 0) & (values < self.domain_size) & (values == np.floor(values))
-        return np.where(valid, values, self.domain_size).astype(np.int64)
-
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:
-        fallback = rng.words((len(values), 1))[:, 0] % np.uint64(self.domain_size)
-        cells = self._numbered(values)[:, 0]
-        cells = np.where(cells < self.domain_size, cells, fallback.astype(np.int64))
+        cells = self._items(values, rng)
         likely, index = self._choice.draw(rng, len(values))
         place = index.astype(np.int64)
         other = place + np.where(place >= cells, self.window, 0)
@@ -129,12 +105,9 @@ class DiscreteSquareWave(OneChoice):
 
     def rankings(self, value: Floats, coin: Words) -> Iterable[tuple[Fraction, Reports]]:
         """Return the cells that a value may stand for, with all reports by rank."""
-        (cell,) = self._numbered(value).tolist()
-        every = enumerate(residue_shares(self.domain_size))
-        known = cell < self.domain_size
-        for number, chance in [(cell, Fraction(1))] if known else every:
-            reports = np.arange(self.num_reports)
-            near = (reports >= number) & (reports < number + self.window)
+        reports = np.arange(self.num_reports)
+        for chance, cell in self._roundings(value):
+            near = (reports >= cell) & (reports < cell + self.window)
             yield chance, np.concatenate([reports[near], reports[~near]]).astype(self.report_dtype)
 
     def _debias(self, reports: Reports, coins: Words) -> Floats:

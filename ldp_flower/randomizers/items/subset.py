@@ -5,23 +5,23 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from itertools import product
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats, check_integer
+from ...validation import Floats, Integers, check_integer
 from ..base import Reports
-from ..enumerable import Law, check_terms, report_type
-from ..two_level import _WORDS, _exp_rounded_down, residue_shares
-from .frequency import FrequencyOracle, Integers
-from .report_size import best_report_size
+from ..two_level import _WORDS, Law, _exp_rounded_down, check_terms, report_type, residue_shares
+from .frequency import FrequencyOracle
 
 _CHUNK_ENTRIES = 1 << 19  # flags held in memory at a time: stay in the cache
 # What a client computes before and for a report grows with these, and a message can ask for it.
 _MOST_IN_SET, _MOST_WORK = 1024, 1 << 26
+_VOTING_SHARE = 0.15  # of users that vote for an item worth finding
+_FOUND_WEIGHT = 0.6  # what the spread of its votes counts against that of the others
 
 
 @dataclass(frozen=True)
@@ -106,17 +106,19 @@ class SubsetSelection(FrequencyOracle):
     @cached_property
     def _ends(self) -> list[int]:
         """Number of words, of 2**64, that select the first items of T up to each."""
-        total, below, ends = sum(self._meeting), Fraction(0), []
-        for weight in self._meeting:
-            below += weight
-            ends.append(int(_WORDS * below / total))
-        return ends
+        total = sum(self._meeting)
+        return [int(_WORDS * below / total) for below in accumulate(self._meeting)]
+
+    @cached_property
+    def _selected(self) -> list[int]:
+        """Number of words, of 2**64, that select each as the first item of T."""
+        return [end - begin for begin, end in pairwise([0, *self._ends])]
 
     @cached_property
     def threshold(self) -> int:
         """Number of words, of 2**64, that select the reports that meet T."""
-        selected = np.diff(np.array([0, *self._ends], object))
-        most = max(Fraction(c) / w for c, w in zip(selected, self._meeting, strict=True)) / _WORDS
+        pairs = zip(self._selected, self._meeting, strict=True)
+        most = max(Fraction(c) / w for c, w in pairs) / _WORDS
         odds = _exp_rounded_down(self.epsilon) / (most * self._missing * self._bias)
         return int(_WORDS * odds / (1 + odds))
 
@@ -125,10 +127,9 @@ class SubsetSelection(FrequencyOracle):
 
         Exact but for the bias of the draws, see the guarantee.
         """
-        selected = np.diff(np.array([0, *self._ends], object))
         meets = Fraction(self.threshold, _WORDS)
-        shares = zip(selected, self._meeting, strict=True)
-        levels: list[Fraction] = [meets * c / _WORDS / n for c, n in shares]
+        pairs = zip(self._selected, self._meeting, strict=True)
+        levels = [meets * c / _WORDS / n for c, n in pairs]
         levels.append((1 - meets) / self._missing)
         return max(levels) / min(levels) * self._bias
 
@@ -267,8 +268,7 @@ class SubsetSelection(FrequencyOracle):
     def _paths(self, items: Integers) -> Iterator[tuple[Reports, list[Fraction]]]:
         """Return the reports of one set along all paths of :meth:`_draw`, with their chances."""
         w, meets = self.report_items, Fraction(self.threshold, _WORDS)
-        selected = np.diff(np.array([0, *self._ends], object))
-        kinds = [(i + 1, True, meets * c / _WORDS) for i, c in enumerate(selected)]
+        kinds = [(i, True, meets * c / _WORDS) for i, c in enumerate(self._selected, 1)]
         for excluded, met, kind in [*kinds, (self.set_size, False, 1 - meets)]:
             moduli = [self.domain_size - excluded - w + step + 1 for step in range(w)]
             words, chances = _residues([1, *moduli[1:]] if met else moduli)
@@ -298,3 +298,31 @@ def _residues(moduli: list[int]) -> tuple[Words, list[Fraction]]:
     return np.array(residues, np.uint64), [
         math.prod(chance, start=Fraction(1)) for chance in chances
     ]
+
+
+@lru_cache(maxsize=256)
+def best_report_size(epsilon: float, domain_size: int, set_size: int) -> int:
+    """Return the number of items of a report that separates held from other items best.
+
+    For one item it minimises the total variance of the counts; for a set it
+    maximises the distance between an item that many users vote for and an item that
+    a random set holds, in units of the spread of both.
+    """
+    d, k = domain_size, set_size
+    w = np.arange(1, d - k + 1, dtype=np.float64)
+    miss, miss_by_rest = np.ones(len(w)), np.ones(len(w))
+    for i in range(k):
+        miss *= (d - i - w) / (d - i)
+        miss_by_rest *= (d - i - w) / (d - i - 1)  # without a given item of the report
+    raised = math.exp(epsilon)
+    level = 1 / (1 + (1 - miss) * math.expm1(epsilon))
+    own = np.minimum(level * raised * w / d, 1.0)
+    other = level * w / d * (raised * (1 - miss_by_rest) + miss_by_rest)
+    if k == 1:
+        score = (own - other) / np.sqrt(own * (1 - own) / d + other * (1 - other) * (1 - 1 / d))
+    else:
+        share = min(1.0, max(_VOTING_SHARE, 2 * k / d))
+        null, found = (f * own + (1 - f) * other for f in (k / d, share))
+        spread = np.sqrt(null * (1 - null)) + _FOUND_WEIGHT * np.sqrt(found * (1 - found))
+        score = (found - null) / spread
+    return int(np.argmax(score)) + 1

@@ -4,16 +4,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...randomness import RandomSource, Words
-from ...validation import Floats
+from ...validation import Floats, Integers
 from ..base import Reports
-from ..enumerable import Law, check_terms
-from ..two_level import _exp_rounded_down
-from .frequency import FrequencyOracle, Integers
+from ..two_level import Law, _exp_rounded_down, check_terms
+from .frequency import FrequencyOracle
 
 _WORDS32 = 1 << 32
 _ROWS = 255  # bits of as many reports are added up in bytes
@@ -43,15 +43,13 @@ class OptimizedUnaryEncoding(FrequencyOracle):
        mixing keeps the bound. The guarantee therefore holds for every input.
     """
 
+    own: ClassVar[Fraction] = Fraction(1, 2)
+    report_dtype: ClassVar[np.dtype[np.generic]] = np.dtype(np.uint8)
+
     @cached_property
     def threshold(self) -> int:
         """Number of 32-bit words (of 2**32) that set the bit of another item."""
         return -int(-_WORDS32 // (_exp_rounded_down(self.epsilon) + 1))
-
-    @property
-    def own(self) -> Fraction:
-        """Exactly 1/2."""
-        return Fraction(1, 2)
 
     @property
     def other(self) -> Fraction:
@@ -88,13 +86,8 @@ class OptimizedUnaryEncoding(FrequencyOracle):
         return law
 
     @property
-    def report_dtype(self) -> np.dtype[np.generic]:
-        """Packed bits, the first item's in the highest bit of the first byte."""
-        return np.dtype(np.uint8)
-
-    @property
     def report_shape(self) -> tuple[int, ...]:
-        """Eight items to a byte."""
+        """Eight items to a byte, the first item's bit the highest of the first byte."""
         return (-(-self.domain_size // 8),)
 
     def _randomize(self, values: Floats, rng: RandomSource, coins: Words) -> Reports:

@@ -1,1 +1,66 @@
 """Mechanisms with real-valued noise, which clients refuse unless their operator allows them."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ...randomness import Words
+from ...validation import Floats
+from ..base import Randomizer, Reports
+from ..domains import OfVector
+
+_STEP = 2.0**-26  # of the power of two above the largest number
+
+
+def on_grid(numbers: Floats, largest: float) -> Floats:
+    """Round to multiples of a power of two that is small beside noise that ends at ``largest``.
+
+    Floats near zero are so fine that which of them come out shows what the noise was added
+    to: one number in 1e8 or so would be impossible for another value. Any noise has many
+    floats within a step of the grid, which adds less than 1e-8 of the variance.
+    """
+    step = math.ldexp(_STEP, math.frexp(largest)[1])
+    return np.asarray(np.rint(numbers / step) * step)
+
+
+class RealValued(Randomizer):
+    """Base class: a report is made of real numbers, on a grid, rounded to four bytes.
+
+    The guarantee is that of the mechanism in real arithmetic; rounding is post-processing.
+    """
+
+    exact: ClassVar[bool] = False
+    report_dtype: ClassVar[np.dtype[np.generic]] = np.dtype(np.float32)
+
+    #: With smaller ones the step of the grid would vanish.
+    smallest_radius: ClassVar[float] = 1e-300
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.radius < self.smallest_radius:
+            raise ValueError(f"Expected radius >= {self.smallest_radius:g}, got {self.radius}.")
+
+    def _on_grid(self, numbers: Floats) -> Reports:
+        """Return what is reported of numbers within the bound, see :func:`on_grid`."""
+        return np.clip(on_grid(numbers, self.bound), -self.bound, self.bound).astype(np.float32)
+
+    def _debias(self, reports: Reports, coins: Words) -> Floats:
+        return reports.astype(np.float64).reshape(len(reports), self.size)
+
+    def contains(self, reports: Reports) -> bool:
+        """Whether every number is within the bound (to float32 rounding)."""
+        return bool((np.abs(reports.astype(np.float64)) <= self.bound * (1 + 1e-6)).all())
+
+
+@dataclass(frozen=True)
+class RealVector(RealValued, OfVector):
+    """Base class: a vector in a ball is reported as a vector."""
+
+    @property
+    def report_shape(self) -> tuple[int, ...]:
+        """The report is a vector."""
+        return (self.dim,)

@@ -10,29 +10,16 @@ from numpy.typing import NDArray
 from ...randomness import RandomSource, Words
 from ...validation import Floats, check_integer
 from ..base import Reports
-from .concentrated import Concentrated
-from .records import with_noise
+from .records import Concentrated, with_noise
 
 
 def noisy_top(scores: Floats, how_many: int, scale: float, rng: RandomSource) -> NDArray[np.int64]:
-    """Return the places of the largest scores after adding Gumbel noise.
+    """Return the places of the ``how_many`` largest scores after adding Gumbel noise, in order.
 
-    Parameters
-    ----------
-    scores : ndarray of float64, shape (silos, dim)
-        What is compared.
-    how_many : int
-        How many places to return.
-    scale : float
-        Scale of the noise. For scores that change by at most D it makes the choice
-        ``how_many`` exponential mechanisms of epsilon ``2 D / scale`` each, without
-        replacement (Durfee & Rogers 2019), and each of these (2 D / scale)**2 / 8-zCDP,
-        since its log-ratios lie in a range of that epsilon (Dong, Durfee & Rogers 2020).
-
-    Returns
-    -------
-    ndarray of int64, shape (silos, how_many)
-        In increasing order.
+    ``scores`` and the result have one row a silo. For scores that change by at most D the noise's
+    ``scale`` makes the choice ``how_many`` exponential mechanisms of epsilon ``2 D / scale`` each,
+    without replacement (Durfee & Rogers 2019), and each of these (2 D / scale)**2 / 8-zCDP, since
+    its log-ratios lie in a range of that epsilon (Dong, Durfee & Rogers 2020).
     """
     gumbel = -np.log(rng.exponentials(scores.shape))
     order = np.argsort(-(scores + scale * gumbel), axis=1, kind="stable")
@@ -79,9 +66,8 @@ class RecordPeeling(Choosing):
 
     Guarantee
     ---------
-    1. As the first of :class:`.Concentrated`.
-    2. As the second of :class:`.Concentrated`.
-    3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
+    1. As the first two of :class:`.Concentrated`.
+    2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so do their magnitudes. A choice is rho / (2 steps)-zCDP:
        s mechanisms of epsilon_0**2 / 8 each, epsilon_0 = sqrt(4 rho / (steps s)). The s
        values differ by at most sqrt(s) D in length; with noise of variance s D**2 steps /
@@ -158,14 +144,13 @@ class RecordVertices(Choosing):
     Notes
     -----
     Source: the noisy maximum of Talwar, Thakurta & Zhang (2015), with Gumbel noise and the
-    accounting of :func:`.peeling.noisy_top`. The sign is chosen along with the coordinate: the
+    accounting of :func:`noisy_top`. The sign is chosen along with the coordinate: the
     sign of the true sum at a noisy place would not be private.
 
     Guarantee
     ---------
-    1. As the first of :class:`.Concentrated`.
-    2. As the second of :class:`.Concentrated`.
-    3. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
+    1. As the first two of :class:`.Concentrated`.
+    2. The sums of two silos that differ in one record differ by at most D = ``2 radius`` in
        every coordinate, and so does the score of every vertex. A report is made of k =
        ``num_vertices`` exponential mechanisms of epsilon_0**2 / 8 each, epsilon_0 =
        sqrt(8 rho / (steps k)).

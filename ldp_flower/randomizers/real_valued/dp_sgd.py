@@ -7,7 +7,7 @@ from typing import Literal
 
 from scipy.optimize import brentq
 
-from ...validation import check_fraction, check_integer, check_positive, make_plain
+from ...validation import check_fraction, check_integer, check_positive, check_range, make_plain
 from .gaussian import gaussian_mu
 
 _GRID, _FINEST_GRID = 1e-3, 1e-4  # losses are rounded up to it: a part of the epsilon, a number
@@ -45,12 +45,7 @@ def dp_sgd_epsilon(
         Whether two data sets differ in what one record is, as everywhere in this library,
         or in whether it is there, as with Opacus: about half as much is lost then.
     grid : float (default: 0.001)
-        Losses are rounded up to multiples of this number.
-
-    Returns
-    -------
-    float
-        Never below the exact one.
+        Losses are rounded up to multiples of this number: the result is never too small.
 
     Raises
     ------
@@ -93,8 +88,7 @@ def _grid(epsilon: float, steps: int) -> float:
 def dp_sgd_noise(epsilon: float, delta: float, sampling_rate: float, steps: int) -> float:
     """Return the smallest noise multiplier at which the steps cost (epsilon, delta), rounded up.
 
-    Parameters as those of :func:`dp_sgd_epsilon`, of which this is the inverse; neighbours
-    differ in what one record is.
+    The inverse of :func:`dp_sgd_epsilon`; neighbours differ in what one record is.
     """
     grid = _grid(epsilon, steps)
 
@@ -122,23 +116,15 @@ class DpSgdPlan:
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of all rounds together, for any two values of one record.
-    delta : float
-        Privacy parameter of all rounds together, at least 1e-10 and below 1.
-    num_rounds : int
-        Number of rounds.
-    steps : int
-        Number of steps in a round.
+    epsilon, delta : float
+        Privacy parameters of all rounds together, for any two values of one record; delta is at
+        least 1e-10 and below 1.
+    num_rounds, steps : int
+        Number of rounds, and of steps in each.
     sampling_rate : float
         Probability of a record to be drawn for a step, in [1e-6, 1].
     max_grad_norm : float
         Length that a record's gradient is shortened to, in [1e-30, 1e30].
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not as it should be.
     """
 
     epsilon: float
@@ -159,13 +145,9 @@ class DpSgdPlan:
         if (all_steps := self.num_rounds * self.steps) > _MAX_STEPS:
             raise ValueError(f"Expected num_rounds * steps <= {_MAX_STEPS}, got {all_steps}.")
         check_positive("sampling_rate", self.sampling_rate)
-        if not _SMALLEST_RATE <= self.sampling_rate <= 1:
-            limits = f"{_SMALLEST_RATE:g} <= sampling_rate <= 1"
-            raise ValueError(f"Expected {limits}, got {self.sampling_rate}.")
+        check_range("sampling_rate", self.sampling_rate, _SMALLEST_RATE, 1)
         check_positive("max_grad_norm", self.max_grad_norm)
-        if not _SMALLEST_NORM <= self.max_grad_norm <= _LARGEST_NORM:
-            limits = f"{_SMALLEST_NORM:g} <= max_grad_norm <= {_LARGEST_NORM:g}"
-            raise ValueError(f"Expected {limits}, got {self.max_grad_norm}.")
+        check_range("max_grad_norm", self.max_grad_norm, _SMALLEST_NORM, _LARGEST_NORM)
 
     @property
     def name(self) -> str:
@@ -181,14 +163,14 @@ class DpSgdPlan:
 
     def epsilon_after(self, num_rounds: int) -> float:
         """Epsilon of the first so many rounds, at the plan's delta; of all, the plan's."""
-        steps, noise = num_rounds * self.steps, self.noise_multiplier
-        grid = _grid(self.epsilon, steps)
-        spent = dp_sgd_epsilon(noise, self.sampling_rate, steps, self.delta, grid=grid)
-        return min(spent, self.epsilon)
+        return min(self._spent(num_rounds, "replace"), self.epsilon)
 
     @property
     def epsilon_of_presence(self) -> float:
         """Epsilon for whether a record is there at all, which Opacus and others state."""
-        steps, noise = self.num_rounds * self.steps, self.noise_multiplier
+        return self._spent(self.num_rounds, "add or remove")
+
+    def _spent(self, num_rounds: int, neighbours: Literal["replace", "add or remove"]) -> float:
+        steps, noise = num_rounds * self.steps, self.noise_multiplier
         grid = _grid(self.epsilon, steps)
-        return dp_sgd_epsilon(noise, self.sampling_rate, steps, self.delta, "add or remove", grid)
+        return dp_sgd_epsilon(noise, self.sampling_rate, steps, self.delta, neighbours, grid)

@@ -12,7 +12,7 @@ from ...randomness import RandomSource, Words, drawable
 from ...validation import Floats
 from ..base import Reports
 from ..domains import OfNumber
-from .base import RealValued
+from . import RealValued
 
 _MAX_TAIL = 50.0  # of the exponential distribution, of which 701 is drawn at most
 

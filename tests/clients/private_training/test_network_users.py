@@ -12,7 +12,7 @@ from ldp_flower.clients import NetworkUsersApp, OneUser, Refusal
 from ldp_flower.clients.private_training.network_users import _Local
 from ldp_flower.guarantee.ledger import SqliteLedger
 from ldp_flower.guarantee.network_round import NETWORK, LocalTraining
-from ldp_flower.models import Limits, Network, frozen, interpreter
+from ldp_flower.models import Limits, Network, interpreter
 from ldp_flower.models.graph import Operation, Reference, Tensor
 from ldp_flower.strategies import LdpFedAvg
 
@@ -62,14 +62,13 @@ def test_an_encoder_that_is_not_trained_runs_once_for_each_user(monkeypatch):
     encoded = Network(graph, {**plain.arrays, "e": turned})
     rng = np.random.default_rng(1)
     rows, labels = rng.normal(size=(7, 4)), np.array([0, 1, 1, 0, 1, 0, 1.0])
-    called, honest = [], interpreter.call
+    called, honest = [], interpreter.Values.call
 
-    def call(operation, *rest, **named):
+    def call(values, operation, **named):
         called.append(operation.name)
-        return honest(operation, *rest, **named)
+        return honest(values, operation, **named)
 
-    monkeypatch.setattr(frozen, "call", call)
-    monkeypatch.setattr(interpreter, "call", call)
+    monkeypatch.setattr(interpreter.Values, "call", call)
     local = _Local(encoded, asked(text=graph.to_text()), encoded.target(), Limits())
     called.clear()  # of the check
     found = local.trained(OneUser(rows, labels, 3))

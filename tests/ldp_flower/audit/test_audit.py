@@ -14,6 +14,7 @@ import pytest
 from flwr.app import RecordDict
 from typer.testing import CliRunner
 
+from ldp_flower import randomizers
 from ldp_flower.audit import (
     audit_handler,
     exact_epsilon,
@@ -44,7 +45,6 @@ from ldp_flower.randomizers import (
     SubsetSelection,
     TreeHist,
     hypercube,
-    registry,
     two_level,
 )
 from ldp_flower.randomizers.two_level import TwoLevel
@@ -58,7 +58,7 @@ cli = import_module("ldp_flower.cli.app")  # the package calls the application s
 @pytest.fixture(autouse=True)
 def no_mechanism_is_kept():
     """Planted faults neither miss mechanisms that were built before nor stay for other tests."""
-    kept = (registry._kept, hypercube._cap, hypercube.best_subset)
+    kept = (randomizers._kept, hypercube._cap, hypercube.best_subset)
     for cache in kept:
         cache.cache_clear()
     yield
@@ -316,7 +316,7 @@ class ClosedHalfSpaces(SubsetHypercube):
 def test_mechanisms_that_lose_more_than_they_claim_are_caught(
     mechanism, reports, at_least, monkeypatch
 ):
-    monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
+    monkeypatch.setitem(randomizers._REGISTRY, type(mechanism).__name__, type(mechanism))
     names = ("ones", "ones, minus", "alternating")
     found = audited(mechanism, reports, names)
     assert found.measured > at_least and not found.passed
@@ -340,7 +340,7 @@ def first_row(users, question):
 
 
 def audited_items(mechanism, values, monkeypatch, reports=1600, first_row=first_row, **arguments):
-    monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
+    monkeypatch.setitem(randomizers._REGISTRY, type(mechanism).__name__, type(mechanism))
     monkeypatch.setitem(WIRE_TYPES, FirstRow.stem, WireType((FirstRow,)))
     monkeypatch.setitem(STATISTICS, FirstRow, first_row)
     people = {str(items): Users.from_rows([items], [0.0]) for items in values}

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from ldp_flower.presentation import charts
-from ldp_flower.presentation.markup import Markup, element, table_of
-from ldp_flower.presentation.page import Section, fragment, listed, page
+from ldp_flower.presentation.page import Markup, Section, element, fragment, listed, page, table_of
 
 EVIL = '<script>alert("1")</script> & <!-- $x^{2}$ -->'
 VOID = {"meta"}

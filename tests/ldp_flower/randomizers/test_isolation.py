@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ldp_flower.randomizers import (
+    _REGISTRY,
     Codebook,
     Composed,
     ConcentratedGaussian,
@@ -41,7 +42,7 @@ from ldp_flower.randomizers import (
 )
 from ldp_flower.randomizers.codebooks.base import BallCodebook
 from ldp_flower.randomizers.domains import directions, lift
-from ldp_flower.randomizers.registry import _REGISTRY
+from ldp_flower.randomizers.hypercube import _chances
 from ldp_flower.randomness import KeyedRandom, derive
 
 DIMS = [1, 2, 3, 7, 8, 17, 64, 130]
@@ -216,7 +217,7 @@ def unrounded(mechanism, values, states, coins):
     if isinstance(mechanism, SubsetHypercube):
         return [mechanism._chances(values, coins)]
     if isinstance(mechanism, RandomizedResponse):
-        return [mechanism._chance(values)]
+        return [_chances(values, mechanism.radius)]
     if isinstance(mechanism, LiftedPrivUnit):
         return [mechanism.cap.draw(lift(values, mechanism.radius), draws)]
     if isinstance(mechanism, PrivUnit | DuchiBall):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ldp_flower import Numeric, Schema, Users, simulate
-from ldp_flower.simulation import progress
+from ldp_flower.simulation import grid
+from ldp_flower.simulation.simulate import said_once
 from ldp_flower.strategies import LdpIht, Means
 
 USERS = Users.from_rows(np.ones((400, 2)), np.ones(400))
@@ -19,8 +20,8 @@ def run():
 
 @pytest.mark.parametrize("looking", [True, False])
 def test_a_line_is_told_where_somebody_looks(looking, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_AFTER", 0.0)
-    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    monkeypatch.setattr(grid, "_AFTER", 0.0)
+    monkeypatch.setattr(grid, "_EVERY", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: looking, raising=False)
     run()
     told = capsys.readouterr().err
@@ -34,7 +35,7 @@ def test_a_line_is_told_where_somebody_looks(looking, monkeypatch, capsys):
 
 
 def test_what_is_quick_says_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_AFTER", 1e9)
+    monkeypatch.setattr(grid, "_AFTER", 1e9)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     run()
     assert capsys.readouterr().err == ""
@@ -53,7 +54,7 @@ def test_what_clients_warn_of_is_said_once_a_run(caplog):
 
 def test_numbers_of_cohorts_are_added_up(caplog):
     logger = logging.getLogger("ldp_flower.clients.compute")
-    with progress.said_once():
+    with said_once():
         for bad, number in ((8, 116), (3, 100), (0, 50)):
             logger.warning("%d of %d users of %s", bad, number, "a")
         logger.warning("%d of %d users of %s", 1, 2, "b")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ldp_flower import Users, simulate
+from ldp_flower import Users, randomizers, simulate
 from ldp_flower.audit import audit_handler, recorded_queries
 from ldp_flower.clients.statistics import compute
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import Mean, Record, RecordCopies
-from ldp_flower.randomizers import Estimate, GaussianRecord, registry
+from ldp_flower.randomizers import Estimate, GaussianRecord
 from ldp_flower.randomizers.real_valued.gaussian import gaussian_mu
 from ldp_flower.strategies import (
     ConstrainedMean,
@@ -436,7 +436,7 @@ def test_the_handlers_pass_the_audit(kind, method):
 
 
 def audited(mechanism, monkeypatch):
-    monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
+    monkeypatch.setitem(randomizers._REGISTRY, type(mechanism).__name__, type(mechanism))
     query = Query(Record(1.0, 1.0), mechanism, 1, 0, HASH_END, 1)
     return audit_handler(query, people(), num_reports=3000, seed=1)
 
@@ -462,7 +462,7 @@ class NotShortened(GaussianRecord):
 def test_a_record_that_is_not_shortened_is_caught(monkeypatch):
     """With the mean, which does not bound rows itself: the projected one of the paper is such."""
     mechanism = NotShortened(2.0, 3, 1.0, 1e-2)
-    monkeypatch.setitem(registry._REGISTRY, "NotShortened", NotShortened)
+    monkeypatch.setitem(randomizers._REGISTRY, "NotShortened", NotShortened)
     query = Query(Mean(np.zeros(3)), mechanism, 1, 0, HASH_END, 1)
     found = audit_handler(query, people(), num_reports=3000, seed=1)
     assert found.measured > 2.5 and not found.passed

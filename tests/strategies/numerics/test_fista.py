@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
+from ldp_flower.iht import project_on_ball
 from ldp_flower.strategies.numerics.denoising import soften
 from ldp_flower.strategies.numerics.fista import fista
-from ldp_flower.values.projections import project_on_ball
 
 
 def problem(seed=0):

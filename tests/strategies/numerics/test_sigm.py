@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ldp_flower.iht import project_on_ball
 from ldp_flower.strategies.numerics.sigm import StepSizes, sigm
-from ldp_flower.values.projections import project_on_ball
 
 
 @pytest.mark.parametrize("order", [1.0, 1.25, 1.5, 2.0])

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from ldp_flower import Users, simulate
+from ldp_flower import Users, randomizers, simulate
 from ldp_flower.audit import audit_handler, extreme_users, recorded_queries
 from ldp_flower.guarantee.keys import HASH_END
 from ldp_flower.guarantee.messages import Query
 from ldp_flower.guarantee.questions import Mean, Rotated
-from ldp_flower.randomizers import LaplaceMechanism, RandomizedResponse, SampledCoordinate, registry
+from ldp_flower.randomizers import LaplaceMechanism, RandomizedResponse, SampledCoordinate
 from ldp_flower.strategies import MultiRoundRegression, TooFewReports, TwoRoundRegression
 
 STRATEGIES = [TwoRoundRegression, MultiRoundRegression]
@@ -200,7 +200,7 @@ def people(dim):
 
 def audited(part, monkeypatch):
     """Audit a part as the mean's second round would use it."""
-    monkeypatch.setitem(registry._REGISTRY, type(part).__name__, type(part))
+    monkeypatch.setitem(randomizers._REGISTRY, type(part).__name__, type(part))
     question = Rotated(Mean(np.zeros(2)), np.array([1.0, 0.0]), np.zeros(2))
     query = Query(question, SampledCoordinate(part, 2), 1, 0, HASH_END, 1)
     return audit_handler(query, people(2), num_reports=600, seed=1)
@@ -218,7 +218,7 @@ def test_noise_on_unclipped_values_is_caught(monkeypatch):
 
 def test_users_who_are_left_out_by_their_data_are_missed(monkeypatch):
     mechanism = LeavesOutWhatIsOutside(1.0, 10.0)
-    monkeypatch.setitem(registry._REGISTRY, type(mechanism).__name__, type(mechanism))
+    monkeypatch.setitem(randomizers._REGISTRY, type(mechanism).__name__, type(mechanism))
     query = Query(Mean(np.zeros(1)), mechanism, 1, 0, HASH_END, 1)
     found = audit_handler(query, people(1), num_reports=200, seed=1)
     assert not found.complete and found.measured > 2 and not found.passed

@@ -12,7 +12,7 @@ from ldp_flower.randomizers import (
     TwoLevel,
     randomizer_from_config,
 )
-from ldp_flower.randomizers.codebooks.order_statistics import of_directions
+from ldp_flower.randomizers.codebooks.base import of_directions
 from ldp_flower.randomizers.codebooks.words import _kept, directions, turned, turned_back
 from ldp_flower.randomness import KeyedRandom, derive
 

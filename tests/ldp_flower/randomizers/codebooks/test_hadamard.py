@@ -13,7 +13,7 @@ from ldp_flower.randomizers import (
     ball_codebook,
     randomizer_from_config,
 )
-from ldp_flower.randomizers.codebooks.order_statistics import of_axes
+from ldp_flower.randomizers.codebooks.base import of_axes
 from ldp_flower.randomness import KeyedRandom, derive
 
 
