@@ -36,19 +36,7 @@ _WORTH = 0.99  # of the variance of one wave: two are not taken for less
 def cell_question(
     schema: Schema, categories: Sequence[str], number: str | None = None, levels: int | None = None
 ) -> TableCell:
-    """Return the question in which cell of these columns a user falls.
-
-    Parameters
-    ----------
-    schema : Schema
-        Of the users' tables.
-    categories : sequence of str
-        Columns of categories.
-    number : str, optional
-        A column of numbers.
-    levels : int, optional
-        How many levels it has.
-    """
+    """Return the question in which cell of these columns a user falls."""
     columns = [*categories, *([] if number is None else [number])]
     places = np.array([place for name in columns for place in schema.places(name)], np.int64)
     kinds = [schema.kind(name) for name in categories]
@@ -77,19 +65,12 @@ def oracle_of(epsilon: float, num_items: int, num_users: int) -> FrequencyOracle
 
 @dataclass(frozen=True)
 class Shares:
-    """What is known of the cells.
+    """What is known of the cells."""
 
-    Attributes
-    ----------
-    cells : ndarray, shape (cells,)
-        Share of all users who were asked that falls in each cell; the rest has no answer.
-    covariance : ndarray, shape (cells, cells)
-        Of these estimates: randomisation, drawing and the choice of users from a population.
-    users : int
-        Number of reports.
-    """
-
+    # (cells,): share of all users who were asked that falls in each cell; the rest has no answer
     cells: Floats
+    # (cells, cells): of these estimates: randomisation, drawing and the choice of users from a
+    # population
     covariance: Floats
     users: int
 
@@ -127,15 +108,6 @@ def clipped(shares: Floats) -> Floats:
 class CellShares:
     """Estimator of the shares of cells.
 
-    Attributes
-    ----------
-    epsilon : float
-        Privacy parameter of each user's one report.
-    num_cells : int
-        How many cells there are, at least two.
-
-    Notes
-    -----
     Users may have no answer, and must not weigh on the others' shares. One wave asks with one
     more cell for them, which costs precision where there are few cells. With two waves the
     first is asked like that, and in the second whoever has no answer gives one drawn from the
@@ -145,8 +117,8 @@ class CellShares:
     first. All reports are fitted together, by generalised least squares.
     """
 
-    epsilon: float
-    num_cells: int
+    epsilon: float  # privacy parameter of each user's one report
+    num_cells: int  # how many cells there are, at least two
 
     def sizes(self, num_users: int, fewest: int = 1) -> list[int]:
         """Divide users into one wave, or into two where that is less noisy."""

@@ -35,46 +35,25 @@ _FAR = 6.0  # widths of the middle half beyond which coordinates end: no density
 
 @dataclass(frozen=True)
 class Entries:
-    """What few users report about all entries of a column.
+    """What few users report about all entries of a column."""
 
-    Attributes
-    ----------
-    step : float or None
-        What nearly all of them are multiples of, None if there is none.
-    hardly_any : bool
-        Whether there may be none, so that nothing else is known of them.
-    """
-
-    step: float | None = None
-    hardly_any: bool = False
+    step: float | None = None  # what nearly all of them are multiples of, None if there is none
+    hardly_any: bool = False  # whether there may be none, so that nothing else is known of them
 
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A column of numbers.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    kind : Numeric
-        What is known about it.
-    place : int
-        Its place among the features; the target comes after them.
-    """
+    """A column of numbers."""
 
     name: str
     kind: Numeric
-    place: int
+    place: int  # its place among the features; the target comes after them
 
     @classmethod
     def of(cls, schema: object, name: str) -> Self:
         """Return a column of a schema.
 
-        Raises
-        ------
-        ValueError
-            If there is no such column, or it is none of numbers.
+        Raise ValueError if there is no such column, or it is none of numbers.
         """
         if not isinstance(schema, Schema):
             raise ValueError(f"Expected schema to be a Schema, got {type(schema).__name__}.")
@@ -168,18 +147,10 @@ def _misfit(estimates: Floats, places: list[int]) -> float:
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells in order.
+    """Cells in order."""
 
-    Attributes
-    ----------
-    edges : ndarray, shape (cells + 1,)
-        Increasing.
-    values : ndarray
-        At each of which a cell of its own ends, which holds nothing else.
-    """
-
-    edges: Floats
-    values: Floats
+    edges: Floats  # (cells + 1,): increasing
+    values: Floats  # at each of which a cell of its own ends, which holds nothing else
 
     @property
     def atoms(self) -> NDArray[np.bool_]:

@@ -242,17 +242,9 @@ class Counts(LdpStrategy[CountsResult]):
 def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
     """Return the result of a column, given the estimated share of all users in each category.
 
-    Parameters
-    ----------
-    column : str
-        Name of the column.
-    categories : list of str
-        Its categories.
-    found : Shares
-        Shares of all users who were asked, with one cell for each category. Users without a
+    found: Shares of all users who were asked, with one cell for each category. Users without a
         category are in no cell.
-    num_users : int
-        Number of users whose own shares ``users_std_error`` is about.
+    num_users: Number of users whose own shares ``users_std_error`` is about.
     """
     answering = max(float(found.cells.sum()), 1e-9)
     shares = found.cells / answering
@@ -289,10 +281,7 @@ def check_schema(schema: object) -> None:
 def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
     """Return a column's categories.
 
-    Raises
-    ------
-    ValueError
-        If there is no such column, it has no categories or too many.
+    Raise ValueError if there is no such column, it has no categories or too many.
     """
     kind = schema.kind(column)
     if not isinstance(kind, Categories):

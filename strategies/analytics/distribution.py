@@ -17,13 +17,7 @@ from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.ranks import expected_function
-from ..numerics.density import (
-    Counted,
-    LinearEstimates,
-    Prior,
-    draw_densities,
-    linear_estimates,
-)
+from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
 from ..runtime.base import LdpStrategy

@@ -25,23 +25,14 @@ _PILOT, _LARGEST_PILOT = 100, 0.05  # users who report the rounding, and part of
 class Levels:
     """A number in [-1, 1] as one of several levels, beside one of several groups.
 
-    Attributes
-    ----------
-    epsilon : float
-        Privacy parameter of each user's one report.
-    groups : int
-        How many groups there are.
-
-    Notes
-    -----
     A number between two levels becomes one of them, at random with the right mean, and the level
     goes through a frequency oracle. The number of levels is the one of the least noise,
     wherever the number is: two at small epsilon, which is randomized response, and more with a
     larger one, when this is less noisy than all other mechanisms for a number.
     """
 
-    epsilon: float
-    groups: int = 1
+    epsilon: float  # privacy parameter of each user's one report
+    groups: int = 1  # how many groups there are
 
     @cached_property
     def number(self) -> int:
@@ -93,14 +84,8 @@ class Levels:
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
         """Return each group's mean from the shares of groups and levels.
 
-        Parameters
-        ----------
-        found : Shares
-            Of all groups' levels.
-        uncertain : float, optional
-            From :meth:`uncertainty`; without it numbers count as spread evenly.
-        num_users : int
-            How many users there are, of whom those asked are a random part.
+        uncertain: From :meth:`uncertainty`; without it numbers count as spread evenly.
+        num_users: How many users there are, of whom those asked are a random part.
         """
         levels, cells = self.values, found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)

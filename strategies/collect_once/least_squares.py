@@ -22,20 +22,11 @@ _BELIEVED = 0.7
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """Estimates of the means of x y and x x', in the clients' units.
+    """Estimates of the means of x y and x x', in the clients' units."""
 
-    Attributes
-    ----------
-    products : ndarray of float64, shape (dim,)
-        Mean of x y.
-    squares : ndarray of float64, shape (dim, dim)
-        Mean of x x', positive semidefinite.
-    product_variance, square_variance : float
-        Variances of an entry of either (of ``squares``, on the diagonal; half off it).
-    """
-
-    products: Floats
-    squares: Floats
+    products: Floats  # (dim,): mean of x y
+    squares: Floats  # (dim, dim): mean of x x', positive semidefinite
+    # variances of an entry of either (of squares, on the diagonal; half off it)
     product_variance: float
     square_variance: float
 

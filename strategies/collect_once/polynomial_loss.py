@@ -22,18 +22,10 @@ _DIFFERENCE = 1e-4  # of coefficients, over their reach
 
 @dataclass(frozen=True)
 class PolynomialLoss:
-    """The mean of f(<x, w>) x - y x for every polynomial f, estimated.
+    """The mean of f(<x, w>) x - y x for every polynomial f, estimated."""
 
-    Attributes
-    ----------
-    second : LeastSquares
-        Means of x y and x x'.
-    powers : mapping of int to ndarray of float64
-        Means of the other tensor powers of x by their degree, packed.
-    """
-
-    second: LeastSquares
-    powers: Mapping[int, Floats]
+    second: LeastSquares  # means of x y and x x'
+    powers: Mapping[int, Floats]  # means of the other tensor powers of x by their degree, packed
 
     @classmethod
     def from_moments(cls, answer: Estimate, dim: int, powers: Sequence[int]) -> "PolynomialLoss":
@@ -80,14 +72,9 @@ class PolynomialLoss:
     def minimised(self, link: Floats, reach: float, degree: int) -> Floats:
         """Return the coefficients where a generalised linear model's gradient is zero.
 
-        Parameters
-        ----------
-        link : ndarray of float64
-            Chebyshev coefficients of the mean function on [-reach, reach].
-        reach : float
-            Largest length of the coefficients, rows having length 1.
-        degree : int
-            Degree of the polynomial in place of the mean function.
+        link: Chebyshev coefficients of the mean function on [-reach, reach].
+        reach: Largest length of the coefficients, rows having length 1.
+        degree: Degree of the polynomial in place of the mean function.
         """
         curvature = self.second.largest_eigenvalue
         coef = np.zeros(len(self.second.products))

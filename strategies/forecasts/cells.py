@@ -32,15 +32,10 @@ _TYPICAL = 0.25  # both, of numbers in [-1, 1]
 def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
     """Return the variance of a weighted sum of cells' estimated shares.
 
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Each asks users of its own; their estimates are weighted by their precision.
-    shares, weights : ndarray, shape (cells,)
-        Of the cells that have a weight; what others hold does not matter.
+    waves: Each asks users of its own; their estimates are weighted by their precision.
+    shares, weights, shape (cells,): Of the cells that have a weight; what others hold does not
+        matter.
 
-    Notes
-    -----
     ``w' C w / n`` of each wave, C the covariance of one report of a user drawn at random, and what
     :func:`_left` says.
     """
@@ -66,19 +61,9 @@ def _left(waves: Waves, first: float, both: float) -> float:
 def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> float:
     """Return the standard error of the share that one of the cells has among these users.
 
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what.
-    num_cells : int
-        How many cells there are; all but one are equally frequent.
-    share : float
-        Of that one.
-    rows : float
-        Rows of a user, of which it draws one.
+    num_cells: How many cells there are; all but one are equally frequent.
+    rows: Rows of a user, of which it draws one.
 
-    Notes
-    -----
     All cells but one are alike, and so are their estimates: what reports say about it is in three
     numbers, the estimates of this cell, of all others together and, in a first wave, of who has no
     answer, which is 1 less the two. They are fitted by least squares as the protocol fits the
@@ -113,17 +98,6 @@ def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) ->
     """Return the standard error of cells' shares that are equally large.
 
     Its range is that of a cell which nobody is in, or half of the users.
-
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what.
-    num_cells : int
-        How many cells there are, at least two.
-    setting : Setting
-        Of which the rows matter.
-    what : str
-        Whose share it is.
     """
     rows = setting.rows_per_user
     value = share_error(waves, num_cells, 1 / num_cells, rows)
@@ -142,18 +116,8 @@ def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) ->
 def mean_error(waves: Waves, groups: int, shares: Floats, centre: float, known: float) -> float:
     """Return the standard error of a mean of numbers in [-1, 1] that are reported by levels.
 
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what, about levels of all groups.
-    groups : int
-        How many groups there are, equally large.
-    shares : ndarray, shape (levels,)
-        Of the users of a group.
-    centre : float
-        Their mean.
-    known : float
-        The part of the variance of such a mean that is no error, since it is about these users.
+    shares, shape (levels,): Of the users of a group.
+    known: The part of the variance of such a mean that is no error, since it is about these users.
     """
     weights = groups * (np.linspace(-1.0, 1.0, len(shares)) - centre)
     return math.sqrt(max(variance_of_sum(waves, shares / groups, weights) - known, 0.0))
@@ -167,16 +131,8 @@ def expected_mean(
     Its range is that of numbers which are all at one place, wherever it is, or half of them at
     each of the two bounds.
 
-    Parameters
-    ----------
-    waves : sequence of (FrequencyOracle, int)
-        Who answers with what about one column.
-    groups, levels : int
-        How many of these there are.
-    num_users : int
-        Whom the means are about: those who are asked about a column are a random part of them.
-    others : sequence of Randomizer
-        What other users answer with.
+    num_users: Whom the means are about: those who are asked about a column are a random part of
+        them.
     """
     at = np.linspace(-1.0, 1.0, levels)
 

@@ -21,18 +21,10 @@ logger = logging.getLogger("flwr")
 
 @dataclass(frozen=True)
 class DryRun(Generic[R]):
-    """A protocol's result from synthetic answers.
-
-    Attributes
-    ----------
-    result : Result
-        What it returned.
-    asks : tuple of Ask
-        What it asked: how many, and through which mechanism.
-    """
+    """A protocol's result from synthetic answers."""
 
     result: R
-    asks: tuple[Ask, ...]
+    asks: tuple[Ask, ...]  # what it asked: how many, and through which mechanism
 
     @property
     def randomizers(self) -> tuple[Randomizer, ...]:
@@ -45,19 +37,7 @@ def dry_run(
 ) -> DryRun[R]:
     """Run a protocol on synthetic answers.
 
-    Parameters
-    ----------
-    strategy : LdpStrategy
-        It is not changed.
-    num_users : int
-        How many there are to ask.
-    answer : callable
-        Returns what a cohort answers.
-
-    Raises
-    ------
-    WouldRefuse
-        If the protocol refuses so many users, in its own words.
+    Raise WouldRefuse if the protocol refuses so many users, in its own words.
     """
     run = Run(strategy, SizeOnlyPopulation(num_users))
     asks: list[Ask] = []

@@ -33,19 +33,8 @@ def chances_to_find(
 ) -> Floats:
     """Return the chance of each item to be found, shape of ``shares``.
 
-    Parameters
-    ----------
-    mechanism : FrequencyOracle or PrefixTree
-        With which users report.
-    num_users : int
-        How many report.
-    shares : ndarray
-        Of the users who hold each item.
-    domain_size, max_items, false_alarm
-        As of :class:`~..analytics.heavy_hitters.HeavyHitters`.
+    shares: Of the users who hold each item.
 
-    Notes
-    -----
     By the normal approximation. The support of an item that a share f of n users holds has the
     mean ``n (q + f (p - q))`` and the variance ``n (f p (1 - p) + (1 - f) q (1 - q))``; it has to
     exceed the cut-off of items that nobody holds. With prefixes it has to at every length, each of
@@ -82,14 +71,7 @@ def expected_misses(mechanism: Mechanism, chances: Floats, notes: Sequence[str])
 
     Its range follows from independent chances.
 
-    Parameters
-    ----------
-    mechanism : FrequencyOracle or PrefixTree
-        With which users report.
-    chances : ndarray
-        Of items to be found, the most frequent first.
-    notes : sequence of str
-        What else is to be said.
+    chances: Of items to be found, the most frequent first.
     """
     missed = 1 - chances[:_FREQUENT]
     law = np.ones(1)

@@ -55,23 +55,9 @@ def expected_quantiles(
 ) -> Expectation:
     """Return the errors of quantiles in rank, their root mean square, without who answers by what.
 
-    Parameters
-    ----------
-    randomizer : Randomizer
-        Of each user's report.
-    noise : float
-        Variance that it adds to what a user reports about a share.
-    parts : int
-        How many groups of the users report about different quantiles.
-    levels : sequence of float
-        Of the quantiles.
-    users : int
-        Who are asked about them.
-    rows : float
-        Rows of one of them.
+    noise: Variance that it adds to what a user reports about a share.
+    parts: How many groups of the users report about different quantiles.
 
-    Notes
-    -----
     Errors are taken for independent and normal.
     """
     lost, sampled = _BY_CELLS if isinstance(randomizer, KRandomizedResponse) else _BY_BITS
@@ -93,17 +79,6 @@ def expected_quantiles(
 def expected_function(epsilon: float, users: int, rows: float) -> Expectation:
     """Return the largest error of a distribution function, without who answers by what.
 
-    Parameters
-    ----------
-    epsilon : float
-        Of each user's report.
-    users : int
-        Who are asked.
-    rows : float
-        Rows of one of them.
-
-    Notes
-    -----
     Noise counts by a power of the error of the share below one threshold in the middle, of which
     all users report by one bit: a smooth density averages over thresholds. That other users
     are asked first than later counts as that of a sample.

@@ -45,21 +45,11 @@ _TABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class TableUsers(Population):
-    """Users with rows of a synthetic table, another table for every draw.
+    """Users with rows of a synthetic table, another table for every draw."""
 
-    Attributes
-    ----------
-    schema : Schema
-        Of the table, with a target.
-    quality : float
-        R2 or AUC of the best linear model.
-    variance_between : float or None
-        As of :class:`~ldp_flower.expectation.Setting`; None: another one for every table.
-    """
-
-    schema: Schema
-    quality: float
-    variance_between: float | None
+    schema: Schema  # of the table, with a target
+    quality: float  # R2 or AUC of the best linear model
+    variance_between: float | None  # as of Setting; None: another one for every table
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
         """Draw a table, see :meth:`Population.draw`: models are evaluated beside the best one."""
@@ -136,10 +126,7 @@ class TableUsers(Population):
 def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any) -> TableUsers:
     """Return the tables that a setting stands for.
 
-    Raises
-    ------
-    ValueError
-        If the setting's quality is no AUC and the target is a class.
+    Raise ValueError if the setting's quality is no AUC and the target is a class.
     """
     name, usual = ("AUC", USUAL_AUC) if schema.classes else ("R2", USUAL_R2)
     quality = usual if setting.quality is None else setting.quality

@@ -15,21 +15,11 @@ from ..numerics.denoising import keep_above
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Rows of public features with estimates of their labels.
+    """Rows of public features with estimates of their labels."""
 
-    Attributes
-    ----------
-    features : ndarray of float64, shape (rows, dim)
-        The features as nodes sent them.
-    labels : ndarray of float64, shape (rows,)
-        Unbiased estimates of the labels.
-    variance : ndarray of float64, shape (rows,)
-        Variance of their noise.
-    """
-
-    features: Floats
-    labels: Floats
-    variance: Floats
+    features: Floats  # (rows, dim): the features as nodes sent them
+    labels: Floats  # (rows,): unbiased estimates of the labels
+    variance: Floats  # (rows,): variance of their noise
 
     def plus(self, other: "NoisyLabels") -> "NoisyLabels":
         """Return both together."""
@@ -42,15 +32,8 @@ class NoisyLabels:
     def fit(self, sparsity: int, solver: str, residual: float) -> "LabelFit":
         """Return weighted least squares on the coefficients that clear the noise.
 
-        Parameters
-        ----------
-        sparsity : int
-            Number of coefficients that may differ from zero.
-        solver : {"iht", "lasso"}
-            What selects them.
-        residual : float
-            Root mean square of what the coefficients leave of labels without noise. A row counts
-            by the inverse of its variance, noise and residual together.
+        residual: Root mean square of what the coefficients leave of labels without noise. A row
+            counts by the inverse of its variance, noise and residual together.
         """
         units = typical_sizes(self.features)
         x = self.features / units
@@ -95,22 +78,13 @@ class NoisyLabels:
 
 @dataclass(frozen=True)
 class LabelFit:
-    """A fit to noisy labels.
+    """A fit to noisy labels."""
 
-    Attributes
-    ----------
-    coef, std_error : ndarray of float64, shape (dim,)
-        The coefficients and their standard errors.
-    residual : float
-        Root mean square of what they are expected to leave of other labels.
-    notes : list of str
-        About rows that hardly count.
-    """
-
+    # (dim,): the coefficients and their standard errors
     coef: Floats
     std_error: Floats
-    residual: float
-    notes: list[str]
+    residual: float  # root mean square of what they are expected to leave of other labels
+    notes: list[str]  # about rows that hardly count
 
 
 def _least_squares(x: Floats, y: Floats, selected: Floats) -> Floats:
@@ -151,10 +125,7 @@ def row_weights(z: Floats) -> Floats:
     counts much more than others. Since weights depend on features only, it has the same
     coefficients.
 
-    Parameters
-    ----------
-    z : ndarray of float64, shape (rows, dim)
-        Features in units of their columns' typical sizes; no row is all zero.
+    z, shape (rows, dim): Features in units of their columns' typical sizes; no row is all zero.
     """
     weights = np.ones(len(z))
     if len(z):

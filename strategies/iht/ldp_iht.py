@@ -11,12 +11,7 @@ from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Randomizer, SubsetHypercube, ball_codebook
-from ldp_flower.validation import (
-    check_choice,
-    check_integer,
-    check_optional,
-    check_unused,
-)
+from ldp_flower.validation import check_choice, check_integer, check_optional, check_unused
 from ldp_flower.values.links import LINKS
 from ldp_flower.values.projections import keep_largest, project_on_ball
 

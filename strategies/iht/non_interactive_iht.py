@@ -12,12 +12,7 @@ from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercube
-from ldp_flower.validation import (
-    check_choice,
-    check_optional,
-    check_positive,
-    check_unused,
-)
+from ldp_flower.validation import check_choice, check_optional, check_positive, check_unused
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..forecasts.planned import features_of

@@ -15,10 +15,8 @@ _LEFT = 0.01  # of the squared error, is what a step with clipped scores leaves 
 class PooledSteps:
     """What steps that began from better and better estimates say of the coefficients.
 
-    Attributes
-    ----------
-    mean : ndarray of float64, shape (dim,)
-        The pooled estimate of the coordinates that the last step asked about; the others are 0.
+    mean, shape (dim,): The pooled estimate of the coordinates that the last step asked about; the
+        others are 0.
     """
 
     def __init__(self, dim: int) -> None:
@@ -28,16 +26,8 @@ class PooledSteps:
     def add(self, asked: Integers, estimate: Floats, variance: float, error: float) -> None:
         """Add a step's estimate of some coordinates.
 
-        Parameters
-        ----------
-        asked : ndarray of int
-            Which ones.
-        estimate : ndarray of float64
-            Of those.
-        variance : float
-            Of each, by noise.
-        error : float
-            How far each was believed to be off where the step began.
+        variance: Of each, by noise.
+        error: How far each was believed to be off where the step began.
         """
         weight = 1 / (variance + _LEFT * error**2)
         self._weights[asked] = _MEMORY * self._weights[asked] + weight

@@ -47,23 +47,11 @@ def ridge_descent(
     With a given sparsity its largest coefficients are kept. Standard errors are not a number, for
     most of the error is bias.
 
-    Parameters
-    ----------
-    run : Run
-        Whose users are asked, all that have not been yet.
-    dim, rows : int
-        Number of features and typical number of a user's records.
-    scale : float
-        Root mean square of the targets, about.
-    sparsity : int, optional
-        Number of coefficients that may differ from zero.
-    radius : float, optional
-        Bound on the Euclidean norm of the coefficients.
+    run: Whose users are asked, all that have not been yet.
+    dim, rows: Number of features and typical number of a user's records.
+    scale: Root mean square of the targets, about.
 
-    Raises
-    ------
-    TooFewReports
-        If the first cohort does not answer.
+    Raise TooFewReports if the first cohort does not answer.
     """
     users = run.num_unasked
     steps = max(1, min(_STEPS, users // run.min_reports))
@@ -115,14 +103,8 @@ def _zero_of(
     proportion to their number: where little is left to explain, slopes are steeper and residuals
     clipped less.
 
-    Parameters
-    ----------
-    positions, directions : ndarray, shape (steps, dim)
-        Where users were asked, and what they answered.
-    counts : ndarray, shape (steps,)
-        How many answered.
-    longest : float
-        Largest multiple of a direction that is gone along from a position.
+    positions, directions, shape (steps, dim): Where users were asked, and what they answered.
+    longest: Largest multiple of a direction that is gone along from a position.
     """
     weights = counts * np.arange(1, len(counts) + 1)
     weights = weights / weights.sum()

@@ -104,10 +104,7 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
     def _rounds(self, num_rounds: int) -> int:
         """Return the number of rounds if each asks ``fraction_train`` of the nodes (0: by rule).
 
-        Raises
-        ------
-        ValueError
-            If there are not as many nodes that have not answered yet.
+        Raise ValueError if there are not as many nodes that have not answered yet.
         """
         if self.fraction_train is None:
             return num_rounds

@@ -18,21 +18,12 @@ _UNUSABLE = "no trained parameters of this network"
 
 @dataclass
 class Replies:
-    """The sum of the models of one round, by declared numbers of records.
-
-    Attributes
-    ----------
-    answered : int
-        Nodes whose model is in it.
-    records : float
-        Number of their records.
-    seeded, rehearsing : int
-        Of these nodes, those with a known seed, and those that show no data.
-    """
+    """The sum of the models of one round, by declared numbers of records."""
 
     graph: Graph
-    answered: int = 0
-    records: float = 0.0
+    answered: int = 0  # nodes whose model is in it
+    records: float = 0.0  # number of their records
+    # of these nodes, those with a known seed, and those that show no data
     seeded: int = 0
     rehearsing: int = 0
     _replied: int = 0

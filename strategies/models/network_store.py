@@ -16,28 +16,14 @@ from ldp_flower.models import Network
 class NetworkStore:
     """The file of a run, or none.
 
-    Parameters
-    ----------
-    path : str or Path, optional
-        The file (.npz); without it nothing is kept.
-    network : Network
-        The network, with the parameters to start from.
-    asked : NetworkRound
-        A round of the run: what decides it, but for its salt.
+    path: The file (.npz); without it nothing is kept.
+    network: The network, with the parameters to start from.
+    asked: A round of the run: what decides it, but for its salt.
 
-    Attributes
-    ----------
-    salt : int
-        Number of the run.
-    done : int
-        Number of rounds that are over.
-    arrays : ArrayRecord
-        All parameters after them.
+    done: Number of rounds that are over.
+    arrays: All parameters after them.
 
-    Raises
-    ------
-    ValueError
-        If the file is of another run.
+    Raise ValueError if the file is of another run.
     """
 
     def __init__(self, path: str | Path | None, network: Network, asked: NetworkRound) -> None:

@@ -21,24 +21,12 @@ _RANGE = 1.2816  # standard normal, of 8 runs in 10
 
 @dataclass(frozen=True)
 class RecordNoise:
-    """What a plan's noise amounts to, for so many silos and records.
+    """What a plan's noise amounts to, for so many silos and records."""
 
-    Attributes
-    ----------
-    plan : DpSgdPlan
-        Noise, sampling rate, steps and rounds.
-    dim : int
-        Number of parameters that are trained.
-    silos : int
-        Number of silos.
-    records : float
-        Number of records of all silos.
-    """
-
-    plan: DpSgdPlan
-    dim: int
-    silos: int
-    records: float
+    plan: DpSgdPlan  # noise, sampling rate, steps and rounds
+    dim: int  # number of parameters that are trained
+    silos: int  # number of silos
+    records: float  # number of records of all silos
 
     @property
     def of_a_sum(self) -> float:

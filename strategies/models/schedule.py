@@ -20,23 +20,11 @@ LONGEST_STEP, LONGEST_PATH, _NET_PATH = 4.0, 100.0, 30.0
 
 @dataclass(frozen=True)
 class Reporting:
-    """How one update becomes a report.
-
-    Attributes
-    ----------
-    dim : int
-        Number of parameters.
-    question : UpdateQuestion
-        What of its update a client reports.
-    radius : float
-        Largest length of what is reported.
-    randomizer : Randomizer
-        The mechanism.
-    """
+    """How one update becomes a report."""
 
     dim: int
-    question: UpdateQuestion
-    radius: float
+    question: UpdateQuestion  # what of its update a client reports
+    radius: float  # largest length of what is reported
     randomizer: Randomizer
 
     @classmethod
@@ -60,21 +48,12 @@ class Reporting:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Cohorts and step lengths.
+    """Cohorts and step lengths."""
 
-    Attributes
-    ----------
-    noise_to_signal : float
-        The rule of thumb q = sqrt(dim c / n), n being the number of reports.
-    sizes : list of int
-        Sizes of the cohorts; a step asks one, and goes on with the first after the last.
-    steps : list of float
-        What the mean update is multiplied by in every step.
-    """
-
-    noise_to_signal: float
+    noise_to_signal: float  # the rule of thumb q = sqrt(dim c / n), n being the number of reports
+    # sizes of the cohorts; a step asks one, and goes on with the first after the last
     sizes: list[int]
-    steps: list[float]
+    steps: list[float]  # what the mean update is multiplied by in every step
 
     @classmethod
     def of(

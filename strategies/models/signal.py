@@ -41,18 +41,8 @@ class Signal:
     point the same way; and that of their projections on the sum of the former ones, which
     sees updates that turn back.
 
-    Parameters
-    ----------
-    dim : int
-        Number of parameters d.
-    rounds : int
-        Number of rounds that are planned.
-
-    Attributes
-    ----------
-    found : bool
-        Whether any test of any round has shown a signal. Where there is none it stays
-        False with probability 0.996 (30 rounds, simulated).
+    found: Whether any test of any round has shown a signal. Where there is none it stays False with
+        probability 0.996 (30 rounds, simulated).
     """
 
     def __init__(self, dim: int, rounds: int) -> None:
@@ -69,17 +59,10 @@ class Signal:
     def add(self, update: Floats, deviation: float) -> float:
         """Take a round's mean update.
 
-        Parameters
-        ----------
-        update : ndarray of shape (d,)
-            The mean update, in any unit.
-        deviation : float
-            Standard deviation of its noise in every parameter, in that unit.
+        update, shape (d,): The mean update, in any unit.
+        deviation: Standard deviation of its noise in every parameter, in that unit.
 
-        Returns
-        -------
-        float
-            How likely noise alone would be as long as this round's update.
+        How likely noise alone would be as long as this round's update.
         """
         scaled = update / deviation
         squares = float(scaled @ scaled)

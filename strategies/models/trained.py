@@ -35,34 +35,20 @@ _LEFT = (
 
 @dataclass(frozen=True)
 class Trained:
-    """The arrays of a model that are trained.
+    """The arrays of a model that are trained."""
 
-    Attributes
-    ----------
-    names : list of str
-        Their names, in order.
-    start : ndarray, shape (parameters,)
-        What they hold at the start, as one vector.
-    among : ndarray of int64 or None
-        Their indices among all arrays of floats, in the order of names; None: all.
-    notes : list of str
-        What of the model is not trained although nobody asked for that.
-    """
-
-    names: list[str]
-    start: NDArray[np.float64]
+    names: list[str]  # their names, in order
+    start: NDArray[np.float64]  # (parameters,): what they hold at the start, as one vector
+    # their indices among all arrays of floats, in the order of names; None: all
     among: NDArray[np.int64] | None
-    notes: list[str]
+    notes: list[str]  # what of the model is not trained although nobody asked for that
 
     @classmethod
     def of(cls, initial_arrays: ArrayRecord, trainable: Sequence[str] | None) -> Self:
         """Return what ``trainable`` names of these arrays; None: all but running statistics.
 
-        Raises
-        ------
-        ValueError
-            If there is nothing to train, a name or pattern names nothing that can be, or
-            what is to be trained is not finite.
+        Raise ValueError if there is nothing to train, a name or pattern names nothing that can be,
+        or what is to be trained is not finite.
         """
         try:
             model = parameters_of(initial_arrays)

@@ -23,16 +23,10 @@ def clipped_square(bound: float) -> float:
 def shortened_slope(degrees: float, radius: float) -> float:
     """Return how much a mean keeps when normal vectors around it are shortened to a radius.
 
-    Parameters
-    ----------
-    degrees : float
-        Number of coordinates, of one variance; where variances differ, the degrees of freedom of
-        the chi-square that the squared length is in proportion to.
-    radius : float
-        The longest that a vector may be, over the root mean square of its length.
+    degrees: Number of coordinates, of one variance; where variances differ, the degrees of freedom
+        of the chi-square that the squared length is in proportion to.
+    radius: The longest that a vector may be, over the root mean square of its length.
 
-    Notes
-    -----
     The mean derivative ``P(|v| < R) + R (1 - 1 / d) E[1 / |v|; |v| > R]``: a vector on the sphere
     follows its mean in all directions but its own.
     """
@@ -50,23 +44,13 @@ def ridge_moments(columns_per_row: float, ridge: float) -> tuple[float, float]:
 
     Features are independent and of unit scale.
 
-    Parameters
-    ----------
-    columns_per_row : float
-        Number of features over number of rows.
-    ridge : float
-        Penalty, in units of a feature's mean square.
+    columns_per_row: Number of features over number of rows.
+    ridge: Penalty, in units of a feature's mean square.
 
-    Returns
-    -------
-    factor : float
-        ``E trace(S (S + ridge I)^-1) / k`` for the k features' second moments S.
-    noise : float
-        ``E trace(S (S + ridge I)^-2) / k``: the variance of a coefficient, times the number
-        of rows, over that of the residual.
+    factor: ``E trace(S (S + ridge I)^-1) / k`` for the k features' second moments S.
+    noise: ``E trace(S (S + ridge I)^-2) / k``: the variance of a coefficient, times the number of
+        rows, over that of the residual.
 
-    Notes
-    -----
     By the law of Marchenko and Pastur (1967): ``m(z)``, the Stieltjes transform of the
     eigenvalues of S at ``z = -ridge``, solves a quadratic equation. The factor is ``1 -
     ridge m`` and the noise the derivative of ``ridge m`` with respect to the ridge.

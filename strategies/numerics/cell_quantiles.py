@@ -15,23 +15,12 @@ _RISE = 1e-9  # added to each step of a distribution function, so that it can be
 
 @dataclass(frozen=True)
 class CellReports:
-    """Estimated shares of cells, from the k-ary randomised responses of one cohort.
+    """Estimated shares of cells, from the k-ary randomised responses of one cohort."""
 
-    Attributes
-    ----------
-    edges : ndarray, shape (cells - 1,)
-        Increasing; a cell holds its upper edge.
-    shares : ndarray, shape (cells + 1,)
-        Unbiased estimates; the last one is of users without an entry.
-    count : int
-        Number of users.
-    own, other : float
-        Probabilities of reporting one's own cell, and any other one.
-    """
-
-    edges: Floats
-    shares: Floats
-    count: int
+    edges: Floats  # (cells - 1,): increasing; a cell holds its upper edge
+    shares: Floats  # (cells + 1,): unbiased estimates; the last one is of users without an entry
+    count: int  # number of users
+    # probabilities of reporting one's own cell, and any other one
     own: float
     other: float
 
@@ -66,22 +55,13 @@ class CellReports:
 
 @dataclass(frozen=True)
 class LocalFunction:
-    """A distribution function that is most precise at one level.
+    """A distribution function that is most precise at one level."""
 
-    Attributes
-    ----------
-    level : float
-        Of the quantile.
-    values, below : ndarray
-        Increasing values, bounds included, and the function there.
-    error : float
-        Standard error at the level.
-    """
-
-    level: float
+    level: float  # of the quantile
+    # increasing values, bounds included, and the function there
     values: Floats
     below: Floats
-    error: float
+    error: float  # standard error at the level
 
     def at(self, values: Floats) -> Floats:
         """Return the function at values."""

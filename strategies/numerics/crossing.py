@@ -23,25 +23,15 @@ _NEAR = 0.15  # the distance from the level up to which measurements count fully
 
 @dataclass(frozen=True)
 class Crossing:
-    """What is believed about a crossing.
+    """What is believed about a crossing."""
 
-    Attributes
-    ----------
-    places, weights : ndarray
-        Places from 0 to 1 at equal distances, and the posterior probability of each.
-    level : float
-        What is crossed.
-    scale : float
-        Of the logistic curve through the level that is nearest to the function.
-    evidence : float
-        Logarithm of how likely the measurements were: of some scales on which places can be
-        reported, the one is best on which they were likeliest.
-    """
-
+    # places from 0 to 1 at equal distances, and the posterior probability of each
     places: Floats
     weights: Floats
     level: float
-    scale: float
+    scale: float  # of the logistic curve through the level that is nearest to the function
+    # logarithm of how likely the measurements were: of some scales on which places can be reported,
+    # the one is best on which they were likeliest
     evidence: float
 
     def quantile(self, share: ArrayLike) -> Floats:
@@ -66,19 +56,10 @@ def believed(
 ) -> Crossing:
     """Return what to believe about where a function crosses ``level``.
 
-    Parameters
-    ----------
-    places : ndarray, shape (m,)
-        Where it was measured, from 0 to 1.
-    values, counts : ndarray, shape (m,)
-        Mean of the answers there, and how many they are.
-    noise : float
-        Variance of an answer beside that of a bit, which is one with the function's probability.
-    level : float
-        Within (0, 1).
+    places, shape (m,): Where it was measured, from 0 to 1.
+    values, counts, shape (m,): Mean of the answers there, and how many they are.
+    noise: Variance of an answer beside that of a bit, which is one with the function's probability.
 
-    Notes
-    -----
     The function is a logistic curve through the level, of unknown place and scale, as far as it
     is near the level: a measurement far from it may be off the curve by ``0.1 r + r**2``, r the
     distance, so that it says hardly more than on which side it lies. Errors have the tails of a
@@ -142,23 +123,15 @@ def inverted(
     first one that is not rejected ends the interval: each end is wrong with the probability of one
     test. Nothing is assumed of the distribution, which may have ties, gaps and steps.
 
-    Parameters
-    ----------
-    excess, variance : ndarray, shape (k,)
-        Estimates of the distribution function less the level, and their variances, in the order
-        of the thresholds.
-    shared : ndarray, shape (k,)
-        Standard deviation of an error that all of them share, times which each has it.
-    curve : ndarray, shape (k,)
-        What the excess may be. Reports are weighed by it: a good guess gives short intervals, a
-        bad one long ones, and neither wrong ones.
-    z : float
-        Standard errors from which a test rejects.
+    excess, variance, shape (k,): Estimates of the distribution function less the level, and their
+        variances, in the order of the thresholds.
+    shared, shape (k,): Standard deviation of an error that all of them share, times which each has
+        it.
+    curve, shape (k,): What the excess may be. Reports are weighed by it: a good guess gives short
+        intervals, a bad one long ones, and neither wrong ones.
+    z: Standard errors from which a test rejects.
 
-    Returns
-    -------
-    lower, upper : int
-        Places of the thresholds; -1 and k are the bounds.
+    lower, upper: Places of the thresholds; -1 and k are the bounds.
     """
     lower = _first_kept(-excess, variance, shared, np.maximum(-curve, 0.0), z) - 1
     above = np.maximum(curve, 0.0)

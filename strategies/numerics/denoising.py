@@ -39,8 +39,6 @@ def shrink(vector: Floats, variance: float) -> Floats:
 def project_on_l1_ball(vector: Floats, radius: float) -> Floats:
     """Return the closest vector whose absolute values add up to at most ``radius``.
 
-    Notes
-    -----
     Source: Duchi, Shalev-Shwartz, Singer & Chandra (2008). Subtracts from all absolute
     values the one amount that leaves those above it with the sum ``radius``.
     """

@@ -17,27 +17,12 @@ def fista(
 ) -> Floats:
     """Minimise a smooth convex function plus a simple one.
 
-    Parameters
-    ----------
-    gradient : callable
-        Gradient of the smooth function.
-    proximal : callable
-        Function of a vector and a step size t: the minimiser of the simple function plus
-        the squared distance over 2 t. For a constraint it is the projection.
-    smoothness : float
-        Lipschitz constant of the gradient.
-    start : ndarray of float64
-        Where to begin.
-    num_steps : int (default: 500)
-        Gradients at most; fewer once a step changes nothing.
+    proximal: Function of a vector and a step size t: the minimiser of the simple function plus the
+        squared distance over 2 t. For a constraint it is the projection.
+    num_steps: Gradients at most; fewer once a step changes nothing.
 
-    Returns
-    -------
-    ndarray of float64
-        The last iterate, within ``2 smoothness distance**2 / (num_steps + 1)**2`` of the minimum.
+    The last iterate, within ``2 smoothness distance**2 / (num_steps + 1)**2`` of the minimum.
 
-    Notes
-    -----
     Source: Beck & Teboulle (2009).
     """
     step = 1 / smoothness

@@ -13,27 +13,15 @@ from ldp_flower.validation import Floats, check_positive
 class StepSizes:
     """The sequences that the method steps by; ``k`` counts from 0.
 
-    Parameters
-    ----------
-    smoothness : float
-        Lipschitz constant of the true gradient.
-    noise : float
-        Root mean square length of a gradient's noise.
-    radius : float
-        Distance from the start within which the minimum lies.
-    order : float (default: 1.0)
-        Between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method.
-
-    Notes
-    -----
     The convergence proof needs ``weight(0) <= 1``, ``damping`` not falling and above
     ``smoothness``, ``weight(k) <= share(k)``, and ``weight(k)**2 damping(k) <= share(k)
     damping(k - 1) <= total(k) damping(k - 1)``.
     """
 
-    smoothness: float
-    noise: float
-    radius: float
+    smoothness: float  # lipschitz constant of the true gradient
+    noise: float  # root mean square length of a gradient's noise
+    radius: float  # distance from the start within which the minimum lies
+    # between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method
     order: float = 1.0
 
     def __post_init__(self) -> None:
@@ -75,25 +63,11 @@ def sigm(
 ) -> Floats:
     """Minimise a convex function over a convex set from one noisy gradient after the other.
 
-    Parameters
-    ----------
-    gradients : iterator of callables
-        Each is a noisy gradient, used at one point; the method ends with the last.
-    project : callable
-        The projection on the set.
-    steps : StepSizes
-        By what to step.
-    start : ndarray of float64
-        Where to begin, in the set.
+    gradients: Each is a noisy gradient, used at one point; the method ends with the last.
 
-    Returns
-    -------
-    ndarray of float64
-        The last average (y of the source). Its excess is of the order of
-        ``smoothness radius**2 / k**order + noise radius / sqrt(k) + k**(order - 1) bias``.
+    The last average (y of the source). Its excess is of the order of ``smoothness radius**2 /
+    k**order + noise radius / sqrt(k) + k**(order - 1) bias``.
 
-    Notes
-    -----
     Source: Dvurechensky & Gasnikov (2016), Euclidean; the constants are those that satisfy
     the conditions of :class:`StepSizes`.
     """

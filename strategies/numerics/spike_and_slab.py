@@ -59,28 +59,16 @@ def passing_threshold(set_size: int, dim: int, share: float, score: float) -> fl
 
 @dataclass(frozen=True)
 class Vote:
-    """Counts of a set vote for the features with the largest local scores.
+    """Counts of a set vote for the features with the largest local scores."""
 
-    Attributes
-    ----------
-    counts : ndarray, shape (dim,)
-        How many reports support each feature.
-    num_reports : int
-        Number of reports.
-    own, other : float
-        Probabilities that a report supports a feature in and outside its user's set.
-    set_size : int
-        Number of features of a user's set, below ``dim``.
-    samples_per_user : float
-        Typical number of a user's rows: a local score is the square root of it times
-        the coefficient, plus noise of variance 1.
-    """
-
-    counts: Floats
+    counts: Floats  # (dim,): how many reports support each feature
     num_reports: int
+    # probabilities that a report supports a feature in and outside its user's set
     own: float
     other: float
-    set_size: int
+    set_size: int  # number of features of a user's set, below dim
+    # typical number of a user's rows: a local score is the square root of it times the coefficient,
+    # plus noise of variance 1
     samples_per_user: float
 
     def standing(self) -> Floats:
@@ -113,24 +101,14 @@ class Vote:
 
 @dataclass
 class Evidence:
-    """What reports have said about each coefficient.
-
-    Attributes
-    ----------
-    dim : int
-        Number of coefficients.
-    rows : int
-        Typical number of a user's observations; its square root times a coefficient is
-        that one's size in standard deviations of one user's estimate.
-    vote : Vote or None
-        The set vote, if there was one.
-    precision, weighted : ndarray of float64, shape (dim,)
-        Sum of ``1 / variance`` and of ``estimate / variance`` over unbiased estimates.
-    """
+    """What reports have said about each coefficient."""
 
     dim: int
+    # typical number of a user's observations; its square root times a coefficient is that one's
+    # size in standard deviations of one user's estimate
     rows: int
     vote: Vote | None = None
+    # (dim,): sum of 1 / variance and of estimate / variance over unbiased estimates
     precision: Floats = field(init=False)
     weighted: Floats = field(init=False)
 
@@ -146,30 +124,20 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The posterior of each coefficient.
+    """The posterior of each coefficient."""
 
-    Attributes
-    ----------
-    inclusion : ndarray of float64, shape (dim,)
-        Posterior probability that the coefficient is not zero.
-    mean, variance : ndarray of float64, shape (dim,)
-        Posterior mean and variance, with the probability mass at zero included.
-    deviation : ndarray of float64, shape (dim,)
-        Root mean square distance of the coefficient from ``mean`` under its own likelihood, that
-        is with a flat prior.
-    """
-
-    inclusion: Floats
+    inclusion: Floats  # (dim,): posterior probability that the coefficient is not zero
+    # (dim,): posterior mean and variance, with the probability mass at zero included
     mean: Floats
     variance: Floats
+    # (dim,): root mean square distance of the coefficient from mean under its own likelihood, that
+    # is with a flat prior
     deviation: Floats
 
 
 def posterior(evidence: Evidence) -> Posterior:
     """Return the posterior of all coefficients, averaged over sparsity and size.
 
-    Notes
-    -----
     Given sparsity and size, coefficients are taken for independent; only a vote's
     threshold, set by the typical sparsity and size, links them. Coordinates of equal
     evidence are computed once.

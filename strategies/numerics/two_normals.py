@@ -22,34 +22,22 @@ _GRID = np.linspace(0.0005, 0.9995, 1000)  # of AUCs, likewise
 
 @dataclass(frozen=True)
 class Ranked:
-    """How well a score ranks.
+    """How well a score ranks."""
 
-    Attributes
-    ----------
-    auc, std_error : float
-        Probability that a row of the class scores higher than another, and its error.
-    distance : float
-        Between the classes, in the mean of those that may be, given the covariance: drawn to what
-        is usual as far as that is noisy. Above 0: more than how far slopes reach is not known of
-        scores that seem to rank a little worse than by chance.
-    """
-
+    # probability that a row of the class scores higher than another, and its error
     auc: float
     std_error: float
+    # between the classes, in the mean of those that may be, given the covariance: drawn to what is
+    # usual as far as that is noisy. Above 0: more than how far slopes reach is not known of scores
+    # that seem to rank a little worse than by chance.
     distance: float
 
 
 def ranked(covariance: float, std_error: float, share: float) -> Ranked:
     """Return what the covariance of a class and the sign of its score give.
 
-    Parameters
-    ----------
-    covariance : float
-        Mean of ``(1 or 0 - share) * sign(score - mean score)``.
-    std_error : float
-        Its standard deviation.
-    share : float
-        The class's share, within (0, 1).
+    covariance: Mean of ``(1 or 0 - share) * sign(score - mean score)``.
+    share: The class's share, within (0, 1).
     """
     most = _covariance(_MAX_DISTANCE, share)
     possible = float(np.clip(covariance, -most, most))

@@ -21,17 +21,11 @@ class ValueScale:
 
     Distances count as they are and, somewhat less, by their logarithm: from 0 where it lies within
     the bounds, or else from both bounds. So a scale of which most is empty wastes little.
-
-    Parameters
-    ----------
-    low, high : float
-        The bounds.
-    finest : float (default: 1e-6)
-        Part of the bounds' distance below which distances from 0 or the bounds count evenly.
     """
 
     low: float
     high: float
+    # part of the bounds' distance below which distances from 0 or the bounds count evenly
     finest: float = _FINEST[0]
 
     @cached_property

@@ -24,28 +24,12 @@ class Walk:
 
     A walk that is not fitted takes the planned steps, and its estimate is the last model.
 
-    Parameters
-    ----------
-    start : ndarray of shape (d,)
-        The model's parameters.
-    planned : sequence of float
-        What the mean updates are to be multiplied by; a fitted walk begins with half.
-    longest : float
-        Largest multiple of a mean update that a fitted walk takes.
-    fitted : bool
-        Whether to fit the steps.
+    planned: What the mean updates are to be multiplied by; a fitted walk begins with half.
+    longest: Largest multiple of a mean update that a fitted walk takes.
 
-    Attributes
-    ----------
-    position : ndarray of shape (d,)
-        Where the walk is: the model to train next.
-    estimate : ndarray of shape (d,)
-        The best guess of where it leads to.
-    steps : list of float
-        The steps that were taken.
+    position, shape (d,): Where the walk is: the model to train next.
+    estimate, shape (d,): The best guess of where it leads to.
 
-    Notes
-    -----
     Step t is ``planned[t]`` times exp(the sum of all z so far / sqrt(T)) / 2, where T is
     the number of rounds and z the projection on the last step over its standard
     deviation, cut to [-2, 1]. The average moves 9 / (t + 8) of the way towards the position.
@@ -74,14 +58,9 @@ class Walk:
     def follow(self, update: Floats, deviation: float, direction: Floats) -> None:
         """Take a step.
 
-        Parameters
-        ----------
-        update : ndarray of shape (d,)
-            The round's mean update.
-        deviation : float
-            Standard deviation of its noise, in every parameter.
-        direction : ndarray of shape (d,)
-            Where to go: the update, or a mix of it with former ones.
+        update, shape (d,): The round's mean update.
+        deviation: Standard deviation of its noise, in every parameter.
+        direction, shape (d,): Where to go: the update, or a mix of it with former ones.
         """
         step = self._planned[len(self.steps)]
         if self._fitted:

@@ -48,10 +48,7 @@ def advice(errors: Iterable[str]) -> str:
 def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
     """Return the ids of all nodes; in simulation they register one after the other.
 
-    Raises
-    ------
-    TimeoutError
-        If fewer than ``num_nodes`` or than ``fewest`` come.
+    Raise TimeoutError if fewer than ``num_nodes`` or than ``fewest`` come.
     """
     needed = max(num_nodes or 1, fewest)
     start = still_since = time.monotonic()
@@ -75,29 +72,14 @@ def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: in
 
 @dataclass(frozen=True)
 class Facts:
-    """What a node says in the census.
-
-    Attributes
-    ----------
-    keys : NodeKeys
-        The keys of its users.
-    seeded : bool
-        Whether it draws its reports from a seed.
-    rehearsing : bool
-        Whether its operator rehearses, and its reports are about no data.
-    simulated : bool
-        Whether it is simulated.
-    features : int or None
-        How many features its users' rows have, where it declares that.
-    exhausted : int
-        How many of its users have no budget left for any report, where it declares that.
-    """
+    """What a node says in the census."""
 
     keys: NodeKeys
-    seeded: bool
-    rehearsing: bool
+    seeded: bool  # whether it draws its reports from a seed
+    rehearsing: bool  # whether its operator rehearses, and its reports are about no data
     simulated: bool
-    features: int | None = None
+    features: int | None = None  # how many features its users' rows have, where it declares that
+    # how many of its users have no budget left for any report, where it declares that
     exhausted: int = 0
 
 
@@ -144,10 +126,7 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
     A node that declares none is believed to have them. One with others would refuse every
     question, so that it is not asked; and so that no node can stop a run by what it says.
 
-    Raises
-    ------
-    ValueError
-        If no node has them.
+    Raise ValueError if no node has them.
     """
     if needed is None:
         return nodes
@@ -172,12 +151,7 @@ def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | 
 
     A node that declares none is believed to have the right one.
 
-    Parameters
-    ----------
-    content : RecordDict
-        The node's answer.
-    expected : mapping of str to int, or None
-        The strategy's :meth:`~ldp_flower.Schema.digests`; None: it has no schema.
+    expected: The strategy's :meth:`~ldp_flower.Schema.digests`; None: it has no schema.
     """
     record = content.get(SCHEMA)
     if expected is None or not isinstance(record, MetricRecord):

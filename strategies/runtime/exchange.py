@@ -81,20 +81,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class Answers:
-    """Single reports: of a randomizer whose reports do not add up, with public data, or permanent.
+    """Single reports: of randomizers that do not add up, with public data, or permanent."""
 
-    Attributes
-    ----------
-    reports : ndarray, shape (users, *report_shape)
-        The reports.
-    coins : ndarray of uint64, shape (users,)
-        The public coins that they were made with.
-    public : ndarray of float32, shape (users, *public_shape)
-        The same users' public data, of no columns if none were asked for.
-    """
-
-    reports: NDArray[np.generic]
-    coins: Words
+    reports: NDArray[np.generic]  # (users, *report_shape): the reports
+    coins: Words  # (users,): the public coins that they were made with
+    # (users, *public_shape): the same users' public data, of no columns if none were asked for
     public: NDArray[np.float32]
 
     @property
@@ -152,14 +143,8 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 class Exchange:
     """The traffic of one run. Step 0 is the census, the protocol's steps follow.
 
-    Parameters
-    ----------
-    store : RunStore
-        Keeps every reply as it arrives.
-    rides_on : str, optional
-        Type of an app's own messages that all questions ride on.
-    schema : mapping of str to int, optional
-        Digests of the schema that the questions are about.
+    rides_on: Type of an app's own messages that all questions ride on.
+    schema: Digests of the schema that the questions are about.
     """
 
     def __init__(
@@ -252,12 +237,8 @@ class Exchange:
     def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
         """Read the answers to the census, of nodes with at most so many users each.
 
-        Returns
-        -------
-        nodes : dict of int to Facts
-            What every node that answered says.
-        step : Step
-            What became of the question; all its numbers are nodes.
+        nodes: What every node that answered says.
+        step: What became of the question; all its numbers are nodes.
         """
         replies = self._store.replies(0)
         nodes: dict[int, Facts] = {}
@@ -308,12 +289,7 @@ class Exchange:
     ) -> tuple[Estimate | Answers, Step]:
         """Check and put together the stored replies of a step, node by node in a fixed order.
 
-        Returns
-        -------
-        answer : Estimate or Answers
-            The mean over whoever answered, or their reports where these do not add up.
-        step : Step
-            What became of the question.
+        answer: The mean over whoever answered, or their reports where these do not add up.
         """
         randomizer = ask.randomizer
         parts: list[Summary | Answers] = []

@@ -39,14 +39,8 @@ def own_store(
 ) -> Iterator[RunStore]:
     """Open what keeps a run; refuse the store of another one.
 
-    Parameters
-    ----------
-    strategy : LdpStrategy
-        Its class and its arguments identify a run.
-    store : str or Path, optional
-        The file.
-    **other
-        What else does.
+    strategy: Its class and its arguments identify a run.
+    **other: What else does.
     """
     with RunStore(store).open() as kept:
         if store is not None:

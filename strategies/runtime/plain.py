@@ -23,10 +23,7 @@ _RECORDS = (MetricRecord, ConfigRecord)
 def to_plain(value: Any) -> Any:
     """Return dicts, lists, texts, numbers and None that stand for a value.
 
-    Raises
-    ------
-    TypeError
-        If it is or holds something else than results may.
+    Raise TypeError if it is or holds something else than results may.
     """
     if isinstance(value, np.generic | np.ndarray):
         if value.dtype.kind in _KINDS:
@@ -51,10 +48,7 @@ def to_plain(value: Any) -> Any:
 def from_plain(kind: Any, value: Any) -> Any:
     """Return the value of a type that :func:`to_plain` gave.
 
-    Raises
-    ------
-    ValueError
-        If it is no such value.
+    Raise ValueError if it is no such value.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
@@ -96,10 +90,7 @@ def from_plain(kind: Any, value: Any) -> Any:
 def made(kind: type[Any], plain: Any) -> Any:
     """Return an object of a dataclass from the plain values of its fields.
 
-    Raises
-    ------
-    ValueError
-        If one is unknown, missing or of another type, or the class refuses it.
+    Raise ValueError if one is unknown, missing or of another type, or the class refuses it.
     """
     values = _checked(plain, isinstance(plain, dict), f"the values of a {kind.__name__}")
     hints = get_type_hints(kind)

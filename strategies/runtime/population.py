@@ -38,12 +38,7 @@ class Cohort:
 class Population:
     """The census of a run, cut into disjoint cohorts of exact sizes as they are needed.
 
-    Parameters
-    ----------
-    nodes : mapping of int to NodeKeys
-        The keys of the users behind every node.
-    salt : int
-        Public salt of the run; another salt is another random division.
+    salt: Public salt of the run; another salt is another random division.
     """
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int) -> None:
@@ -71,10 +66,7 @@ class Population:
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
         """Take the next users, at random, into disjoint cohorts of these sizes.
 
-        Raises
-        ------
-        ValueError
-            If a size is below 1 or there are not enough users left.
+        Raise ValueError if a size is below 1 or there are not enough users left.
         """
         if min(sizes, default=1) < 1 or sum(sizes) > self.remaining:
             raise ValueError(
@@ -110,14 +102,8 @@ class Population:
 class Panel(Population):
     """The users of a population whose hash lies in ``[low, high)``, and nobody beyond.
 
-    Parameters
-    ----------
-    nodes : mapping of int to NodeKeys
-        The keys of the users behind every node.
-    salt : int
-        Public salt of the panels, and of the cohorts that this one is cut into.
-    low, high : int
-        The two cuts. They are public, and the same whoever is in the census.
+    salt: Public salt of the panels, and of the cohorts that this one is cut into.
+    low, high: The two cuts. They are public, and the same whoever is in the census.
     """
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int, low: int, high: int) -> None:
@@ -184,12 +170,7 @@ def fewest_users(refused: Callable[[int], object], num_users: int) -> int | None
 class Part(Population):
     """So many of a population's users, for a protocol within another.
 
-    Parameters
-    ----------
-    whole : Population
-        Whose users are taken, as they are needed.
-    size : int
-        How many there are to take.
+    whole: Whose users are taken, as they are needed.
     """
 
     def __init__(self, whole: Population, size: int) -> None:

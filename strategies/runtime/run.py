@@ -72,27 +72,13 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Census:
-    """What the census of a run found.
-
-    Attributes
-    ----------
-    step : Step
-        Who answered.
-    num_users : int
-        Number of users of all nodes that answered.
-    seeded : bool
-        Whether a node draws its noise from a seed.
-    rehearsing : int
-        Number of nodes whose reports hold only noise.
-    others : int
-        Number of nodes that are not asked: their users' rows have other features.
-    """
+    """What the census of a run found."""
 
     step: Step
-    num_users: int
-    seeded: bool
-    rehearsing: int
-    others: int
+    num_users: int  # number of users of all nodes that answered
+    seeded: bool  # whether a node draws its noise from a seed
+    rehearsing: int  # number of nodes whose reports hold only noise
+    others: int  # number of nodes that are not asked: their users' rows have other features
 
 
 class Run:
@@ -175,18 +161,7 @@ class Run:
 class LiveRun(Run):
     """A run whose questions are sent: it counts steps, and ends with the strategy's result.
 
-    Parameters
-    ----------
-    strategy, population, arguments
-        As of :class:`Run`.
-    exchange : Exchange
-        The run's traffic.
-    kept : RunStore
-        Keeps what came back.
-    census : Census
-        Who takes part.
-    place : str or Path, optional
-        File of the store, for messages.
+    place: File of the store, for messages.
     """
 
     def __init__(
@@ -251,10 +226,7 @@ class LiveRun(Run):
     def result(self) -> Any:
         """Return the strategy's result.
 
-        Raises
-        ------
-        RuntimeError
-            If the protocol has not ended.
+        Raise RuntimeError if the protocol has not ended.
         """
         if self.found is None:
             name = type(self.strategy).__name__

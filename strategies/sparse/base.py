@@ -26,19 +26,11 @@ from .sparse_result import SparseResult
 def water_fill(variances: Floats, information: float) -> Floats:
     """Return the shares of information that leave the least total variance.
 
-    Parameters
-    ----------
-    variances : ndarray of float64, shape (dim,)
-        Variance of each coordinate now.
-    information : float
-        What a coordinate that got all of it would gain in precision.
+    variances, shape (dim,): Variance of each coordinate now.
+    information: What a coordinate that got all of it would gain in precision.
 
-    Returns
-    -------
-    ndarray of float64, shape (dim,)
-        Non-negative shares of sum 1 that minimise
-        ``sum 1 / (1 / variances + information * shares)``: precisions are filled up to
-        one common level, and a coordinate above it gets nothing.
+    Non-negative shares of sum 1 that minimise ``sum 1 / (1 / variances + information * shares)``:
+    precisions are filled up to one common level, and a coordinate above it gets nothing.
     """
     precision = 1 / variances
     ordered = np.sort(precision)

@@ -18,13 +18,7 @@ from ldp_flower.guarantee.questions import (
 )
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
-from ldp_flower.validation import (
-    Floats,
-    check_choice,
-    check_integer,
-    check_optional,
-    check_unused,
-)
+from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 
 from ..forecasts.planned import features_of, rows_of
 from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users

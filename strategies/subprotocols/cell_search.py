@@ -52,20 +52,9 @@ def search_by_cells(
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
     """Ask each cohort for cells that end within the intervals that the former ones leave.
 
-    Parameters
-    ----------
-    cohorts : sequence of Cohort
-        Disjoint.
-    levels : sequence of float
-        Of the quantiles.
-    scale : ValueScale
-        On which the first cells are equally long.
-    step : float or None
-        What entries are multiples of; then cells end between these.
-    epsilon : float
-        Of each user's report.
-    question : callable
-        Takes edges of cells, the upper one of which belongs to a cell.
+    scale: On which the first cells are equally long.
+    step: What entries are multiples of; then cells end between these.
+    question: Takes edges of cells, the upper one of which belongs to a cell.
     """
     low, high = scale.low, scale.high
     tiny = _TINY * (high - low)

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ldp_flower.guarantee.questions import Question, Rotated, RotatedBins
-from ldp_flower.randomizers import (
-    Estimate,
-    HadamardResponse,
-    Randomizer,
-    SampledCoordinate,
-)
+from ldp_flower.randomizers import Estimate, HadamardResponse, Randomizer, SampledCoordinate
 from ldp_flower.randomizers.elementwise import padded
 from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.validation import Floats
@@ -33,19 +28,6 @@ _EXCEEDED = 0.05  # probability that a rotated coordinate leaves its range, over
 class CoordinateMean:
     """Estimator of the mean of vectors, from one coordinate of each user.
 
-    Attributes
-    ----------
-    epsilon : float
-        Privacy parameter of each user's one report.
-    dim : int
-        Number of coordinates of the vectors.
-    length : float
-        Bound on the length of their mean.
-    spread : float
-        Root mean square distance of a user's vector from the mean, at most.
-
-    Notes
-    -----
     Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: the range is asked of
     users of its own, one coordinate of each, and numbers are clipped to it, so that a
     user sends one report of ``epsilon``. Vectors are padded to K coordinates and
@@ -54,10 +36,10 @@ class CoordinateMean:
     That range is cut into a power of two of bins, each at least ``4 spread / sqrt(K)`` wide.
     """
 
-    epsilon: float
-    dim: int
-    length: float
-    spread: float
+    epsilon: float  # privacy parameter of each user's one report
+    dim: int  # number of coordinates of the vectors
+    length: float  # bound on the length of their mean
+    spread: float  # root mean square distance of a user's vector from the mean, at most
 
     @property
     def order(self) -> int:
@@ -105,14 +87,7 @@ class CoordinateMean:
     ) -> Generator[Ask, Estimate, Estimate]:
         """Ask for the range, then for numbers within it; return the mean rotated back.
 
-        Parameters
-        ----------
-        cohorts : sequence of Cohort
-            Of the sizes of :meth:`sizes`.
-        question : Question
-            Whose answers are averaged.
-        salt : int
-            Public randomness, for the signs.
+        cohorts: Of the sizes of :meth:`sizes`.
         """
         words = KeyedRandom(derive(salt, cohorts[0].low)).words((1, self.dim))[0]
         signs = np.where(words >> np.uint64(63), 1.0, -1.0)

@@ -34,22 +34,12 @@ _NEAR = 0.5  # a scale within exp(this) of the most likely one counts as the sam
 
 @dataclass(frozen=True)
 class TargetScale:
-    """An estimate of the root mean square of the targets, with its uncertainty.
+    """An estimate of the root mean square of the targets, with its uncertainty."""
 
-    Attributes
-    ----------
-    value : float
-        The estimate.
-    variance : float
-        Variance of the estimate's logarithm, given that the true scale is near the most likely
-        one.
-    certainty : float (default: 1.0)
-        Probability that the true scale is near the most likely one.
-    """
-
-    value: float
+    value: float  # the estimate
+    # variance of the estimate's logarithm, given that the true scale is near the most likely one
     variance: float
-    certainty: float = 1.0
+    certainty: float = 1.0  # probability that the true scale is near the most likely one
 
     @property
     def spread(self) -> float:
@@ -92,10 +82,7 @@ def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> I
     A cohort is large enough to distinguish the 40 bins, nearly always. Where many users do
     not answer there are more than the usual three.
 
-    Raises
-    ------
-    TooFewReports
-        If that would be too many of the users.
+    Raise TooFewReports if that would be too many of the users.
     """
     size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
     size = max(size, run.min_reports)
@@ -121,10 +108,7 @@ def estimate_target_scale(
     counts of all bins together give a scale finer than the bins. ``question``
     asks for another size, the root mean square of ``samples_per_user`` numbers, given bins.
 
-    Raises
-    ------
-    TooFewReports
-        If nobody answers at all.
+    Raise TooFewReports if nobody answers at all.
     """
     oracle = KRandomizedResponse(epsilon, _NUM_BINS)
     bins = question(_SMALLEST, _PER_OCTAVE, _NUM_BINS)
@@ -179,8 +163,6 @@ def estimate_label_scale(
 
     Labels are taken for normal with mean 0.
 
-    Notes
-    -----
     The mean square of m such labels is chi-squared with m degrees of freedom over m, so one
     scale says how many users fall into each octave, and the counts of all of them together
     give it finer than the octaves.

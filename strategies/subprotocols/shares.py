@@ -37,15 +37,7 @@ class Shares:
     Users without an entry report "below" with a probability that the question gives. Where half of
     the users are asked with 0 and half with 1, the difference estimates how many these are.
 
-    Parameters
-    ----------
-    part : RandomizedResponse
-        Randomizer of one bit.
-
-    Attributes
-    ----------
-    missing, missing_error : float
-        Estimated share of users without an entry, and its standard error.
+    missing, missing_error: Estimated share of users without an entry, and its standard error.
     """
 
     def __init__(self, part: RandomizedResponse) -> None:
@@ -151,18 +143,9 @@ def search_by_thresholds(
 ) -> Generator[Ask, Estimate, list[FoundQuantile]]:
     """Ask each cohort about thresholds around the quantiles that the former ones estimate.
 
-    Parameters
-    ----------
-    cohorts : sequence of Cohort
-        Disjoint.
-    levels, errors : sequence of float
-        Of the quantiles, and standard errors of shares if all are asked.
-    scales : sequence of ValueScale
-        On one of which the entries lie in one group; the likeliest is used.
-    part : RandomizedResponse
-        Randomizer of one bit.
-    question : callable
-        Takes thresholds and the level that is asked for at each.
+    levels, errors: Of the quantiles, and standard errors of shares if all are asked.
+    scales: On one of which the entries lie in one group; the likeliest is used.
+    question: Takes thresholds and the level that is asked for at each.
     """
     scale, found, users = scales[0], Shares(part), 0
     few = _some(levels)

@@ -28,14 +28,10 @@ Mechanism = Callable[[int, float], Randomizer]
 
 @dataclass(frozen=True)
 class Standardisation:
-    """Public constants that bring columns to about mean 0 and scale 1.
+    """Public constants that bring columns to about mean 0 and scale 1."""
 
-    Attributes
-    ----------
-    means, scales : ndarray of float64, shape (num_features + 1,)
-        For each feature of a schema and, last, the target; 0 and 1 where nothing is moved.
-    """
-
+    # (num_features + 1,): for each feature of a schema and, last, the target; 0 and 1 where nothing
+    # is moved
     means: Floats
     scales: Floats
 
@@ -102,16 +98,7 @@ def estimate_standardisation(
     around the centres. A user reports one vector of all columns in question. What the
     schema declares is not asked for.
 
-    Parameters
-    ----------
-    run : Run
-        Whose users are asked.
-    epsilon : float
-        Privacy parameter of each user's one report.
-    schema : Schema
-        Tells what is declared.
-    mechanism : callable
-        From a number of coordinates and a radius to the mechanism for vectors.
+    mechanism: From a number of coordinates and a radius to the mechanism for vectors.
     """
     estimated = Standardisation.identity(schema.num_features)
     centres = np.flatnonzero(~schema.centred)
