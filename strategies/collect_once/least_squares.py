@@ -26,7 +26,7 @@ class LeastSquares:
 
     products: Floats  # (dim,): mean of x y
     squares: Floats  # (dim, dim): mean of x x', positive semidefinite
-    # variances of an entry of either (of squares, on the diagonal; half off it)
+    # Variances of an entry of either (of squares, on the diagonal; half off it)
     product_variance: float
     square_variance: float
 

@@ -39,13 +39,13 @@ class Population(ABC):
     error: str  # name of the error, with its unit
     dim: int  # number of features, or of coordinates
     rows: float = 1  # mean number of a user's rows
-    # as of Expectation
+    # As of Expectation
     assumes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    # largest number that is simulated, of users whose single reports nothing can stand in for;
+    # Largest number that is simulated, of users whose single reports nothing can stand in for;
     # beyond, errors are taken to fall by the root of the number
     max_users: int | None = None
-    # error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
+    # Error of a result that nobody was asked for: of the mean, or of zero. A run whose error is
     # infinite says nothing; if none says anything, this is the error.
     useless: float = math.inf
 
@@ -99,9 +99,9 @@ class LinearUsers(Population):
     length: float  # euclidean length of the coefficients
     noise: float  # standard deviation of targets given the features
     variance_between: float = 0.0  # as of Setting, of features and of noise
-    # features are plus or minus this; by default they are standard normal
+    # Features are plus or minus this; by default they are standard normal
     feature_size: float | None = None
-    # factor of all targets; by default it is drawn, from 1 to 2: any place in an octave's bins
+    # Factor of all targets; by default it is drawn, from 1 to 2: any place in an octave's bins
     scale: float | None = 1.0
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -178,7 +178,7 @@ class MeanUsers(Population):
     length: float  # euclidean length of the mean
     spread: float  # root mean square distance of a user's row from it
     unit: float  # unit of the error
-    # longer rows are shortened to this: then the mean is a little shorter, too
+    # Longer rows are shortened to this: then the mean is a little shorter, too
     radius: float = math.inf
 
     def draw(self, num_users: int, stand_in: bool, rng: Rng) -> Drawn:
@@ -222,7 +222,7 @@ class EvaluatedUsers(Population):
 
     useless: float = 1.0
     coef: tuple[float, ...]
-    # mean of targets, and the usual variance
+    # Mean of targets, and the usual variance
     centre: float
     variance: float
     quality: float  # R2 of the model

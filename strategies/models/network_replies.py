@@ -23,7 +23,7 @@ class Replies:
     graph: Graph
     answered: int = 0  # nodes whose model is in it
     records: float = 0.0  # number of their records
-    # of these nodes, those with a known seed, and those that show no data
+    # Of these nodes, those with a known seed, and those that show no data
     seeded: int = 0
     rehearsing: int = 0
     _replied: int = 0

@@ -51,7 +51,7 @@ class Schedule:
     """Cohorts and step lengths."""
 
     noise_to_signal: float  # the rule of thumb q = sqrt(dim c / n), n being the number of reports
-    # sizes of the cohorts; a step asks one, and goes on with the first after the last
+    # Sizes of the cohorts; a step asks one, and goes on with the first after the last
     sizes: list[int]
     steps: list[float]  # what the mean update is multiplied by in every step
 

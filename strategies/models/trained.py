@@ -39,7 +39,7 @@ class Trained:
 
     names: list[str]  # their names, in order
     start: NDArray[np.float64]  # (parameters,): what they hold at the start, as one vector
-    # their indices among all arrays of floats, in the order of names; None: all
+    # Their indices among all arrays of floats, in the order of names; None: all
     among: NDArray[np.int64] | None
     notes: list[str]  # what of the model is not trained although nobody asked for that
 

@@ -20,7 +20,7 @@ class CellReports:
     edges: Floats  # (cells - 1,): increasing; a cell holds its upper edge
     shares: Floats  # (cells + 1,): unbiased estimates; the last one is of users without an entry
     count: int  # number of users
-    # probabilities of reporting one's own cell, and any other one
+    # Probabilities of reporting one's own cell, and any other one
     own: float
     other: float
 
@@ -58,7 +58,7 @@ class LocalFunction:
     """A distribution function that is most precise at one level."""
 
     level: float  # of the quantile
-    # increasing values, bounds included, and the function there
+    # Increasing values, bounds included, and the function there
     values: Floats
     below: Floats
     error: float  # standard error at the level

@@ -25,12 +25,12 @@ _NEAR = 0.15  # the distance from the level up to which measurements count fully
 class Crossing:
     """What is believed about a crossing."""
 
-    # places from 0 to 1 at equal distances, and the posterior probability of each
+    # Places from 0 to 1 at equal distances, and the posterior probability of each
     places: Floats
     weights: Floats
     level: float
     scale: float  # of the logistic curve through the level that is nearest to the function
-    # logarithm of how likely the measurements were: of some scales on which places can be reported,
+    # Logarithm of how likely the measurements were: of some scales on which places can be reported,
     # the one is best on which they were likeliest
     evidence: float
 

@@ -21,7 +21,7 @@ class StepSizes:
     smoothness: float  # lipschitz constant of the true gradient
     noise: float  # root mean square length of a gradient's noise
     radius: float  # distance from the start within which the minimum lies
-    # between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method
+    # Between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method
     order: float = 1.0
 
     def __post_init__(self) -> None:

@@ -63,11 +63,11 @@ class Vote:
 
     counts: Floats  # (dim,): how many reports support each feature
     num_reports: int
-    # probabilities that a report supports a feature in and outside its user's set
+    # Probabilities that a report supports a feature in and outside its user's set
     own: float
     other: float
     set_size: int  # number of features of a user's set, below dim
-    # typical number of a user's rows: a local score is the square root of it times the coefficient,
+    # Typical number of a user's rows: a local score is the square root of it times the coefficient,
     # plus noise of variance 1
     samples_per_user: float
 
@@ -104,7 +104,7 @@ class Evidence:
     """What reports have said about each coefficient."""
 
     dim: int
-    # typical number of a user's observations; its square root times a coefficient is that one's
+    # Typical number of a user's observations; its square root times a coefficient is that one's
     # size in standard deviations of one user's estimate
     rows: int
     vote: Vote | None = None

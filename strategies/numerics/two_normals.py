@@ -24,10 +24,10 @@ _GRID = np.linspace(0.0005, 0.9995, 1000)  # of AUCs, likewise
 class Ranked:
     """How well a score ranks."""
 
-    # probability that a row of the class scores higher than another, and its error
+    # Probability that a row of the class scores higher than another, and its error
     auc: float
     std_error: float
-    # between the classes, in the mean of those that may be, given the covariance: drawn to what is
+    # Between the classes, in the mean of those that may be, given the covariance: drawn to what is
     # usual as far as that is noisy. Above 0: more than how far slopes reach is not known of scores
     # that seem to rank a little worse than by chance.
     distance: float

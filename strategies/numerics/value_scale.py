@@ -25,7 +25,7 @@ class ValueScale:
 
     low: float
     high: float
-    # part of the bounds' distance below which distances from 0 or the bounds count evenly
+    # Part of the bounds' distance below which distances from 0 or the bounds count evenly
     finest: float = _FINEST[0]
 
     @cached_property

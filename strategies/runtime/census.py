@@ -79,7 +79,7 @@ class Facts:
     rehearsing: bool  # whether its operator rehearses, and its reports are about no data
     simulated: bool
     features: int | None = None  # how many features its users' rows have, where it declares that
-    # how many of its users have no budget left for any report, where it declares that
+    # How many of its users have no budget left for any report, where it declares that
     exhausted: int = 0
 
 

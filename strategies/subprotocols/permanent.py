@@ -32,10 +32,10 @@ class PermanentForm:
     """How a strategy asks for permanent answers."""
 
     names: list[str]  # what is estimated
-    # what each of so many equal parts of the users is asked, at every collection
+    # What each of so many equal parts of the users is asked, at every collection
     parts: list[tuple[Question, FrequencyOracle]]
     read: Read  # what the values are, given the parts' shares of items
-    # standard error of a value with a single user; with n it is this over the root of n
+    # Standard error of a value with a single user; with n it is this over the root of n
     one_user: float
     useful: float  # standard error of a value beyond which nobody is asked
 

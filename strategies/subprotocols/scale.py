@@ -37,7 +37,7 @@ class TargetScale:
     """An estimate of the root mean square of the targets, with its uncertainty."""
 
     value: float  # the estimate
-    # variance of the estimate's logarithm, given that the true scale is near the most likely one
+    # Variance of the estimate's logarithm, given that the true scale is near the most likely one
     variance: float
     certainty: float = 1.0  # probability that the true scale is near the most likely one
 
