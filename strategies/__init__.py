@@ -18,8 +18,8 @@ from .collect_once.smooth_glm import GlmResult, SmoothGlm
 from .iht.label_ldp_iht import LabelLdpIht
 from .iht.ldp_iht import LdpIht
 from .iht.non_interactive_iht import NonInteractiveIht
+from .models.fedavg_arguments import FedAvgResult
 from .models.ldp_fedavg import LdpFedAvg
-from .models.model_result import FedAvgResult
 from .models.network_result import RecordDpSgdResult
 from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
@@ -37,9 +37,9 @@ from .silos.peeling_dp_iht import PeelingDpIht
 from .silos.peeling_transfer import PeelingTransfer, TransferResult
 from .silos.private_frank_wolfe import PrivateFrankWolfe
 from .silos.two_stage_regression import TwoStageRegression
+from .sparse.base import SparseResult
 from .sparse.sparse_mean import SparseMean
 from .sparse.sparse_regression import SparseRegression
-from .sparse.sparse_result import SparseResult
 from .table_models.classification_fit import ClassificationFit
 from .table_models.private_classification import PrivateClassification
 from .table_models.private_regression import PrivateRegression

@@ -17,7 +17,7 @@ from ldp_flower.randomizers.items.prefix import PrefixTree
 from ldp_flower.validation import Floats, check_choice, check_fraction, check_integer
 
 from ..forecasts.items import chances_to_find, expected_misses, zipf
-from ..forecasts.planned import features_of
+from ..forecasts.populations import features_of
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card

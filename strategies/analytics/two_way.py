@@ -16,7 +16,7 @@ from ldp_flower.schema import Categories, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
-from ..forecasts.planned import features_of
+from ..forecasts.populations import features_of
 from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
 from ..runtime.result import Estimates, Result

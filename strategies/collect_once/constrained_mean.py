@@ -11,10 +11,9 @@ from ldp_flower.guarantee.questions import Mean
 from ldp_flower.randomizers import Estimate, GaussianMechanism, Randomizer
 from ldp_flower.validation import Floats, check_integer, check_optional
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import MeanUsers
+from ..forecasts.populations import MeanUsers, features_of
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
-from ..numerics.fista import fista
+from ..numerics.first_order import fista
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
@@ -35,7 +34,7 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     server sets to zero what does not stand out of the noise, whose size it knows, and shrinks
     what barely does.
 
-    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+    Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------

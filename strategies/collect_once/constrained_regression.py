@@ -11,10 +11,9 @@ from ldp_flower.guarantee.questions import Record, SecondMoments
 from ldp_flower.validation import check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import SphereUsers
+from ..forecasts.populations import SphereUsers, features_of
 from ..numerics.denoising import project_on_l1_ball
-from ..numerics.fista import fista
+from ..numerics.first_order import fista
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
@@ -34,7 +33,7 @@ class ConstrainedRegression(ProjectedCollection[LinearResult]):
     the target as one vector in a ball. With ``method="paper"`` they report their features
     and target plus Gaussian noise, and the server multiplies.
 
-    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+    Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------

@@ -14,15 +14,14 @@ from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ldp_flower.values.projections import project_on_ball
 
-from ..numerics.chebyshev import interpolated, is_odd, truncated, value
-from ..numerics.sigm import StepSizes, sigm
+from ..numerics.first_order import StepSizes, sigm
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
 from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..runtime.run import Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
-from .polynomial_loss import PolynomialLoss
+from .polynomial_loss import PolynomialLoss, interpolated, is_odd, truncated, value
 
 
 @dataclass(repr=False, kw_only=True)
@@ -70,7 +69,7 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
     model ``tanh(<x, coef> / 2)``. A polynomial in its place makes the gradient a polynomial of the
     coefficients, whose own coefficients are moments of the features, collected once.
 
-    Other parameters are those of :class:`~.projected_collection.ProjectedCollection`.
+    Other parameters are those of :class:`~.base.ProjectedCollection`.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.validation import Floats
 
@@ -239,3 +240,17 @@ class EvaluatedUsers(Population):
         x = np.outer(self.centre + explained, coef / max(float(coef @ coef), 1e-300))
         users = Users(x, targets, offsets)
         return Drawn(users, lambda result: float(result.std_error))
+
+
+def rows_of(setting: Setting, guessed: int) -> float:
+    """Return how many rows a user holds: as planned for, or else as the strategy guesses."""
+    return setting.rows_per_user if "rows_per_user" in setting.given() else guessed
+
+
+def features_of(setting: Setting, protocol: type) -> int:
+    """Return the number of features, or say that it is needed."""
+    if setting.num_features is None:
+        raise ValueError(
+            f"Expected num_features, which a plan of {protocol.__name__} needs, got None."
+        )
+    return setting.num_features

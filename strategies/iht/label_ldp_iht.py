@@ -30,9 +30,8 @@ from ldp_flower.validation import (
 )
 from ldp_flower.values.projections import project_on_ball
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
-from ..numerics.attenuation import clipped_square, kept
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users
+from ..numerics.denoising import clipped_square, kept
 from ..runtime.audit_users import normal_users
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card

@@ -15,9 +15,8 @@ from ldp_flower.randomizers import GaussianMechanism, Randomizer, SubsetHypercub
 from ldp_flower.validation import check_choice, check_optional, check_positive, check_unused
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users, planned_length
-from ..numerics.attenuation import kept
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, planned_length
+from ..numerics.denoising import kept
 from ..runtime.audit_users import normal_users
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card

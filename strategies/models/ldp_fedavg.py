@@ -21,7 +21,7 @@ from ..numerics.walk import Walk
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Arguments, Protocol, Run, TooFewReports
-from .model_result import FedAvgResult
+from .fedavg_arguments import FedAvgResult
 from .schedule import LONGEST_STEP, expected
 from .server_optimizer import ServerOptimizer
 from .signal import Signal

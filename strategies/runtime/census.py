@@ -17,7 +17,7 @@ from ldp_flower.guarantee.user_source import SCHEMA
 MAX_USERS_PER_NODE = 1 << 24  # their hashes take some 400 MB
 _FACTS = ("group", "first", "users", "seeded", "rehearsing", "simulated")
 _UNKNOWN = -1  # features of a node that does not declare them, as where an app trains
-_SHOWN = 5  # different numbers of features in an error
+_SHOWN = 3  # different numbers of features, or names of columns, in an error
 _ROSTER_STILL = 1.0  # seconds without a new node after which a roster of unknown size is complete
 
 # What to do about errors that are Flower's own: of an app without such a function, of one that
@@ -143,7 +143,7 @@ def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dic
 
 #: How the reason begins for which a node with another schema is left out of a census.
 OTHER_SCHEMA: Final = "another schema: "
-_SHOWN, _MAX_NAME_CHARS = 3, 60  # names, and characters of one, which a node may have chosen
+_MAX_NAME_CHARS = 60  # of a column, which a node may have chosen
 
 
 def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:

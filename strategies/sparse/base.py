@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +13,45 @@ from ldp_flower.guarantee.questions import Question, ResidualCoefficients
 from ldp_flower.randomizers import Estimate, Randomizer, ball_codebook
 from ldp_flower.validation import Floats, check_integer
 
-from ..numerics.attenuation import shortened_slope
+from ..numerics.denoising import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
 from ..runtime.exchange import Ask
 from ..runtime.features import FeatureStrategy
 from ..runtime.population import Cohort
+from ..runtime.result import LinearResult
 from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters
-from .sparse_result import SparseResult
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(repr=False, kw_only=True)
+class SparseResult(LinearResult):
+    """A result whose coefficients are posterior means.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (dim,)
+        Posterior means: those of unlikely coefficients are close to zero, not zero.
+    std_error : ndarray of float64, shape (dim,)
+        How far coefficients are from these by the reports about each alone, without a belief about
+        sparsity and sizes: wide where users were asked little after the vote.
+    inclusion : ndarray of float64, shape (dim,)
+        Posterior probability that a coefficient is not zero.
+    """
+
+    inclusion: Floats
+
+    @property
+    def support(self) -> NDArray[np.int64]:
+        """Indices of the coefficients that are more likely than not to differ from zero."""
+        return np.flatnonzero(self.inclusion > 0.5)
+
+    def table(self) -> "DataFrame":
+        """Return the coefficients by name, with the probability that each is not zero."""
+        return super().table().assign(**{"probability of not zero": self.inclusion})
 
 
 def water_fill(variances: Floats, information: float) -> Floats:

@@ -15,8 +15,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_optional
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import MeanUsers
+from ..forecasts.populations import MeanUsers, features_of
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.exchange import Ask

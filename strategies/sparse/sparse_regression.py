@@ -20,17 +20,15 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 
-from ..forecasts.planned import features_of, rows_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
-from ..numerics.attenuation import ridge_moments
-from ..numerics.logistic_view import as_logistic, logistic_std_error, logistic_unexplained
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, rows_of
+from ..numerics.denoising import ridge_moments
 from ..numerics.spike_and_slab import Posterior
 from ..runtime.audit_users import normal_users
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Protocol, Run
-from ..subprotocols.held_out_error import checked
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
+from ..subprotocols.squared_errors import checked
 from ..subprotocols.vote import needed_for_selection, typical_score
 from .base import SparseWaves
 
@@ -93,8 +91,8 @@ class SparseRegression(SparseWaves):
 
     With ``link="logistic"`` users regress labels of -1 and 1, less what the current
     estimate predicts; no user fits a logistic model of its own, which would be biased.
-    See :mod:`~..numerics.logistic_view`: the length of the coefficients is right for normal
-    features and, as the estimate that is subtracted gets close, for others.
+    The length of the coefficients (:func:`as_logistic`) is right for normal features and, as the
+    estimate that is subtracted gets close, for others.
 
     Guarantee
     ---------
@@ -239,3 +237,53 @@ class SparseRegression(SparseWaves):
                 )
             )
         return notes
+
+
+# Logistic regression seen as a linear one of labels -1 and 1: with normal features of unit variance,
+# E[x label] = beta w(|beta|) by Stein's lemma. Linear coefficients point where logistic ones do, and
+# their length, h(s) = E[Z tanh(s Z / 2)] for logistic ones of length s, gives theirs. A linear view
+# suits votes, posterior and weights; only what is subtracted and what is returned is logistic.
+_LENGTHS = np.linspace(0.0, 10.0, 401)  # of logistic coefficients; longer ones are shortened
+_Z = np.linspace(-8.0, 8.0, 1601)  # a normal variable: 1e-15 of its mass is beyond
+_DENSITY = np.exp(-(_Z**2) / 2) / np.exp(-(_Z**2) / 2).sum()
+_TANH = np.tanh(_LENGTHS[:, None] * _Z / 2)
+_LINEAR_LENGTHS = _TANH @ (_Z * _DENSITY)  # h
+_EXPLAINED = _TANH**2 @ _DENSITY
+_SLOPES = np.gradient(_LENGTHS, _LINEAR_LENGTHS)
+
+
+def _stretch(linear: Floats) -> tuple[float, float, float]:
+    """Return the length of linear coefficients, of the logistic ones, and the slope."""
+    length = float(np.linalg.norm(linear))
+    return (
+        length,
+        float(np.interp(length, _LINEAR_LENGTHS, _LENGTHS)),
+        float(np.interp(length, _LINEAR_LENGTHS, _SLOPES)),
+    )
+
+
+def as_logistic(linear: Floats) -> Floats:
+    """Return the logistic coefficients with these linear ones."""
+    length, logistic, _ = _stretch(linear)
+    return linear * (logistic / length if length else _SLOPES[0])
+
+
+def logistic_std_error(linear: Floats, variance: Floats) -> Floats:
+    """Return the standard errors of :func:`as_logistic`, given the linear ones' variances.
+
+    The derivative of ``as_logistic`` is ``a I + b u u'`` with ``u = linear / |linear|``.
+    """
+    length, logistic, slope = _stretch(linear)
+    if not length:
+        return np.asarray(_SLOPES[0] * np.sqrt(variance))
+    across = logistic / length
+    squares = (linear / length) ** 2
+    along = slope - across
+    total = along**2 * squares * float(squares @ variance)
+    return np.sqrt(across * (across + 2 * along * squares) * variance + total)
+
+
+def logistic_unexplained(linear: Floats) -> float:
+    """Return the mean square of what the logistic prediction leaves of the labels."""
+    logistic = _stretch(linear)[1]
+    return 1 - float(np.interp(logistic, _LENGTHS, _EXPLAINED))

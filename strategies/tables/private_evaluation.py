@@ -13,8 +13,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats, check_positive
 
-from ..forecasts.planned import features_of
-from ..forecasts.populations import USUAL_R2, EvaluatedUsers
+from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of
 from ..runtime.audit_users import normal_users
 from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask

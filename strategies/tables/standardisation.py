@@ -18,7 +18,7 @@ from ..numerics.denoising import shrink
 from ..runtime.exchange import Ask
 from ..runtime.population import Cohort
 from ..runtime.run import Run
-from ..subprotocols.norm import estimate_norm, norm_askers
+from ..subprotocols.scale import estimate_norm, norm_askers
 
 Integers = NDArray[np.int64]
 T = TypeVar("T")

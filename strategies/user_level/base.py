@@ -17,8 +17,7 @@ from ldp_flower.randomizers import Estimate, Randomizer, SubsetSelection, ball_c
 from ldp_flower.validation import Floats, check_choice, check_integer, check_optional, check_unused
 from ldp_flower.values.projections import keep_largest
 
-from ..forecasts.planned import features_of, rows_of
-from ..forecasts.populations import USUAL_R2, LinearUsers, linear_users
+from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, rows_of
 from ..numerics.denoising import keep_above
 from ..runtime.audit_users import normal_users
 from ..runtime.exchange import Ask

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
 
-from ..numerics.attenuation import ridge_moments
-from ..numerics.denoising import shrink
+from ..numerics.denoising import ridge_moments, shrink
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Run, TooFewReports

@@ -22,10 +22,8 @@ from ldp_flower.validation import (
     check_unused,
 )
 
-from ..forecasts.planned import features_of, rows_of
-from ..forecasts.populations import MeanUsers
-from ..numerics.attenuation import shortened_slope
-from ..numerics.denoising import shrink
+from ..forecasts.populations import MeanUsers, features_of, rows_of
+from ..numerics.denoising import shortened_slope, shrink
 from ..runtime.audit_users import normal_users
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
@@ -123,7 +121,7 @@ class UserLevelMean(FeatureStrategy[LinearResult]):
     wave's radius is r times z, the 95 % quantile of the length of a normal vector over its root
     mean square; with ``clip="hard"`` it is r times ``min(z, max(.75, .25 + 8 / d))``. The wave's
     mean is divided by what that leaves of the mean of normal vectors
-    (:func:`~..numerics.attenuation.shortened_slope`). A radius is
+    (:func:`~..numerics.denoising.shortened_slope`). A radius is
     never more than ``bound``, with which a wave is not re-centred. The centre is the estimate
     after James and Stein (1961).
 

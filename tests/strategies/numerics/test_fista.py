@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Lasso
 
 from ldp_flower.strategies.numerics.denoising import soften
-from ldp_flower.strategies.numerics.fista import fista
+from ldp_flower.strategies.numerics.first_order import fista
 from ldp_flower.values.projections import project_on_ball
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_flower.strategies.numerics.sigm import StepSizes, sigm
+from ldp_flower.strategies.numerics.first_order import StepSizes, sigm
 from ldp_flower.values.projections import project_on_ball
 
 
