@@ -239,10 +239,10 @@ class SparseRegression(SparseWaves):
         return notes
 
 
-# Logistic regression seen as a linear one of labels -1 and 1: with normal features of unit variance,
-# E[x label] = beta w(|beta|) by Stein's lemma. Linear coefficients point where logistic ones do, and
-# their length, h(s) = E[Z tanh(s Z / 2)] for logistic ones of length s, gives theirs. A linear view
-# suits votes, posterior and weights; only what is subtracted and what is returned is logistic.
+# Logistic regression seen as a linear one of labels -1 and 1: with normal features of unit
+# variance, E[x label] = beta w(|beta|) by Stein's lemma. Linear coefficients point where logistic
+# ones do, and their length, h(s) = E[Z tanh(s Z / 2)] for logistic ones of length s, gives theirs. A
+# linear view suits votes, posterior and weights; only what is subtracted and returned is logistic.
 _LENGTHS = np.linspace(0.0, 10.0, 401)  # of logistic coefficients; longer ones are shortened
 _Z = np.linspace(-8.0, 8.0, 1601)  # a normal variable: 1e-15 of its mass is beyond
 _DENSITY = np.exp(-(_Z**2) / 2) / np.exp(-(_Z**2) / 2).sum()

@@ -1,6 +1,6 @@
-"""The scale of the targets, or the typical norm of users' vectors, estimated from a small cohort.
+"""The scale of the targets, and the typical norm of users' vectors, from a small cohort.
 
-Of targets users hold many targets each, whose root mean square is nearly the common one, or few
+Users hold many targets each, whose root mean square is nearly the common one, or few
 labels, whose squares spread over several octaves (:func:`estimate_label_scale`).
 """
 
