@@ -84,6 +84,17 @@ class Shares:
         variances = np.einsum("ij,jk,ik->i", weights, self.covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
+    @property
+    def answering(self) -> float:
+        """The share of the users who have an answer."""
+        return max(float(self.cells.sum()), 1e-9)
+
+    def among_answering(self) -> tuple[Floats, Floats]:
+        """Return the shares among those who have an answer, and their covariance."""
+        shares = self.cells / self.answering
+        jacobian = (np.eye(len(shares)) - shares[:, None]) / self.answering
+        return shares, np.asarray(jacobian @ self.covariance @ jacobian.T)
+
 
 class PopulationErrors:
     """A result whose ``std_error`` is that of a population; the old name of this still works."""

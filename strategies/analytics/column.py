@@ -13,6 +13,7 @@ from ldp_flower.randomizers import Estimate, FrequencyOracle, best_frequency_ora
 from ldp_flower.schema import Numeric, Schema
 from ldp_flower.validation import Floats
 
+from ..numerics.denoising import project_on_simplex
 from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
 from ..runtime.base import LdpStrategy
@@ -139,10 +140,8 @@ def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries
 def _misfit(estimates: Floats, places: list[int]) -> float:
     """Return the squared distance of estimates from shares of these places alone."""
     own = estimates[places]
-    ordered = np.sort(own)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
-    shares = np.maximum(own - excess[np.flatnonzero(ordered > excess)[-1]], 0)
-    return float(estimates @ estimates - own @ own + np.sum((own - shares) ** 2))
+    apart = np.sum((own - project_on_simplex(own)) ** 2)
+    return float(estimates @ estimates - own @ own + apart)
 
 
 @dataclass(frozen=True)

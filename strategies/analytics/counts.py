@@ -118,10 +118,9 @@ class CountsResult(PopulationErrors, Result):
 class Counts(LdpStrategy[CountsResult]):
     """The shares of a column's categories.
 
-    Every user reports the category of one of its rows, drawn at random, once. Users weigh
-    alike, however many rows they have; those without a row that has a category answer like all
-    others and do not weigh on the shares (see
-    :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
+    Every user reports the category of one of its rows, drawn at random, once. Users weigh alike,
+    however many rows they have; those without a row that has a category answer like all others and
+    do not weigh on the shares (see :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
 
     Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
 
@@ -139,9 +138,8 @@ class Counts(LdpStrategy[CountsResult]):
 
     Notes
     -----
-    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the
-    least noisy is taken. Where the standard error of a share would be above 0.1, nobody is
-    asked.
+    Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the oracles, of which the least
+    noisy is taken. Where the standard error of a share would be above 0.1, nobody is asked.
 
     Guarantee
     ---------
@@ -246,10 +244,8 @@ def counted(column: str, categories: list[str], found: Shares, num_users: int) -
         category are in no cell.
     num_users: Number of users whose own shares ``users_std_error`` is about.
     """
-    answering = max(float(found.cells.sum()), 1e-9)
-    shares = found.cells / answering
-    jacobian = (np.eye(len(shares)) - shares[:, None]) / answering
-    covariance = jacobian @ found.covariance @ jacobian.T
+    answering = found.answering
+    shares, covariance = found.among_answering()
     likely = found.likely / max(found.likely.sum(), 1e-9)
     spread = likely * (1 - likely) / (min(answering, 1.0) * num_users)
     population = np.maximum(np.diag(covariance), 0.0)

@@ -38,7 +38,7 @@ class Levels:
     def number(self) -> int:
         """How many levels there are."""
         options = [number for number in _NUMBERS if self.groups * number < MOST_CELLS]
-        return min(options, key=lambda number: self._worst(number))
+        return min(options, key=lambda number: _worst(self.epsilon, self.groups, number))
 
     @property
     def values(self) -> Floats:
@@ -53,11 +53,7 @@ class Levels:
     @cached_property
     def variance(self) -> float:
         """Variance that one report adds to a group's mean, at most, if all are equally large."""
-        return self._worst(self.number)
-
-    def _worst(self, number: int) -> float:
-        """Return the variance wherever a group's users are, all at one place."""
-        return _worst(self.epsilon, self.groups, number)
+        return _worst(self.epsilon, self.groups, self.number)
 
     def pilot(self, num_users: int, fewest: int) -> int:
         """Return how many users report how uncertain the rounding is; 0 where it is no matter."""
@@ -112,6 +108,7 @@ class Levels:
 
 @lru_cache(maxsize=1024)
 def _worst(epsilon: float, groups: int, number: int) -> float:
+    """Return the variance wherever a group's users are, all at one place."""
     oracle = oracle_of(epsilon, max(2, groups * number), 1)
     levels = np.linspace(-1.0, 1.0, number)
     worst = 0.0

@@ -81,8 +81,7 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     column : str
         Name of a column of numbers, the target included.
     levels : sequence of float
-        What shares of the users the quantiles have below them, distinct, within (0, 1); at
-        most 99.
+        What shares of the users the quantiles have below them, distinct, within (0, 1); at most 99.
 
     Raises
     ------

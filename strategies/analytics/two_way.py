@@ -17,6 +17,7 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
 from ..forecasts.populations import features_of
+from ..numerics.denoising import project_on_simplex
 from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
 from ..runtime.result import Estimates, Result
@@ -84,9 +85,8 @@ class TwoWayResult(PopulationErrors, Result):
         Returns
         -------
         DataFrame
-            The two categories, their ``share``, its ``standard error`` for the population
-            that the users are a sample of, the narrower one ``of these users``, and the
-            ``smoothed`` share.
+            The two categories, their ``share``, its ``standard error`` for the population that the
+            users are a sample of, the narrower one ``of these users``, and the ``smoothed`` share.
         """
         from pandas import DataFrame
 
@@ -167,12 +167,11 @@ class TwoWay(LdpStrategy[TwoWayResult]):
     Notes
     -----
     The cells are asked for as those of :class:`Counts`. The test is Wald's: the deviations of the
-    cells from the product of the margins, by their covariance, which the noise of the
-    randomizers decides and is known; Pearson's statistic of noisy counts would reject
-    independence nearly always. Under independence it has a chi-squared law once
-    standard errors of shares are small. ``smoothed`` is the closest table without negative
-    shares, its deviations multiplied by the part of their squares that noise does not explain
-    (James & Stein 1961); its margins stay.
+    cells from the product of the margins, by their covariance, which the noise of the randomizers
+    decides and is known; Pearson's statistic of noisy counts would reject independence nearly
+    always. Under independence it has a chi-squared law once standard errors of shares are small.
+    ``smoothed`` is the closest table without negative shares, its deviations multiplied by the part
+    of their squares that noise does not explain (James & Stein 1961); its margins stay.
 
     Guarantee
     ---------
@@ -243,7 +242,7 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             shares=shown.shares.reshape(shape),
             std_error=shown.std_error.reshape(shape),
             users_std_error=shown.users_std_error.reshape(shape),
-            smoothed=smoothed(shown.shares.reshape(shape), _covariance(found)),
+            smoothed=smoothed(shown.shares.reshape(shape), found.among_answering()[1]),
             chi_squared=chi_squared,
             degrees_of_freedom=(shape[0] - 1) * (shape[1] - 1),
             p_value=p_value,
@@ -269,13 +268,6 @@ class TwoWay(LdpStrategy[TwoWayResult]):
         return expected_share(waves, self._shares.num_cells, setting, "a cell's share")
 
 
-def _covariance(found: Shares) -> Floats:
-    """Return the covariance of the shares among those who answer."""
-    answering = max(float(found.cells.sum()), 1e-9)
-    jacobian = (np.eye(len(found.cells)) - found.cells[:, None] / answering) / answering
-    return np.asarray(jacobian @ found.covariance @ jacobian.T)
-
-
 def _deviations(shares: Floats) -> tuple[Floats, Floats]:
     """Return the deviations from the product of the margins, and their derivatives."""
     rows, columns = shares.sum(axis=1), shares.sum(axis=0)
@@ -295,9 +287,9 @@ def _deviations(shares: Floats) -> tuple[Floats, Floats]:
 
 def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
     """Return Wald's statistic of independence and its p-value."""
-    shares = found.cells.reshape(shape) / max(float(found.cells.sum()), 1e-9)
-    deviations, jacobian = _deviations(shares)
-    covariance = jacobian @ _covariance(found) @ jacobian.T
+    shares, among = found.among_answering()
+    deviations, jacobian = _deviations(shares.reshape(shape))
+    covariance = jacobian @ among @ jacobian.T
     free = np.arange(shares.size).reshape(shape)[:-1, :-1].ravel()  # the margins tell the rest
     shown = deviations.ravel()[free]
     statistic = float(shown @ np.linalg.solve(covariance[np.ix_(free, free)], shown))
@@ -310,12 +302,12 @@ def smoothed(shares: Floats, covariance: Floats) -> Floats:
     Negative shares are taken off first, which takes off noise. How large the deviations of
     the rest are in independent columns is looked at in tables drawn with this noise.
     """
-    shown = nonnegative(shares.ravel()).reshape(shares.shape)
+    shown = project_on_simplex(shares.ravel()).reshape(shares.shape)
     product = np.outer(shown.sum(axis=1), shown.sum(axis=0))
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     noise = KeyedRandom(derive(np.arange(_TABLES))).normals((_TABLES, shares.size)) @ root.T
-    drawn = [nonnegative(product.ravel() + each).reshape(shares.shape) for each in noise]
+    drawn = [project_on_simplex(product.ravel() + each).reshape(shares.shape) for each in noise]
     expected = float(np.mean([_squares(each) for each in drawn]))
     found = _squares(shown)
     kept: float = max(0.0, 1 - expected / found) if found else 0.0
@@ -325,11 +317,3 @@ def smoothed(shares: Floats, covariance: Floats) -> Floats:
 def _squares(shares: Floats) -> float:
     """Return the sum of the squared deviations from the product of the margins."""
     return float(np.square(shares - np.outer(shares.sum(axis=1), shares.sum(axis=0))).sum())
-
-
-def nonnegative(shares: Floats) -> Floats:
-    """Return the closest numbers that are not below 0 and add up to 1."""
-    ordered = np.sort(shares)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, len(shares) + 1)
-    level = excess[np.flatnonzero(ordered > excess)[-1]]
-    return np.asarray(np.maximum(shares - level, 0.0))

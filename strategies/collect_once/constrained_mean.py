@@ -54,14 +54,13 @@ class ConstrainedMean(ProjectedCollection[LinearResult]):
     several rows reports their mean.
 
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 2.
-    ``"paper"`` is that algorithm with its calibration corrected: noise is for the diameter
-    of the projected rows' domain, to which they are shortened (at ``1 + 2 / sqrt(p)`` in p
-    dimensions), as the original does not; the plain mean takes the place of the median
-    of 18 log(1/delta) means, as reports have light tails; and the Lasso, with the
-    threshold above, that of a constraint so wide that 0 is its solution below 1e13 users.
-    It needs 30 to 100 times as many users as ``"auto"``. Without projection the noise in a
-    coordinate does not depend on their number, so that projecting saves bytes and
-    nothing else.
+    ``"paper"`` is that algorithm with its calibration corrected: noise is for the diameter of the
+    projected rows' domain, to which they are shortened (at ``1 + 2 / sqrt(p)`` in p dimensions), as
+    the original does not; the plain mean takes the place of the median of 18 log(1/delta) means, as
+    reports have light tails; and the Lasso, with the threshold above, that of a constraint so wide
+    that 0 is its solution below 1e13 users. It needs 30 to 100 times as many users as ``"auto"``.
+    Without projection the noise in a coordinate does not depend on their number, so that projecting
+    saves bytes and nothing else.
 
     Guarantee
     ---------

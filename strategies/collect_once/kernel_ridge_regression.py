@@ -127,11 +127,10 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
 
     Source: Zheng, Mou & Wang, "Collect at Once, Use Effectively" (ICML 2017), Algorithm 4.
     ``"paper"`` is that algorithm with its calibration corrected, as in
-    :class:`ConstrainedRegression`; with the ridge penalty, which its last step lacks, at
-    the size of the noise; and with cosines and sines of stratified frequencies, whose
-    length is exactly 1, in place of cosines with random phases, whose inner products are
-    half of the kernel. Its noise is squared on the server: it has a use from epsilon 4 and
-    200,000 users.
+    :class:`ConstrainedRegression`; with the ridge penalty, which its last step lacks, at the size
+    of the noise; and with cosines and sines of stratified frequencies, whose length is exactly 1,
+    in place of cosines with random phases, whose inner products are half of the kernel. Its noise
+    is squared on the server: it has a use from epsilon 4 and 200,000 users.
 
     Guarantee
     ---------

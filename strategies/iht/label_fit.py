@@ -120,10 +120,9 @@ def typical_sizes(x: Floats) -> Floats:
 def row_weights(z: Floats) -> Floats:
     """Return what to multiply rows by, features and target alike, at most 1.
 
-    A row times its weight has no larger entry, and is no longer, than the largest of nine
-    rows in ten, and than twice the median row. So a linear model is fitted to rows of which none
-    counts much more than others. Since weights depend on features only, it has the same
-    coefficients.
+    A row times its weight has no larger entry, and is no longer, than the largest of nine rows in
+    ten, and than twice the median row. So a linear model is fitted to rows of which none counts
+    much more than others. Since weights depend on features only, it has the same coefficients.
 
     z, shape (rows, dim): Features in units of their columns' typical sizes; no row is all zero.
     """

@@ -62,13 +62,12 @@ _FARTHEST = 4.0  # how many times too small or large an estimated one may be to 
 class LabelLdpIht(SparseStrategy):
     """Sparse regression from one randomised label per user, the features being public.
 
-    Every user reports its label through a mechanism for numbers, and its features as they
-    are. The server solves for sparse coefficients: all of that is post-processing. Users of
-    later rounds report the difference between their label and its prediction by the estimate so
-    far. That difference is smaller than a label, and so is the noise that hides it.
-    Clients answer only if their operator has declared the features public
-    (``features-public``); and by default, since the hybrid mechanism is not exact,
-    only if inexact mechanisms are allowed.
+    Every user reports its label through a mechanism for numbers, and its features as they are. The
+    server solves for sparse coefficients: all of that is post-processing. Users of later rounds
+    report the difference between their label and its prediction by the estimate so far. That
+    difference is smaller than a label, and so is the noise that hides it. Clients answer only if
+    their operator has declared the features public (``features-public``); and by default, since the
+    hybrid mechanism is not exact, only if inexact mechanisms are allowed.
 
     Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
 
@@ -123,9 +122,8 @@ class LabelLdpIht(SparseStrategy):
     expected of noise alone. They are compared in units of their features' typical sizes.
 
     Rows, as nodes send them, are weighted so that none counts for more than the largest of
-    nine in ten, nor than twice the median row: see
-    :func:`.label_fit.row_weights`. Features of one size, such as signs, all
-    count in full. The result notes rows that hardly count.
+    nine in ten, nor than twice the median row: see :func:`.label_fit.row_weights`. Features of one
+    size, such as signs, all count in full. The result notes rows that hardly count.
 
     ``std_error`` is that of least squares on the support, from the residuals' spread.
 

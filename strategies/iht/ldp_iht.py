@@ -92,14 +92,13 @@ class LdpIht(FeatureStrategy[LinearResult]):
     :class:`~ldp_flower.strategies.PrivateRegression` and
     :class:`~ldp_flower.strategies.PrivateClassification`.
 
-    Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential
-    Privacy Model", ICML 2019, Algorithm 1. Changes: the gradient is truncated at
-    the new iterate (line 6 is misprinted); cohorts are disjoint and cover everyone
-    (line 1 overlaps by one); the randomizer is one that is private for even
-    dimensions too; the residual is clipped at a bound that shrinks with the a-priori
-    error instead of the worst case, without which the noise drowns everything; the
-    estimates of all steps are pooled, late ones above all; the last quarter of the cohorts is
-    asked about the 2 s largest coordinates only, where noise is smaller.
+    Source: Wang & Xu, "On Sparse Linear Regression in the Local Differential Privacy Model", ICML
+    2019, Algorithm 1. Changes: the gradient is truncated at the new iterate (line 6 is misprinted);
+    cohorts are disjoint and cover everyone (line 1 overlaps by one); the randomizer is one that is
+    private for even dimensions too; the residual is clipped at a bound that shrinks with the
+    a-priori error instead of the worst case, without which the noise drowns everything; the
+    estimates of all steps are pooled, late ones above all; the last quarter of the cohorts is asked
+    about the 2 s largest coordinates only, where noise is smaller.
 
     Other links are the paper's section 6 and its non-linear measurements (Yang et al.,
     ICML 2016): the same client with another scalar in front of the record, clipped alike.

@@ -32,10 +32,9 @@ _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol
 class NonInteractiveIht(SparseStrategy):
     """Sparse regression from one question that is the same for everybody.
 
-    Every user reports a few bits of its clipped target times its record. The server
-    averages, solves with the public covariance of the features and keeps the largest
-    coefficients. For when there is one round only: with more, :class:`LdpIht`
-    gets by with a fraction of the users.
+    Every user reports a few bits of its clipped target times its record. The server averages,
+    solves with the public covariance of the features and keeps the largest coefficients. For when
+    there is one round only: with more, :class:`LdpIht` gets by with a fraction of the users.
 
     Other parameters are those of :class:`~..runtime.features.SparseStrategy`.
 
@@ -47,8 +46,7 @@ class NonInteractiveIht(SparseStrategy):
         ``auto`` reports through :class:`SubsetHypercube` at pure epsilon, ``paper`` adds
         Gaussian noise to the whole vector, which takes some ten times as many users.
     covariance : array_like, shape (dim, dim), optional
-        Public second moment of the features; by default ``feature_variance`` times the
-        identity.
+        Public second moment of the features; by default ``feature_variance`` times the identity.
     feature_variance : float, optional
         Mean square of a feature, where no covariance gives it: 1, the default, for signs, 1/3
         for uniform features.

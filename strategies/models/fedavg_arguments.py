@@ -91,9 +91,8 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
     min_available_nodes : int, optional
         Fewest nodes to wait for before the census.
     train_metrics_aggr_fn : callable, optional
-        Function that aggregates the metrics that clients declare public, as in Flower's
-        ``FedAvg``: from a list of RecordDict and the name ``num-examples`` to a
-        MetricRecord. By default means.
+        Function that aggregates the metrics that clients declare public, as in Flower's ``FedAvg``:
+        from a list of RecordDict and the name ``num-examples`` to a MetricRecord. By default means.
 
     Notes
     -----

@@ -35,11 +35,10 @@ _FEWEST_ROUNDS = 3
 class Signal:
     """Running tests of mean updates against their known noise, which cost no privacy.
 
-    Without a signal (every node's update is 0, or they cancel) a mean update is normal
-    noise of known variance. Three sums over the rounds so far are tested: that of the
-    squared lengths; the squared length of the weighted sum of updates, sharper while they
-    point the same way; and that of their projections on the sum of the former ones, which
-    sees updates that turn back.
+    Without a signal (every node's update is 0, or they cancel) a mean update is normal noise of
+    known variance. Three sums over the rounds so far are tested: that of the squared lengths; the
+    squared length of the weighted sum of updates, sharper while they point the same way; and that
+    of their projections on the sum of the former ones, which sees updates that turn back.
 
     found: Whether any test of any round has shown a signal. Where there is none it stays False with
         probability 0.996 (30 rounds, simulated).

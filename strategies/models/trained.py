@@ -93,8 +93,7 @@ def trainable_of(module: Any) -> tuple[str, ...]:
     """Return the names of the parameters of a PyTorch module that require gradients.
 
     For ``LdpFedAvg(trainable=trainable_of(net))``, with ``ArrayRecord(net.state_dict())`` as
-    initial arrays: frozen layers and all buffers (running statistics, counters) stay as they
-    are.
+    initial arrays: frozen layers and all buffers (running statistics, counters) stay as they are.
 
     Parameters
     ----------

@@ -43,19 +43,24 @@ def shrink(vector: Floats, variance: float) -> Floats:
     return vector * (1 - surplus / square) if square > surplus else np.zeros_like(vector)
 
 
-def project_on_l1_ball(vector: Floats, radius: float) -> Floats:
-    """Return the closest vector whose absolute values add up to at most ``radius``.
+def project_on_simplex(vector: Floats, total: float = 1.0) -> Floats:
+    """Return the closest numbers that are not below 0 and add up to ``total``.
 
-    Source: Duchi, Shalev-Shwartz, Singer & Chandra (2008). Subtracts from all absolute
-    values the one amount that leaves those above it with the sum ``radius``.
+    Source: Duchi, Shalev-Shwartz, Singer & Chandra (2008). Subtracts the one amount that leaves
+    the entries above it with that sum.
     """
+    descending = np.sort(vector)[::-1]
+    amounts = (np.cumsum(descending) - total) / np.arange(1, len(vector) + 1)
+    amount = amounts[np.flatnonzero(descending > amounts)[-1]]
+    return np.asarray(np.maximum(vector - amount, 0.0))
+
+
+def project_on_l1_ball(vector: Floats, radius: float) -> Floats:
+    """Return the closest vector whose absolute values add up to at most ``radius``."""
     sizes = np.abs(vector)
     if sizes.sum() <= radius:
         return vector
-    descending = np.sort(sizes)[::-1]
-    amounts = (np.cumsum(descending) - radius) / np.arange(1, len(vector) + 1)
-    amount = amounts[np.flatnonzero(descending > amounts)[-1]]
-    return soften(vector, float(amount))
+    return np.asarray(np.sign(vector) * project_on_simplex(sizes, radius))
 
 
 def raise_eigenvalues(matrix: Floats, least: float = 0.0) -> Floats:

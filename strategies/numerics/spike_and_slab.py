@@ -138,9 +138,8 @@ class Posterior:
 def posterior(evidence: Evidence) -> Posterior:
     """Return the posterior of all coefficients, averaged over sparsity and size.
 
-    Given sparsity and size, coefficients are taken for independent; only a vote's
-    threshold, set by the typical sparsity and size, links them. Coordinates of equal
-    evidence are computed once.
+    Given sparsity and size, coefficients are taken for independent; only a vote's threshold, set by
+    the typical sparsity and size, links them. Coordinates of equal evidence are computed once.
     """
     counts = np.zeros(evidence.dim) if evidence.vote is None else evidence.vote.counts
     table = np.stack([counts, evidence.precision, evidence.weighted], axis=1)

@@ -66,15 +66,12 @@ def discriminant(distance: float, share: float) -> tuple[float, float]:
 
 def likely_share(found: float, std_error: float) -> tuple[float, float]:
     """Return mean and spread of a share within (0, 1), of which an estimate is known."""
-    weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + _offset(found, std_error))
+    # The offset keeps the largest weight at 1, however far the estimate is off.
+    offset = 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
+    weights = np.exp(-0.5 * ((_GRID - found) / std_error) ** 2 + offset)
     weights /= weights.sum()
     mean = float(weights @ _GRID)
     return mean, math.sqrt(float(weights @ (_GRID - mean) ** 2))
-
-
-def _offset(found: float, std_error: float) -> float:
-    """Return what keeps the largest weight at 1, however far the estimate is off."""
-    return 0.5 * ((float(np.clip(found, _GRID[0], _GRID[-1])) - found) / std_error) ** 2
 
 
 def _covariances(distances: Floats, share: float) -> Floats:

@@ -25,9 +25,8 @@ Print = tuple[str, str]
 def printed(value: object) -> Print:
     """Return the SHA-256 of a parameter's whole content, and a short description.
 
-    Numbers are the same if they are equal, whatever their type, and so are lists and tuples;
-    arrays if types, shapes and bytes are; other objects if they are of one class and hold
-    the same.
+    Numbers are the same if they are equal, whatever their type, and so are lists and tuples; arrays
+    if types, shapes and bytes are; other objects if they are of one class and hold the same.
 
     Raise ValueError if it is or holds something, such as a function, whose content cannot be
     compared.

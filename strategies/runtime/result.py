@@ -136,9 +136,8 @@ class Result(flower.Result):
     def to_html(self, path: str | Path | None = None) -> str:
         """Return a page for a reviewer, and write it if a path is given.
 
-        It states the question, the guarantee in words, the result with its figure, the notes,
-        and who answered. It needs no other file, and can be read in light and dark and
-        printed.
+        It states the question, the guarantee in words, the result with its figure, the notes, and
+        who answered. It needs no other file, and can be read in light and dark and printed.
         """
         return page.page(title_of(self), sections_of(self), path)
 
@@ -303,10 +302,9 @@ class LinearResult(CoefficientResult):
     coef : ndarray of float64, shape (dim,)
         The estimate.
     std_error : ndarray of float64, shape (dim,)
-        Standard deviation of each coefficient given the support, from the
-        randomizers' known noise or the spread of the reports; 0 outside the support.
-        It leaves out the bias of clipping, thresholding and early stopping, and is NaN where that
-        is most of the error.
+        Standard deviation of each coefficient given the support, from the randomizers' known noise
+        or the spread of the reports; 0 outside the support. It leaves out the bias of clipping,
+        thresholding and early stopping, and is NaN where that is most of the error.
     """
 
     _derived = ("support",)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import Setting
 from ldp_flower.guarantee.questions import DistanceBin, OutstandingFeatures, Question, WeightedMean
@@ -23,9 +22,7 @@ from ..runtime.facts import Card
 from ..runtime.run import Run
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import needed_for_selection
-from .base import SparseWaves
-
-Integers = NDArray[np.int64]
+from .base import Integers, SparseWaves
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean
 _PLANNED_SPARSITY, _PLANNED = 8, 2.0  # coordinates of a plan, and their size, likewise

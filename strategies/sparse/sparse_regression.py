@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.expectation import NoPlan, Setting
 from ldp_flower.guarantee.questions import (
@@ -30,9 +29,7 @@ from ..runtime.run import Protocol, Run
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.squared_errors import checked
 from ..subprotocols.vote import needed_for_selection, typical_score
-from .base import SparseWaves
-
-Integers = NDArray[np.int64]
+from .base import Integers, SparseWaves
 
 _LINKS = ("identity", "logistic")
 _FEWEST_OF_CLASSES = 10  # a user's labels below which logistic coefficients are noise
@@ -64,10 +61,9 @@ class SparseRegression(SparseWaves):
     samples_per_user : int
         Typical number of records of a user, a public guess; a user may hold any number.
     link : str (default: "identity")
-        ``"identity"``: linear regression. ``"logistic"``: targets are classes, 0 and 1 (or
-        -1 and 1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user;
-        for tables with classes there is
-        :class:`~ldp_flower.strategies.PrivateClassification`.
+        ``"identity"``: linear regression. ``"logistic"``: targets are classes, 0 and 1 (or -1 and
+        1); ``coef`` are the log-odds' coefficients. Needs 10 or more samples a user; for tables
+        with classes there is :class:`~ldp_flower.strategies.PrivateClassification`.
     target_scale : float, optional
         Root mean square of the (centred) targets, if it is public within some 10 %; the
         waves refine it. By default it is estimated from a small cohort, which takes
@@ -80,13 +76,12 @@ class SparseRegression(SparseWaves):
 
     Notes
     -----
-    Source: the setting is that of Ma, Jia & Yang, "Better Locally Private Sparse
-    Estimation Given Multiple Samples Per User", ICML 2024; the protocol is not. What a
-    report costs is not the dimension but the energy of the vector that is reported,
-    so re-centring removes the energy of what is known already and weighting that of
-    what is hopeless. Local regressions are ridge regressions with a fixed penalty:
-    with unit, independent features they shrink all coefficients by one factor, which
-    is known from the Marchenko-Pastur law and undone; with correlated features
+    Source: the setting is that of Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given
+    Multiple Samples Per User", ICML 2024; the protocol is not. What a report costs is not the
+    dimension but the energy of the vector that is reported, so re-centring removes the energy of
+    what is known already and weighting that of what is hopeless. Local regressions are ridge
+    regressions with a fixed penalty: with unit, independent features they shrink all coefficients
+    by one factor, which is known from the Marchenko-Pastur law and undone; with correlated features
     they stay close to the coefficients, where marginal correlations mix neighbours.
 
     With ``link="logistic"`` users regress labels of -1 and 1, less what the current
@@ -241,8 +236,8 @@ class SparseRegression(SparseWaves):
 
 # Logistic regression seen as a linear one of labels -1 and 1: with normal features of unit
 # variance, E[x label] = beta w(|beta|) by Stein's lemma. Linear coefficients point where logistic
-# ones do, and their length, h(s) = E[Z tanh(s Z / 2)] for logistic ones of length s, gives theirs. A
-# linear view suits votes, posterior and weights; only what is subtracted and returned is logistic.
+# ones do, and their length, h(s) = E[Z tanh(s Z / 2)] for logistic ones of length s, gives theirs.
+# A linear view suits votes, posterior and weights; what is subtracted and returned is logistic.
 _LENGTHS = np.linspace(0.0, 10.0, 401)  # of logistic coefficients; longer ones are shortened
 _Z = np.linspace(-8.0, 8.0, 1601)  # a normal variable: 1e-15 of its mass is beyond
 _DENSITY = np.exp(-(_Z**2) / 2) / np.exp(-(_Z**2) / 2).sum()

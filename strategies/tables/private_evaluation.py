@@ -77,11 +77,10 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
     Every user counts the same, however many rows it has. The users must be others than the
     model was fitted on, or R2 is too good.
 
-    Differences are clipped at 2 to 6 times the baseline, as wide as a standard error of R2 of
-    0.03 allows. Without clipping A and B are unbiased, and R2 is but for terms of the order of
-    its variance. A single number in an interval goes through
-    :class:`RandomizedResponse` or, from about epsilon 1.2, :class:`Codebook`, whichever is less
-    noisy; both have finitely many outputs.
+    Differences are clipped at 2 to 6 times the baseline, as wide as a standard error of R2 of 0.03
+    allows. Without clipping A and B are unbiased, and R2 is but for terms of the order of its
+    variance. A single number in an interval goes through :class:`RandomizedResponse` or, from about
+    epsilon 1.2, :class:`Codebook`, whichever is less noisy; both have finitely many outputs.
 
     Guarantee
     ---------

@@ -93,10 +93,9 @@ def estimate_standardisation(
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask small cohorts for what a schema does not declare.
 
-    First for sizes, as bounds may be much too wide; then for centres, twice, the second
-    time around the first estimate, from where users' means are not far; last for sizes
-    around the centres. A user reports one vector of all columns in question. What the
-    schema declares is not asked for.
+    First for sizes, as bounds may be much too wide; then for centres, twice, the second time around
+    the first estimate, from where users' means are not far; last for sizes around the centres. A
+    user reports one vector of all columns in question. What the schema declares is not asked for.
 
     mechanism: From a number of coordinates and a radius to the mechanism for vectors.
     """

@@ -55,9 +55,8 @@ class SelectedRegression(SparseStrategy):
     method : str (default: "auto")
         ``"auto"`` or ``"paper"``, see the subclasses.
     target_scale : float, optional
-        Root mean square of the (centred) targets, if it is public. By default it is
-        estimated from a small cohort, which needs about 30 users at epsilon 4, 150 at 2
-        and 700 at 1.
+        Root mean square of the (centred) targets, if it is public. By default it is estimated from
+        a small cohort, which needs about 30 users at epsilon 4, 150 at 2 and 700 at 1.
     selector : str (default: "lasso")
         How users rank features: a key of :data:`~ldp_flower.guarantee.questions.SELECTORS`. With
         ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import Gradient
 from ldp_flower.guarantee.users import Users
@@ -18,9 +17,7 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
-from .base import SelectedRegression
-
-Integers = NDArray[np.int64]
+from .base import Integers, SelectedRegression
 
 _MAX_STEP = 1.0  # over the inverse of the largest curvature, which is 1 for unit features
 
@@ -33,11 +30,10 @@ class MultiRoundRegression(SelectedRegression):
     The others are cut into ``num_steps`` batches. Each batch gets a point and reports its
     mean gradients there, on the selected variables.
 
-    With ``method="paper"`` a user votes for one variable and reports one rotated
-    coordinate of its gradient, half of a batch for the range and half within it. With
-    ``method="auto"`` a vote is for a set of variables and gradients are reported as
-    vectors in a ball, whose radius shrinks with the known error of the point. See
-    :class:`~.base.SelectedRegression` for the parameters.
+    With ``method="paper"`` a user votes for one variable and reports one rotated coordinate of its
+    gradient, half of a batch for the range and half within it. With ``method="auto"`` a vote is for
+    a set of variables and gradients are reported as vectors in a ball, whose radius shrinks with
+    the known error of the point. See :class:`~.base.SelectedRegression` for the parameters.
 
     Parameters
     ----------

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
@@ -16,9 +15,7 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
-from .base import SelectedRegression
-
-Integers = NDArray[np.int64]
+from .base import Integers, SelectedRegression
 
 _RIDGE = {"auto": 0.3, "paper": 1e-3}  # of the local regressions; 0 would be least squares
 _WAVES = (0.3, 0.3, 0.4)  # shares of the users that estimate
@@ -47,13 +44,12 @@ class TwoRoundRegression(SelectedRegression):
 
     Notes
     -----
-    Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple
-    Samples Per User", ICML 2024, Algorithm 1. Changes for ``method="paper"``: every user
-    sends one report of the whole ``epsilon``; values are clipped to the range before they
-    are randomised; nobody is left out because of its data. The range needs no guess:
-    standardised targets have coefficients of length at most 1 (unit, uncorrelated
-    features), and these vary by ``sqrt(k / (m - k - 1))`` among users at most. A
-    tiny ridge makes least squares defined for users with few rows.
+    Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple Samples Per
+    User", ICML 2024, Algorithm 1. Changes for ``method="paper"``: every user sends one report of
+    the whole ``epsilon``; values are clipped to the range before they are randomised; nobody is
+    left out because of its data. The range needs no guess: standardised targets have coefficients
+    of length at most 1 (unit, uncorrelated features), and these vary by ``sqrt(k / (m - k - 1))``
+    among users at most. A tiny ridge makes least squares defined for users with few rows.
 
     Guarantee
     ---------
