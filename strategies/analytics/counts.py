@@ -143,13 +143,11 @@ class Counts(LdpStrategy[CountsResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
-    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by
-       a mechanism that is ``epsilon``-LDP for any two categories and for none. What the second
-       is asked depends on data through the first one's reports only.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
+    2. Every user is asked once, in one of at most two disjoint cohorts that public hashes cut, by a
+       mechanism that is ``epsilon``-LDP for any two categories and for none. What the second is
+       asked depends on data through the first one's reports only.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user", "num_features"})

@@ -100,12 +100,10 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
-    2. Every user is asked once, for one report, by a mechanism that is ``epsilon``-LDP for
-       any two sets of items; nobody's report depends on anybody else's.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
+    2. Every user is asked once, for one report, by a mechanism that is ``epsilon``-LDP for any two
+       sets of items; nobody's report depends on anybody else's.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"num_features"})

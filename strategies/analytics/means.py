@@ -165,13 +165,11 @@ class Means(LdpStrategy[MeansResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
     2. Every user is asked once, in one of several disjoint cohorts that public hashes cut, by a
        mechanism that is ``epsilon``-LDP for any two data. What later cohorts are asked depends on
        data through earlier reports only.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"num_features"})

@@ -112,13 +112,11 @@ class Quantiles(LdpStrategy[QuantilesResult]):
 
     Guarantee
     ---------
-    1. Protected: everything that a user holds, all its rows and their number, against
-       any other data (user-level local differential privacy), at pure ``epsilon``.
+    1. Protected: all rows of a user, however many, against any others, at pure ``epsilon``.
     2. Every user is asked once, in one of disjoint cohorts, and reports one bit, one cell or, of
-       those asked how round their entries are, one set of steps; each mechanism is
-       ``epsilon``-LDP. Later thresholds and cells depend on the reports of others alone.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers enforce
-       this on their side.
+       those asked how round their entries are, one set of steps; each mechanism is ``epsilon``-LDP.
+       Later thresholds and cells depend on the reports of others alone.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     plans_with = frozenset({"rows_per_user"})

@@ -108,12 +108,10 @@ class SmoothGlm(ProjectedCollection[GlmResult]):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set. ``"auto"``: pure
-       ``epsilon``; ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
-    2. Every user answers one question once, and the question depends on no data: the protocol is
-       non-interactive.
-    3. No matter what the strategy sends, the clients' randomizers and ledgers
-       enforce this on their side.
+    1. Protected: all records of a user, against any others. ``"auto"``: pure ``epsilon``;
+       ``"paper"``: (``epsilon``, ``delta``), in real arithmetic.
+    2. Every user answers one question, which depends on no data (non-interactive).
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

@@ -129,13 +129,13 @@ class LabelLdpIht(SparseStrategy):
 
     Guarantee
     ---------
-    1. Protected: the labels of a user against any other labels, or each label if the unit
-       is "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and
-       in which order are not protected at all, nor is what they reveal about the label.
-    2. Every user answers one question, in one of disjoint cohorts. Later questions depend on
-       labels through earlier reports only, so the whole is epsilon-LDP by parallel composition.
-    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
-       on their side, and refuse unless the operator has declared the features public.
+    1. Protected: the labels of a user against any other labels, or each label if the unit is
+       "label", at ``epsilon`` (and ``delta``). Features, how many rows a user has and in which
+       order are not protected at all, nor is what they reveal about the label.
+    2. Every user answers one question, in one of disjoint cohorts. Later questions depend on labels
+       through earlier reports only, so the whole is epsilon-LDP by parallel composition.
+    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this on their
+       side, and refuse unless the operator has declared the features public.
     """
 
     card = Card(

@@ -67,11 +67,10 @@ class NonInteractiveIht(SparseStrategy):
 
     Guarantee
     ---------
-    1. Protected: a user's whole set of records, against any other set, at pure ``epsilon``
-       (with ``method="paper"`` at (``epsilon``, ``delta``), in real arithmetic).
+    1. Protected: a user's whole set of records, against any other set, at pure ``epsilon`` (with
+       ``method="paper"`` at (``epsilon``, ``delta``), in real arithmetic).
     2. Every user answers one question, which depends on nobody's data.
-    3. No matter what the strategy sends, the clients' mechanisms and ledgers enforce this
-       on their side.
+    3. Clients enforce this by their randomizers and ledgers, whatever the strategy sends.
     """
 
     card = Card(

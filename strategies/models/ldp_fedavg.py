@@ -86,11 +86,11 @@ class LdpFedAvg(StepArguments):
     ---------
     1. Protected: all data of a user, against any other data, at pure ``epsilon``. With
        ``LdpUpdateMod`` that is the whole node.
-    2. Every user answers ``answers_per_user`` queries, of epsilon / answers_per_user
-       each, rounded so that their sum is at most ``epsilon`` (basic composition);
-       cohorts are disjoint and cut by public hashes.
-    3. No matter what the strategy sends, the clients' mods and ledgers enforce this
-       on their side. An app without the mod protects nobody.
+    2. Every user answers ``answers_per_user`` queries, of epsilon / answers_per_user each, rounded
+       so that their sum is at most ``epsilon`` (basic composition); cohorts are disjoint and cut by
+       public hashes.
+    3. No matter what the strategy sends, the clients' mods and ledgers enforce this on their side.
+       An app without the mod protects nobody.
     """
 
     card = Card(
