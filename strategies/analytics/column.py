@@ -51,13 +51,11 @@ class NumericColumn:
     place: int  # its place among the features; the target comes after them
 
     @classmethod
-    def of(cls, schema: object, name: str) -> Self:
+    def of(cls, schema: Schema, name: str) -> Self:
         """Return a column of a schema.
 
         Raise ValueError if there is no such column, or it is none of numbers.
         """
-        if not isinstance(schema, Schema):
-            raise ValueError(f"Expected schema to be a Schema, got {type(schema).__name__}.")
         kind = schema.kind(name)
         if not isinstance(kind, Numeric):
             raise ValueError(f"Expected a column of numbers, got {name!r}, which has categories.")

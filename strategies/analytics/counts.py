@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from flwr.app import ArrayRecord
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomizers import HadamardBit
@@ -16,12 +16,12 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
 from ..forecasts.populations import features_of
-from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime.result import Estimates, Result, frame, interval
+from ..runtime.run import Protocol, Run
 from ..subprotocols.permanent import PermanentForm
-from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
+from .base import ColumnStrategy, categories_of, too_few
+from .cells import CellShares, PopulationErrors, Shares, cell_question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _USEFUL = 0.1  # standard error of a share beyond which nothing is asked
 _SHOWN = 12  # categories in a result's text
-_NORMAL = 1.96  # standard errors on either side of a normal estimate hold 95 %
 
 
 @dataclass(repr=False, kw_only=True)
@@ -76,16 +75,13 @@ class CountsResult(PopulationErrors, Result):
             for the population that the users are a sample of, the narrower one ``of these users``
             with the rows that they drew, and an interval of 95 % for the population.
         """
-        from pandas import DataFrame
-
-        return DataFrame(
+        return frame(
             {
                 self.column: self.categories,
                 "share": self.shares,
                 "standard error": self.std_error,
                 "of these users": self.users_std_error,
-                "95 % from": self.shares - _NORMAL * self.std_error,
-                "95 % to": self.shares + _NORMAL * self.std_error,
+                **interval(self.shares, self.std_error),
             }
         )
 
@@ -115,26 +111,20 @@ class CountsResult(PopulationErrors, Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Counts(LdpStrategy[CountsResult]):
+class Counts(ColumnStrategy[CountsResult]):
     """The shares of a column's categories.
 
     Every user reports the category of one of its rows, drawn at random, once. Users weigh alike,
     however many rows they have; those without a row that has a category answer like all others and
     do not weigh on the shares (see :class:`~ldp_flower.strategies.analytics.cells.CellShares`).
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables. What is not listed counts as ``Categories(other=...)`` says.
     column : str
-        A column of categories, the target included; at most 2,047 categories.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, or it is one of numbers, or too large.
+        A column of categories, the target included; at most 2,047 categories. What is not listed
+        counts as ``Categories(other=...)`` says.
 
     Notes
     -----
@@ -161,12 +151,10 @@ class Counts(LdpStrategy[CountsResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     column: str = field(kw_only=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schema(self.schema)
         self._categories = categories_of(self.schema, "column", self.column)
         self._shares(2).noise(1000)  # refuses a bad epsilon now
 
@@ -188,10 +176,8 @@ class Counts(LdpStrategy[CountsResult]):
             features = np.hstack([np.ones((4000, 1)), np.eye(dim - 1)[rows % (dim - 1)]])
             yield cls(schema, "sort", epsilon=epsilon), Users.from_rows(features, groups=rows // 2)
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Ask in which category users fall."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         estimator = self._shares(len(self._categories))
         cohorts = run.cohorts(estimator.sizes(run.num_users, self.min_reports))
         shares = yield from estimator.estimate(cohorts, cell_question(self.schema, [self.column]))
@@ -226,10 +212,8 @@ class Counts(LdpStrategy[CountsResult]):
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"column": kind}), "column", epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the standard error of a share, the square root of the mean of their squares."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
         number = len(self._categories)
         waves = self._shares(number).waves(setting.num_users, self.min_reports)
         return expected_share(waves, number, setting, "a category's share")
@@ -263,40 +247,4 @@ def counted(column: str, categories: list[str], found: Shares, num_users: int) -
         answering=min(answering, 1.0),
         answering_std_error=error,
         notes=notes,
-    )
-
-
-def check_schema(schema: object) -> None:
-    """Raise ValueError unless it is a Schema."""
-    if not isinstance(schema, Schema):
-        raise ValueError(f"Expected schema to be a Schema, got {type(schema).__name__}.")
-
-
-def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
-    """Return a column's categories.
-
-    Raise ValueError if there is no such column, it has no categories or too many.
-    """
-    kind = schema.kind(column)
-    if not isinstance(kind, Categories):
-        raise ValueError(f"Expected {argument} to be a column of categories, got {column!r}.")
-    if len(kind.values) >= MOST_CELLS:
-        raise ValueError(
-            f"Expected {argument} of at most {MOST_CELLS - 1} categories, got "
-            f"{len(kind.values)} in {column!r}: HeavyHitters is for more."
-        )
-    return [str(value) for value in kind.values]
-
-
-def too_few(
-    strategy: LdpStrategy[Any], num_users: int, variance: float, useful: float, what: str
-) -> str:
-    """Say that users are too few for a standard error that is of use; nothing if they are not."""
-    if refusal := strategy._too_few(num_users):
-        return refusal
-    if (error := (variance / num_users) ** 0.5) <= useful:
-        return ""
-    return (
-        f"With {num_users:,} users at epsilon {strategy.epsilon:g} the standard error of {what} "
-        f"would be {error:.2g}. Nobody has been asked."
     )

@@ -9,18 +9,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Ask
 from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime.run import Protocol, Run
 from ..subprotocols.squared_errors import number_randomizer
+from .base import ColumnStrategy, categories_of
 from .cells import CellShares, cell_question
-from .counts import Counts, categories_of, check_schema
+from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .levels import LevelEstimate, Levels
 from .means import Means, MeansResult
@@ -80,7 +80,7 @@ class _Spread:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Describe(LdpStrategy[DescribeResult]):
+class Describe(ColumnStrategy[DescribeResult]):
     """Counts, means, standard deviations and quartiles of numbers, and shares of categories.
 
     Users are split over columns and tasks, and each sends one report at the whole epsilon: a task
@@ -88,23 +88,14 @@ class Describe(LdpStrategy[DescribeResult]):
     alike (of a mean and a deviation as part of the bounds' distance, of shares, and 1.4 times as
     large of quartiles in rank). Users weigh alike, however many rows they have.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables.
     columns : str or sequence of str, optional
         The columns to describe; by default all, the target included.
     epsilon : float (default: 4.0)
         Privacy parameter of all that one user reports.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, one is named twice, or has too many categories.
-    TooFewReports
-        On starting, before anybody is asked, if users are too few, with the number that would do.
 
     Notes
     -----
@@ -131,13 +122,11 @@ class Describe(LdpStrategy[DescribeResult]):
         page="analytics",
     )
 
-    schema: Schema = declared(kw_only=False)
     columns: str | Sequence[str] | None = declared(default=None, kw_only=False)
     epsilon: float = 4.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schema(self.schema)
         target = [] if self.schema.target is None else [self.schema.target]
         every = [*self.schema.columns, *target]
         chosen = [self.columns] if isinstance(self.columns, str) else self.columns
@@ -178,10 +167,8 @@ class Describe(LdpStrategy[DescribeResult]):
             users = Users.from_rows(features, numbers)
             yield cls(schema, epsilon=epsilon), users
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Run all tasks one after the other, each with users of its own."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         found: dict[str, list[Any]] = {name: [] for name in self._columns}
         for task, size in zip(self._tasks, self._sizes(run.num_users), strict=True):
             found[task.column].append((yield from task.protocol.protocol(run.part(size))))
@@ -202,16 +189,14 @@ class Describe(LdpStrategy[DescribeResult]):
         names = [f"x{i}" for i in range(1, 1 + (setting.num_features or 1))]
         return cls(Schema({name: Numeric(0, 1) for name in names}), epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the largest standard error of a mean, or of a share where all have categories."""
         users = setting.num_users
-        if refusal := self.refusal(users):
-            raise WouldRefuse(refusal)
         means, others = [], []
         for task, size in zip(self._tasks, self._sizes(users), strict=True):
             asked = replace(setting, num_users=size)
             if isinstance(task.protocol, Means):
-                means.append(task.protocol._expected(size, users))
+                means.append(task.protocol._error_of(size, users))
             elif not isinstance(task.protocol, _Spread):
                 others.append(task.protocol.expect(asked))
         most = max(means or others, key=lambda each: each.value)

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.questions import Cell
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import DiscreteSquareWave, RandomizedResponse
@@ -20,10 +20,10 @@ from ..forecasts.ranks import expected_function
 from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy
 from ..runtime.exchange import Answers, Ask
 from ..runtime.facts import Card
 from ..runtime.run import Protocol, Run, TooFewReports
+from .base import ColumnStrategy
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
 from .distribution_result import DistributionResult
 
@@ -40,7 +40,7 @@ _SHARP = 0.0155
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Distribution(LdpStrategy[DistributionResult]):
+class Distribution(ColumnStrategy[DistributionResult]):
     """The distribution of a column: histogram, distribution function, quantiles, with bands.
 
     Users report in which cell their entry lies, so that near cells look nearly the same. A tenth
@@ -52,22 +52,17 @@ class Distribution(LdpStrategy[DistributionResult]):
     All users weigh the same, however many rows they have: each reports on a row that it
     draws at random. Users without an entry in the column report so, and count in nothing else.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables; the column's bounds are public, and may be generous.
     column : str
-        Name of a column of numbers, the target included.
+        A column of numbers, the target included. Its bounds are public, and may be generous.
 
     Raises
     ------
-    ValueError
-        If an argument is out of range, or the column has categories.
     TooFewReports
-        On starting, if there are too few users to estimate much; after the first tenth of them, if
-        too few have an entry.
+        After the first tenth of the users, too, if too few have an entry.
 
     Notes
     -----
@@ -100,7 +95,6 @@ class Distribution(LdpStrategy[DistributionResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     column: str = field(kw_only=False)
 
     def __post_init__(self) -> None:
@@ -119,10 +113,8 @@ class Distribution(LdpStrategy[DistributionResult]):
         """Return the protocol for a column."""
         return cls(Schema({"column": Numeric(0, 1)}), "column", epsilon=epsilon)
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Ask about cells of the whole scale, then twice about cells of equal mass."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         notes = self._doubts(run.num_users)
         for note in notes:
             logger.warning(note)
@@ -200,11 +192,9 @@ class Distribution(LdpStrategy[DistributionResult]):
             f"{self.epsilon:g}."
         )
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the largest error of the distribution function."""
         users = setting.num_users
-        if refusal := self.refusal(users):
-            raise WouldRefuse(refusal)
         step = who_tell_the_step(self, self._column, users)
         one = expected_function(self.epsilon, users, setting.rows_per_user)
         cells = self._cells(users)

@@ -77,11 +77,6 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
         ``"direct"``, ``"prefix"`` or ``"tree"``: how reports are made and read, see
         :func:`~ldp_flower.strategies.analytics.item_mechanism.choose_mechanism`.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the back end does not take such a domain or sets.
-
     Notes
     -----
     Sources: Wang, Blocki, Li & Jha (2017) and Ye & Barg (2018) for the direct oracles, Wang et al.

@@ -12,7 +12,7 @@ from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
 from ldp_flower.values.items import hash_items
 
-from ..runtime.result import Result
+from ..runtime.result import Result, frame
 from .item_mechanism import MAX_DIRECT, fits_direct
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ class HeavyHittersResult(Result):
             population that these are a sample of, the narrower one ``of these users``, and their
             ``share``, a fraction.
         """
-        from pandas import DataFrame
-
-        return DataFrame(
+        return frame(
             {
                 "item": self.items.astype(np.str_),
                 "users": self.counts,

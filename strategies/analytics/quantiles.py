@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.questions import Cell, SharesBelow
 from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import (
@@ -22,11 +22,11 @@ from ldp_flower.validation import Floats
 from ..forecasts.ranks import expected_quantiles
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
 from ..runtime.audit_users import table_users
-from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime.run import Protocol, Run
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
+from .base import ColumnStrategy
 from .column import NumericColumn, learn_step, who_tell_the_step
 from .quantiles_result import QuantilesResult
 
@@ -62,7 +62,7 @@ class _Reports(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Quantiles(LdpStrategy[QuantilesResult]):
+class Quantiles(ColumnStrategy[QuantilesResult]):
     """A few quantiles of one column, with intervals that hold whatever the distribution.
 
     Every user reports once: at a large epsilon the cell that its entry lies in, otherwise one bit,
@@ -72,23 +72,14 @@ class Quantiles(LdpStrategy[QuantilesResult]):
     All users weigh the same, however many rows they have: a quantile is that of an entry drawn
     at random from a user drawn at random. Who has no entry in the column counts in nothing.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables; the column's bounds are public, and may be generous.
     column : str
-        Name of a column of numbers, the target included.
+        A column of numbers, the target included. Its bounds are public, and may be generous.
     levels : sequence of float
         What shares of the users the quantiles have below them, distinct, within (0, 1); at most 99.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or the column has categories.
-    TooFewReports
-        On starting, if there are too few users to distinguish one of the quantiles from a bound.
 
     Notes
     -----
@@ -130,7 +121,6 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     column: str = field(kw_only=False)
     levels: Sequence[float] = field(kw_only=False)
 
@@ -147,10 +137,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         yield cls(schema, "x1", [0.25, 0.75], epsilon=epsilon), users
         yield cls(schema, "y", [0.5], epsilon=epsilon), users
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Search all quantiles at once."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         entries = yield from learn_step(run, self._column)
         kind, users = self._column.kind, run.num_unasked
         reports = self._reports(run.num_users)
@@ -184,10 +172,8 @@ class Quantiles(LdpStrategy[QuantilesResult]):
         """Return the protocol for the quartiles of a column."""
         return cls(Schema({"column": Numeric(0, 1)}), "column", _PLANNED, epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the errors of the quantiles in rank, their root mean square."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
         step = who_tell_the_step(self, self._column, setting.num_users)
         users = setting.num_users - (step[1] if step else 0)
         reports = self._reports(setting.num_users)

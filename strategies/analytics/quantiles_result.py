@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 from ldp_flower.presentation import charts
 from ldp_flower.validation import Floats
 
-from ..runtime.result import Estimates, Result
+from ..runtime.result import Estimates, Result, frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,9 +61,7 @@ class QuantilesResult(Result):
             ``quantile``, in percent of the users; the column's name, ``standard error``, ``lower``
             and ``upper``, in the column's units.
         """
-        from pandas import DataFrame
-
-        return DataFrame(
+        return frame(
             {
                 "quantile": [f"{100 * level:.6g} %" for level in self.levels],
                 self.column: self.values,

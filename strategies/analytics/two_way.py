@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 from scipy.stats import chi2
 
-from ldp_flower.expectation import Expectation, Setting, WouldRefuse
+from ldp_flower.expectation import Expectation, Setting
 from ldp_flower.guarantee.users import Users
 from ldp_flower.presentation import charts
 from ldp_flower.randomness import KeyedRandom, derive
@@ -18,12 +18,12 @@ from ldp_flower.validation import Floats
 from ..forecasts.cells import expected_share
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
-from ..runtime.base import LdpStrategy
 from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime.result import Estimates, Result, frame
+from ..runtime.run import Protocol, Run
+from .base import ColumnStrategy, categories_of, too_few
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
-from .counts import categories_of, check_schema, counted, too_few
+from .counts import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,10 +88,8 @@ class TwoWayResult(PopulationErrors, Result):
             The two categories, their ``share``, its ``standard error`` for the population that the
             users are a sample of, the narrower one ``of these users``, and the ``smoothed`` share.
         """
-        from pandas import DataFrame
-
         rows, columns = len(self.row_categories), len(self.column_categories)
-        return DataFrame(
+        return frame(
             {
                 self.row: np.repeat(self.row_categories, columns),
                 self.column: np.tile(self.column_categories, rows),
@@ -143,26 +141,18 @@ class TwoWayResult(PopulationErrors, Result):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TwoWay(LdpStrategy[TwoWayResult]):
+class TwoWay(ColumnStrategy[TwoWayResult]):
     """The contingency table of two columns of categories, and a test of independence.
 
     Every user reports the two categories of one of its rows that has both, drawn at random,
     once. Users weigh alike, and those without such a row do not weigh on the table.
 
-    Other parameters are those of :class:`~..runtime.base.LdpStrategy`.
+    Other parameters are those of :class:`~.base.ColumnStrategy`.
 
     Parameters
     ----------
-    schema : Schema
-        Of the users' tables.
     row, column : str
         Two columns of categories, the target included; at most 2,047 cells together.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, it is one of numbers, both are the same, or there are too
-        many cells.
 
     Notes
     -----
@@ -192,13 +182,11 @@ class TwoWay(LdpStrategy[TwoWayResult]):
         page="analytics",
     )
 
-    schema: Schema = field(kw_only=False)
     row: str = field(kw_only=False)
     column: str = field(kw_only=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schema(self.schema)
         self._rows = categories_of(self.schema, "row", self.row)
         self._columns = categories_of(self.schema, "column", self.column)
         if self.row == self.column:
@@ -222,10 +210,8 @@ class TwoWay(LdpStrategy[TwoWayResult]):
             Users.from_rows(features, rows // 3 % 2, groups=rows // 2),
         )
 
-    def protocol(self, run: Run) -> Protocol:
+    def _asked(self, run: Run) -> Protocol:
         """Ask in which cell users fall."""
-        if refusal := self._refusal(run.num_users):
-            raise TooFewReports(refusal)
         cohorts = run.cohorts(self._shares.sizes(run.num_users, self.min_reports))
         question = cell_question(self.schema, [self.row, self.column])
         found = yield from self._shares.estimate(cohorts, question)
@@ -258,10 +244,8 @@ class TwoWay(LdpStrategy[TwoWayResult]):
         kind = Categories([str(i) for i in range(features_of(setting, cls))])
         return cls(Schema({"row": kind, "column": kind}), "row", "column", epsilon=epsilon)
 
-    def expect(self, setting: Setting) -> Expectation:
+    def _expected(self, setting: Setting) -> Expectation:
         """Return the standard error of a cell's share, the root of the mean of their squares."""
-        if refusal := self.refusal(setting.num_users):
-            raise WouldRefuse(refusal)
         waves = self._shares.waves(setting.num_users, self.min_reports)
         return expected_share(waves, self._shares.num_cells, setting, "a cell's share")
 

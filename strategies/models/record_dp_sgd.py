@@ -62,11 +62,6 @@ class RecordDpSgd(WithoutEvaluation, Plannable):
     min_nodes : int (default: 1)
         Fewest silos with which a round goes on.
 
-    Raises
-    ------
-    ValueError
-        If an argument is not as it should be.
-
     Notes
     -----
     Source: Abadi et al. (2016) on the nodes, McMahan et al. (2017) between them.

@@ -101,6 +101,11 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         Fewest users that a step is planned for. Where answers are missing a step goes on with a
         quarter as many, at twice the standard error.
 
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or does not go with the others; the text says what does.
+
     Notes
     -----
     Nothing here can weaken anybody's privacy: a strategy sees reports only, and the

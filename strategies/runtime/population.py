@@ -180,11 +180,6 @@ class Part(Population):
     def __len__(self) -> int:
         return self._size
 
-    @property
-    def remaining(self) -> int:
-        """Number of users in no cohort yet."""
-        return self._size - self._assigned
-
     def cut(self, sizes: Sequence[int]) -> list[Cohort]:
         """Take the next users, as of :class:`Population`."""
         if sum(sizes) > self.remaining:

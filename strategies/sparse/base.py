@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from ..runtime.population import Cohort
 from ..runtime.result import LinearResult
 from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
-from ..subprotocols.vote import ask_vote, best_vote, enough_voters
+from ..subprotocols.vote import ask_vote, best_vote, enough_voters, needed_for_selection
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -102,6 +102,8 @@ class SparseWaves(FeatureStrategy[SparseResult]):
         Fewest reports with which a step goes on.
     """
 
+    _scale_argument: ClassVar[str]  # by which the scale may be declared
+
     num_waves: int = 6
     min_reports: int = 10
 
@@ -152,9 +154,22 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         """Return coefficients and standard errors in units of the data."""
 
+    @property
     @abstractmethod
+    def _showing(self) -> tuple[str, str, float]:
+        """What is estimated, what of it is worth showing, and by how much that stands out."""
+
     def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
         """Return what a user of the result should know."""
+        notes = scale.doubts(self._scale_argument)
+        if not (belief.inclusion > 0.5).any():
+            one, large, score = self._showing
+            needed = needed_for_selection(large, self.epsilon, self.dim, score, num_users)
+            notes.append(
+                f"No {one} is more likely than not to differ from zero, and returning (almost) "
+                f"zero is the best guess. {needed}"
+            )
+        return notes
 
     def _unexplained(self, centre: Floats) -> float:
         """Return the mean square that ``centre`` leaves of the observations'."""

@@ -21,7 +21,6 @@ from ..runtime.exchange import Ask
 from ..runtime.facts import Card
 from ..runtime.run import Run
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
-from ..subprotocols.vote import needed_for_selection
 from .base import Integers, SparseWaves
 
 _TYPICAL = 1.75  # size of a coordinate, in standard deviations of one user's mean
@@ -82,6 +81,8 @@ class SparseMean(SparseWaves):
 
     plans_with = frozenset({"num_features"})
 
+    _scale_argument = "scale"
+
     scale: float | None = None
 
     def __post_init__(self) -> None:
@@ -133,7 +134,7 @@ class SparseMean(SparseWaves):
         if self.scale is not None:
             return TargetScale(self.scale, 0.0)
         estimated = yield from estimate_target_scale(
-            scale_cohorts(run, self.epsilon, "scale"),
+            scale_cohorts(run, self.epsilon, self._scale_argument),
             self.epsilon,
             self.dim,
             partial(DistanceBin, np.zeros(self.dim)),
@@ -155,18 +156,6 @@ class SparseMean(SparseWaves):
     def _coefficients(self, belief: Posterior, scale: TargetScale) -> tuple[Floats, Floats]:
         return scale.value * belief.mean, scale.value * belief.deviation
 
-    def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
-        notes = scale.doubts("scale")
-        if not (belief.inclusion > 0.5).any():
-            notes.append(
-                "No coordinate is more likely than not to differ from zero, and returning "
-                "(almost) zero is the best guess. "
-                + needed_for_selection(
-                    "A coordinate of twice the standard deviation of users' means",
-                    self.epsilon,
-                    self.dim,
-                    2.0,
-                    num_users,
-                )
-            )
-        return notes
+    @property
+    def _showing(self) -> tuple[str, str, float]:
+        return "coordinate", "A coordinate of twice the standard deviation of users' means", 2.0

@@ -28,7 +28,7 @@ from ..runtime.facts import Card
 from ..runtime.run import Protocol, Run
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from ..subprotocols.squared_errors import checked
-from ..subprotocols.vote import needed_for_selection, typical_score
+from ..subprotocols.vote import typical_score
 from .base import Integers, SparseWaves
 
 _LINKS = ("identity", "logistic")
@@ -109,6 +109,8 @@ class SparseRegression(SparseWaves):
     )
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})
+
+    _scale_argument = "target_scale"
 
     samples_per_user: int
     link: str = "identity"
@@ -214,21 +216,10 @@ class SparseRegression(SparseWaves):
         squares = belief.deviation**2 + scale.variance * belief.mean**2
         return scale.value * belief.mean, scale.value * np.sqrt(squares)
 
-    def _notes(self, belief: Posterior, scale: TargetScale, num_users: int) -> list[str]:
-        notes = scale.doubts("target_scale")
-        if not (belief.inclusion > 0.5).any():
-            notes.append(
-                "No coefficient is more likely than not to differ from zero, and returning "
-                "(almost) zero is the best guess. "
-                + needed_for_selection(
-                    f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance",
-                    self.epsilon,
-                    self.dim,
-                    math.sqrt(self.samples_per_user) * _WORTH_SHOWING,
-                    num_users,
-                )
-            )
-        return notes
+    @property
+    def _showing(self) -> tuple[str, str, float]:
+        large = f"A coefficient that explains {_WORTH_SHOWING**2:.0%} of the targets' variance"
+        return "coefficient", large, math.sqrt(self.samples_per_user) * _WORTH_SHOWING
 
 
 # Logistic regression seen as a linear one of labels -1 and 1: with normal features of unit

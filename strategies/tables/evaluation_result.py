@@ -8,13 +8,11 @@ from flwr.app import ArrayRecord
 
 from ldp_flower.presentation import charts
 
-from ..runtime.result import Estimates, Result
+from ..runtime.result import Estimates, Result, frame, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-_NORMAL = 1.96  # standard errors that 95 % are within
 
 
 @dataclass(repr=False, kw_only=True)
@@ -53,17 +51,14 @@ class EvaluationResult(Result):
         DataFrame
             ``name``, ``value``, ``standard error`` and an interval of 95 %.
         """
-        from pandas import DataFrame
-
         values = np.array([self.r2, self.loss, self.baseline])
         errors = np.array([self.std_error, self.loss_std_error, np.nan])
-        return DataFrame(
+        return frame(
             {
                 "name": ["R2", "mean squared error", "mean squared error of the centre"],
                 "value": values,
                 "standard error": errors,
-                "95 % from": values - _NORMAL * errors,
-                "95 % to": values + _NORMAL * errors,
+                **interval(values, errors),
             }
         )
 

@@ -67,11 +67,6 @@ class PrivateEvaluation(LdpStrategy[EvaluationResult]):
         clipped. The default holds for targets within [-2, 2], as a
         :class:`~ldp_flower.Schema` gives them for bounds, and the centre 0.
 
-    Raises
-    ------
-    ValueError
-        If ``coef`` is not a vector of finite numbers or another argument is out of range.
-
     Notes
     -----
     Every user counts the same, however many rows it has. The users must be others than the

@@ -62,6 +62,11 @@ class SelectedRegression(SparseStrategy):
         ``"auto"`` and a third as many features as ``samples_per_user`` nobody votes.
     min_reports : int (default: 10)
         Fewest reports with which a step goes on.
+
+    Raises
+    ------
+    TooFewReports
+        If users are too few to learn the scale of the targets, or for a cohort.
     """
 
     plans_with = frozenset({"num_features", "rows_per_user", "quality", "variance_between"})

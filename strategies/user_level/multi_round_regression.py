@@ -40,11 +40,6 @@ class MultiRoundRegression(SelectedRegression):
     num_steps : int (default: 5)
         Number of batches; fewer if users are few.
 
-    Raises
-    ------
-    TooFewReports
-        If users are too few to learn the scale of the targets, or for a cohort.
-
     Notes
     -----
     Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple

@@ -37,11 +37,6 @@ class TwoRoundRegression(SelectedRegression):
     reported as vectors in a ball, in three waves: later users subtract what is known
     already. See :class:`~.base.SelectedRegression` for the parameters.
 
-    Raises
-    ------
-    TooFewReports
-        If users are too few to learn the scale of the targets, or for a cohort.
-
     Notes
     -----
     Source: Ma, Jia & Yang, "Better Locally Private Sparse Estimation Given Multiple Samples Per
