@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -196,14 +196,11 @@ class Distribution(ColumnStrategy[DistributionResult]):
         """Return the largest error of the distribution function."""
         users = setting.num_users
         step = who_tell_the_step(self, self._column, users)
-        one = expected_function(self.epsilon, users, setting.rows_per_user)
         cells = self._cells(users)
         oracle = DiscreteSquareWave(self.epsilon, cells + self._apart(cells) + 1)
-        return replace(
-            one,
-            rounds=3 + (step is not None),
-            randomizers=(oracle, *([step[0]] if step else [])),
-            notes=(*one.notes, *self._doubts(users)),
+        rounds, randomizers = 3 + (step is not None), (oracle, *([step[0]] if step else []))
+        return expected_function(
+            *(self.epsilon, users, setting.rows_per_user), rounds, randomizers, self._doubts(users)
         )
 
     def _result(

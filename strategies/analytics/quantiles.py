@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -182,13 +182,9 @@ class Quantiles(ColumnStrategy[QuantilesResult]):
         if not reports.cells:
             later = len(SPREAD) * len(self.levels) if len(sizes) > 1 else 0
             own = SampledCoordinate(RandomizedResponse(self.epsilon), max(2 * FIRST, later))
-        rows = setting.rows_per_user
-        one = expected_quantiles(own, reports.noise, reports.parts, self.levels, users, rows)
-        return replace(
-            one,
-            rounds=len(sizes) + (step is not None),
-            randomizers=(own, *([step[0]] if step else [])),
-        )
+        rounds, randomizers = len(sizes) + (step is not None), [own, *([step[0]] if step else [])]
+        asked = self.levels, users, setting.rows_per_user
+        return expected_quantiles(randomizers, reports.noise, reports.parts, *asked, rounds)
 
     @property
     def _oracle(self) -> KRandomizedResponse:

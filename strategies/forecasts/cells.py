@@ -113,16 +113,6 @@ def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) ->
     )
 
 
-def mean_error(waves: Waves, groups: int, shares: Floats, centre: float, known: float) -> float:
-    """Return the standard error of a mean of numbers in [-1, 1] that are reported by levels.
-
-    shares, shape (levels,): Of the users of a group.
-    known: The part of the variance of such a mean that is no error, since it is about these users.
-    """
-    weights = groups * (np.linspace(-1.0, 1.0, len(shares)) - centre)
-    return math.sqrt(max(variance_of_sum(waves, shares / groups, weights) - known, 0.0))
-
-
 def expected_mean(
     waves: Waves, groups: int, levels: int, num_users: int, others: Sequence[Randomizer] = ()
 ) -> Expectation:
@@ -140,14 +130,19 @@ def expected_mean(
         """Return how often levels are reported by those who are at one place."""
         return np.maximum(1 - np.abs(at - place) * (levels - 1) / 2, 0.0)
 
+    def error(shares: Floats, centre: float, known: float) -> float:
+        """Return the standard error of a mean, less what is known: it is about these users."""
+        variance = variance_of_sum(waves, shares / groups, groups * (at - centre))
+        return math.sqrt(max(variance - known, 0.0))
+
     places = np.linspace(0.0, 1.0, _PLACES)
     around = _TYPICAL * (1 + math.sqrt(3) * (2 * places - 1))
     typical = np.mean([near(place) for place in around], axis=0)
     apart = np.where(np.abs(at) == 1, 0.5, 0.0)
     known = float(np.var(around)) * groups / num_users
-    value = mean_error(waves, groups, typical, _TYPICAL, known)
-    ends = [value, mean_error(waves, groups, apart, 0.0, groups / num_users)]
-    ends += [mean_error(waves, groups, near(place), float(place), 0.0) for place in places]
+    value = error(typical, _TYPICAL, known)
+    ends = [value, error(apart, 0.0, groups / num_users)]
+    ends += [error(near(place), float(place), 0.0) for place in places]
     return Expectation(
         error="standard error of a mean, in widths of the bounds",
         value=value / 2,
