@@ -224,10 +224,7 @@ class LiveRun(Run):
             self.facts.train_metrics_clientapp[number] = metrics
 
     def result(self) -> Any:
-        """Return the strategy's result.
-
-        Raise RuntimeError if the protocol has not ended.
-        """
+        """Return the strategy's result; raise RuntimeError if the protocol has not ended."""
         if self.found is None:
             name = type(self.strategy).__name__
             raise RuntimeError(f"{name} has not ended after {self.number - 1} steps: ask on.")
