@@ -25,12 +25,8 @@ from .models.record_dp_sgd import RecordDpSgd
 from .models.trained import trainable_of
 from .recurring.series import Series
 from .recurring.series_result import SeriesResult
-from .runtime.base import LdpStrategy
-from .runtime.exchange import Ask
-from .runtime.facts import Card, PrivacySpent, Step
-from .runtime.population import Cohort
-from .runtime.result import LinearResult, Result
-from .runtime.run import TooFewReports
+from .runtime import Ask, Card, Cohort, LdpStrategy, LinearResult, Result, TooFewReports
+from .runtime.facts import PrivacySpent, Step
 from .silos.dp_iht import DpIht
 from .silos.knowledge_transfer import KnowledgeTransfer
 from .silos.peeling_dp_iht import PeelingDpIht

@@ -7,9 +7,7 @@ from typing import Any, TypeVar
 from ldp_flower.expectation import Expectation, Setting, WouldRefuse
 from ldp_flower.schema import Categories, Schema
 
-from ..runtime.base import LdpStrategy
-from ..runtime.result import Result
-from ..runtime.run import Protocol, Run, TooFewReports
+from ..runtime import LdpStrategy, Protocol, Result, Run, TooFewReports
 from .cells import MOST_CELLS
 
 R = TypeVar("R", bound=Result)

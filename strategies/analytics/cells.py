@@ -19,9 +19,7 @@ from ldp_flower.randomizers import (
 from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import TooFewReports
+from ..runtime import Ask, Cohort, TooFewReports
 
 MOST_CELLS = 2048  # whose covariances are held
 _AFFORDABLE = 1 << 31  # pairs of a report and a cell: some 5 s of one core

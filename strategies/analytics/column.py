@@ -16,9 +16,7 @@ from ldp_flower.validation import Floats
 from ..numerics.denoising import project_on_simplex
 from ..numerics.density import Counted
 from ..numerics.value_scale import coarsest_step, steps_from
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Ask
-from ..runtime.run import Run
+from ..runtime import Ask, LdpStrategy, Run
 
 _FINEST = 1e-3  # of the bounds' distance: the finest step that is tried, if that is below 1
 _MOST_STEPS = 24

@@ -16,9 +16,8 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_share
 from ..forecasts.populations import features_of
-from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result, frame, interval
-from ..runtime.run import Protocol, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import CellShares, PopulationErrors, Shares, cell_question

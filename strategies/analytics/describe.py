@@ -14,9 +14,7 @@ from ldp_flower.guarantee.users import Users
 from ldp_flower.randomizers import Estimate, RandomizedResponse
 from ldp_flower.schema import Categories, Numeric, Schema
 
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run
+from ..runtime import Ask, Card, Protocol, Run
 from ..subprotocols.squared_errors import number_randomizer
 from .base import ColumnStrategy, categories_of
 from .cells import CellShares, cell_question

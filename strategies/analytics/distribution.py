@@ -19,10 +19,8 @@ from ldp_flower.validation import Floats
 from ..forecasts.ranks import expected_function
 from ..numerics.density import Counted, LinearEstimates, Prior, draw_densities, linear_estimates
 from ..numerics.value_scale import ValueScale
+from ..runtime import Answers, Ask, Card, Protocol, Run, TooFewReports
 from ..runtime.audit_users import table_users
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run, TooFewReports
 from .base import ColumnStrategy
 from .column import ATOM, Cells, NumericColumn, cells_of, learn_step, who_tell_the_step
 from .distribution_result import DistributionResult

@@ -18,10 +18,7 @@ from ldp_flower.validation import Floats, check_choice, check_fraction, check_in
 
 from ..forecasts.items import chances_to_find, expected_misses, zipf
 from ..forecasts.populations import features_of
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run
+from ..runtime import Answers, Ask, Card, LdpStrategy, Protocol, Run
 from .item_mechanism import (
     MAX_DIRECT,
     Backend,

@@ -10,8 +10,7 @@ from ldp_flower.guarantee.questions import LevelRounding, TableCell
 from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
+from ..runtime import Ask, Cohort
 from ..subprotocols.squared_errors import number_randomizer
 from .cells import MOST_CELLS, CellShares, Shares, oracle_of
 

@@ -15,9 +15,8 @@ from ldp_flower.schema import Categories, Numeric, Schema
 from ldp_flower.validation import Floats
 
 from ..forecasts.cells import expected_mean
-from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result, frame, interval
-from ..runtime.run import Protocol, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime.result import frame, interval
 from ..subprotocols.permanent import PermanentForm
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import PopulationErrors, cell_question

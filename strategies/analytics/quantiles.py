@@ -21,9 +21,8 @@ from ldp_flower.validation import Floats
 
 from ..forecasts.ranks import expected_quantiles
 from ..numerics.value_scale import ValueScale, multiples_within, roundest, scales_within
+from ..runtime import Card, Protocol, Run
 from ..runtime.audit_users import table_users
-from ..runtime.facts import Card
-from ..runtime.run import Protocol, Run
 from ..subprotocols.cell_search import FoundQuantile, edges_of, search_by_cells
 from ..subprotocols.shares import FIRST, SPREAD, search_by_thresholds
 from .base import ColumnStrategy

@@ -18,9 +18,8 @@ from ldp_flower.validation import Floats
 from ..forecasts.cells import expected_share
 from ..forecasts.populations import features_of
 from ..numerics.denoising import project_on_simplex
-from ..runtime.facts import Card
-from ..runtime.result import Estimates, Result, frame
-from ..runtime.run import Protocol, Run
+from ..runtime import Card, Estimates, Protocol, Result, Run
+from ..runtime.result import frame
 from .base import ColumnStrategy, categories_of, too_few
 from .cells import MOST_CELLS, CellShares, PopulationErrors, Shares, cell_question
 from .counts import counted

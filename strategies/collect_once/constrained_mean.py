@@ -14,11 +14,7 @@ from ldp_flower.validation import Floats, check_integer, check_optional
 from ..forecasts.populations import MeanUsers, features_of
 from ..numerics.denoising import garrote, project_on_l1_ball, soften
 from ..numerics.first_order import fista
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection
 
 # Of a plan: the mean's length and users' distance from it in feature_bound, features that matter.

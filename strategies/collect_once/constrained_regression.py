@@ -14,11 +14,7 @@ from ldp_flower.values.moments import num_moments
 from ..forecasts.populations import SphereUsers, features_of
 from ..numerics.denoising import project_on_l1_ball
 from ..numerics.first_order import fista
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 

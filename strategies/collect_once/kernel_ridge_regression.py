@@ -13,11 +13,8 @@ from ldp_flower.validation import Floats, check_integer, check_positive
 from ldp_flower.values.moments import num_moments
 from ldp_flower.values.public_maps import fourier_features, frequencies, seed_of
 
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult, as_rows
-from ..runtime.run import Protocol, Run
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run
+from ..runtime.result import as_rows
 from .base import CollectOnce, largest_dim
 from .least_squares import PRODUCT_WEIGHT, SQUARE_WEIGHT, LeastSquares
 

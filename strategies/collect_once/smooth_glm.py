@@ -15,11 +15,7 @@ from ldp_flower.values.moments import MAX_DEGREE, num_moments, tensor_powers
 from ldp_flower.values.projections import project_on_ball
 
 from ..numerics.first_order import StepSizes, sigm
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
+from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run
 from .base import MAX_REPORT, ProjectedCollection, check_report
 from .polynomial_loss import PolynomialLoss, interpolated, is_odd, truncated, value
 

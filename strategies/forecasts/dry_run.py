@@ -8,11 +8,8 @@ from typing import Generic, TypeVar
 from ldp_flower.expectation import WouldRefuse
 from ldp_flower.randomizers import Estimate, Randomizer
 
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Answers, Ask
+from ..runtime import Answers, Ask, LdpStrategy, Result, Run, TooFewReports
 from ..runtime.population import SizeOnlyPopulation
-from ..runtime.result import Result
-from ..runtime.run import Run, TooFewReports
 
 R = TypeVar("R", bound=Result)
 

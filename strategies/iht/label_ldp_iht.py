@@ -32,13 +32,10 @@ from ldp_flower.values.projections import project_on_ball
 
 from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users
 from ..numerics.denoising import clipped_square, kept
+from ..runtime import Answers, Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Answers, Ask
-from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import LiveRun, Protocol, Run, TooFewReports
+from ..runtime.run import LiveRun
 from ..subprotocols.scale import estimate_label_scale
 from .label_fit import NoisyLabels
 

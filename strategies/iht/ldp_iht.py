@@ -27,12 +27,9 @@ from ..forecasts.populations import (
     share_explained,
 )
 from ..numerics.denoising import kept
+from ..runtime import Ask, Card, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.audit_users import normals, users_of
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
 from ..runtime.features import FeatureStrategy
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.scale import estimate_label_scale, norm_askers
 from ..subprotocols.squared_errors import checked
 from .ridge_descent import ridge_descent

@@ -17,12 +17,9 @@ from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, planned_length
 from ..numerics.denoising import kept
+from ..runtime import Ask, Card, LinearResult, Protocol, Run
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
 from ..runtime.features import SparseStrategy
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
 
 _METHODS = ("auto", "paper")
 _PLANNED_SPARSITY = 4  # of a plan that is made without the protocol

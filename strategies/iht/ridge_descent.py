@@ -13,9 +13,7 @@ from ldp_flower.validation import Floats
 from ldp_flower.values.projections import keep_largest, project_on_ball
 
 from ..numerics.walk import Walk
-from ..runtime.exchange import Ask
-from ..runtime.result import LinearResult
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, LinearResult, Run, TooFewReports
 
 # Of 20, 35 and 50 steps, planned lengths of 1 to 2 signals, penalties of .3 and 1 and clips of 1 to
 # 4, no other was better throughout (7 designs, epsilon 1 to 4); a scale off by 2 costs little.

@@ -10,8 +10,7 @@ from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from ldp_flower.presentation import charts
 from ldp_flower.validation import check_integer, check_number
 
-from ..runtime.base import LdpStrategy
-from ..runtime.result import Result
+from ..runtime import LdpStrategy, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,9 +18,8 @@ from ldp_flower.validation import check_integer, check_unused
 from ldp_flower.values.projections import keep_largest
 
 from ..numerics.walk import Walk
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Arguments, Protocol, Run, TooFewReports
+from ..runtime import Ask, Card, Protocol, Run, TooFewReports
+from ..runtime.run import Arguments
 from .fedavg_arguments import FedAvgResult
 from .schedule import LONGEST_STEP, expected
 from .server_optimizer import ServerOptimizer

@@ -15,11 +15,8 @@ from ldp_flower.validation import Floats, check_integer
 
 from ..numerics.denoising import shortened_slope
 from ..numerics.spike_and_slab import Evidence, Posterior, posterior
-from ..runtime.exchange import Ask
+from ..runtime import Ask, Cohort, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.features import FeatureStrategy
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.scale import USERS_SPREAD, TargetScale
 from ..subprotocols.vote import ask_vote, best_vote, enough_voters, needed_for_selection
 

@@ -16,10 +16,8 @@ from ldp_flower.validation import Floats, check_optional
 
 from ..forecasts.populations import MeanUsers, features_of
 from ..numerics.spike_and_slab import Posterior
+from ..runtime import Ask, Card, Run
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Run
 from ..subprotocols.scale import TargetScale, estimate_target_scale, scale_cohorts
 from .base import Integers, SparseWaves
 

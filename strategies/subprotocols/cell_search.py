@@ -12,9 +12,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.cell_quantiles import CellReports, estimated
 from ..numerics.value_scale import ValueScale
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import TooFewReports
+from ..runtime import Ask, Cohort, TooFewReports
 
 # Edges of a level. Each adds noise as one cell more, (e^eps + cells) / (e^eps - 1) times that of
 # all users' own variance, and m of them widen an interval, which is 1.34 times as wide before the

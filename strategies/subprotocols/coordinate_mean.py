@@ -13,8 +13,7 @@ from ldp_flower.randomness import KeyedRandom, derive
 from ldp_flower.validation import Floats
 from ldp_flower.values.public_maps import rotate_back
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
+from ..runtime import Ask, Cohort
 from .squared_errors import number_randomizer
 
 _WIDTH = 4.0  # of a bin, in standard deviations of the users, at least

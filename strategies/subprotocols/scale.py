@@ -16,9 +16,7 @@ from ldp_flower.guarantee.questions import Question, TargetScaleBin
 from ldp_flower.randomizers import Estimate, KRandomizedResponse, SubsetSelection
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, Cohort, Run, TooFewReports
 from .squared_errors import number_randomizer
 
 _PER_OCTAVE = 2

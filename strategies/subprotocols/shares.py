@@ -11,9 +11,7 @@ from ldp_flower.validation import Floats
 
 from ..numerics.crossing import Crossing, believed, inverted, pooled
 from ..numerics.value_scale import ValueScale
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import TooFewReports
+from ..runtime import Ask, Cohort, TooFewReports
 from .cell_search import FoundQuantile
 
 #: Thresholds of the first round, all over the bounds.

@@ -11,10 +11,7 @@ from ldp_flower.guarantee.questions import SquaredErrors
 from ldp_flower.randomizers import Codebook, Estimate, RandomizedResponse, Randomizer
 from ldp_flower.validation import Floats
 
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, Cohort, LinearResult, Run, TooFewReports
 
 _MOST_RADIUS = 6.0  # of a difference, in units of the baseline
 

@@ -10,8 +10,7 @@ from ldp_flower.guarantee.questions import Question
 from ldp_flower.randomizers import Estimate, SubsetSelection
 
 from ..numerics.spike_and_slab import Vote, passing, passing_threshold
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
+from ..runtime import Ask, Cohort
 
 _SET_SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 _TYPICAL = 0.175  # coefficient of a regression, in units of the targets' scale

@@ -14,12 +14,8 @@ from ldp_flower.randomizers import Estimate, Randomizer
 from ldp_flower.validation import Floats, check_positive
 
 from ..forecasts.populations import USUAL_R2, EvaluatedUsers, features_of
+from ..runtime import Ask, Card, Cohort, LdpStrategy, Protocol, Run, TooFewReports
 from ..runtime.audit_users import normal_users
-from ..runtime.base import LdpStrategy
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.population import Cohort
-from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.squared_errors import (
     LossEstimate,
     ask_squared_errors,

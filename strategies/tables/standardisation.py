@@ -15,9 +15,7 @@ from ldp_flower.schema import Schema
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import shrink
-from ..runtime.exchange import Ask
-from ..runtime.population import Cohort
-from ..runtime.run import Run
+from ..runtime import Ask, Cohort, Run
 from ..subprotocols.scale import estimate_norm, norm_askers
 
 Integers = NDArray[np.int64]

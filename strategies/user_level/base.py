@@ -19,12 +19,9 @@ from ldp_flower.values.projections import keep_largest
 
 from ..forecasts.populations import USUAL_R2, LinearUsers, features_of, linear_users, rows_of
 from ..numerics.denoising import keep_above
+from ..runtime import Ask, Cohort, LinearResult, Protocol, Run
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
 from ..runtime.features import SparseStrategy
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 from ..subprotocols.vote import ask_vote, best_vote, typical_score
 

@@ -13,9 +13,7 @@ from ldp_flower.randomizers import Estimate
 from ldp_flower.validation import Floats, check_integer
 from ldp_flower.values.projections import project_on_ball
 
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, Card, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 

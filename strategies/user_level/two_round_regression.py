@@ -11,9 +11,7 @@ from ldp_flower.guarantee.questions import ResidualCoefficients
 from ldp_flower.validation import Floats
 
 from ..numerics.denoising import ridge_moments, shrink
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
-from ..runtime.run import Run, TooFewReports
+from ..runtime import Ask, Card, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from .base import Integers, SelectedRegression
 

@@ -24,13 +24,9 @@ from ldp_flower.validation import (
 
 from ..forecasts.populations import MeanUsers, features_of, rows_of
 from ..numerics.denoising import shortened_slope, shrink
+from ..runtime import Ask, Card, Cohort, LinearResult, Protocol, Run, TooFewReports
 from ..runtime.audit_users import normal_users
-from ..runtime.exchange import Ask
-from ..runtime.facts import Card
 from ..runtime.features import FeatureStrategy
-from ..runtime.population import Cohort
-from ..runtime.result import LinearResult
-from ..runtime.run import Protocol, Run, TooFewReports
 from ..subprotocols.coordinate_mean import CoordinateMean
 from ..subprotocols.scale import estimate_target_scale, scale_cohorts
 
