@@ -8,8 +8,7 @@ from .analytics.distribution_result import DistributionResult
 from .analytics.heavy_hitters import HeavyHitters
 from .analytics.item_result import HeavyHittersResult
 from .analytics.means import Means, MeansResult
-from .analytics.quantiles import Quantiles
-from .analytics.quantiles_result import QuantilesResult
+from .analytics.quantiles import Quantiles, QuantilesResult
 from .analytics.two_way import TwoWay, TwoWayResult
 from .collect_once.constrained_mean import ConstrainedMean
 from .collect_once.constrained_regression import ConstrainedRegression

@@ -22,8 +22,7 @@ from .counts import Counts
 from .describe_result import STATISTICS, DescribeResult
 from .levels import LevelEstimate, Levels
 from .means import Means, MeansResult
-from .quantiles import Quantiles
-from .quantiles_result import QuantilesResult
+from .quantiles import Quantiles, QuantilesResult
 
 _QUARTILES = (0.25, 0.5, 0.75)  # as pandas' describe has them
 _TYPICAL = 0.25  # standard deviation, half the bounds' distance being 1
