@@ -284,12 +284,7 @@ class HeavyHitters(LdpStrategy[HeavyHittersResult]):
             raise WouldRefuse(refusal)
         mechanism = self.randomizer(users)
         chances = chances_to_find(
-            mechanism,
-            users,
-            zipf(self.domain_size),
-            self.domain_size,
-            self.max_items,
-            self._level,
+            mechanism, users, zipf(self.domain_size), self.domain_size, self.max_items, self._level
         )
         return expected_misses(mechanism, chances, [self._to_see(mechanism, users)])
 

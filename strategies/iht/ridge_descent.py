@@ -30,12 +30,7 @@ _NO_STANDARD_ERRORS = (
 
 
 def ridge_descent(
-    run: Run,
-    dim: int,
-    rows: int,
-    scale: float,
-    sparsity: int | None,
-    radius: float | None,
+    run: Run, dim: int, rows: int, scale: float, sparsity: int | None, radius: float | None
 ) -> Generator[Ask, Estimate, LinearResult]:
     """Follow the mean direction, of length 1, in which users' own ridge regressions point.
 

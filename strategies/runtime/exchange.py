@@ -148,10 +148,7 @@ class Exchange:
     """
 
     def __init__(
-        self,
-        store: RunStore,
-        rides_on: str | None = None,
-        schema: Mapping[str, int] | None = None,
+        self, store: RunStore, rides_on: str | None = None, schema: Mapping[str, int] | None = None
     ) -> None:
         self._store = store
         self._rides_on = rides_on

@@ -97,9 +97,7 @@ class CoordinateMean:
             midpoints = yield from self._midpoints(cohort, question, signs)
         number = self.number(half)
         answer = yield Ask(
-            answering,
-            Rotated(question, signs, midpoints),
-            SampledCoordinate(number, self.order),
+            answering, Rotated(question, signs, midpoints), SampledCoordinate(number, self.order)
         )
         # Where nobody was asked the midpoint is all there is; it is right to half the range.
         errors = np.where(np.isfinite(answer.std_error), answer.std_error, half)

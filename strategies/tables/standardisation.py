@@ -84,10 +84,7 @@ _TARGET_STD_ERROR = (
 
 
 def estimate_standardisation(
-    run: Run,
-    epsilon: float,
-    schema: Schema,
-    mechanism: Mechanism,
+    run: Run, epsilon: float, schema: Schema, mechanism: Mechanism
 ) -> Generator[Ask, Estimate, Standardisation]:
     """Ask small cohorts for what a schema does not declare.
 
