@@ -61,10 +61,7 @@ class ColumnStrategy(LdpStrategy[R]):
 
 
 def categories_of(schema: Schema, argument: str, column: str) -> list[str]:
-    """Return a column's categories.
-
-    Raise ValueError if there is no such column, it has no categories or too many.
-    """
+    """Return a column's categories; raise ValueError if it has none or too many."""
     kind = schema.kind(column)
     if not isinstance(kind, Categories):
         raise ValueError(f"Expected {argument} to be a column of categories, got {column!r}.")

@@ -50,10 +50,7 @@ class NumericColumn:
 
     @classmethod
     def of(cls, schema: Schema, name: str) -> Self:
-        """Return a column of a schema.
-
-        Raise ValueError if there is no such column, or it is none of numbers.
-        """
+        """Return a column of a schema; raise ValueError unless it is one of numbers."""
         kind = schema.kind(name)
         if not isinstance(kind, Numeric):
             raise ValueError(f"Expected a column of numbers, got {name!r}, which has categories.")
@@ -92,11 +89,7 @@ def who_tell_the_step(
 
 
 def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entries]:
-    """Ask few users how round their entries are; return what follows for all.
-
-    Nobody is asked where it would take too many. Rounded entries have ties, and an answer
-    beside one of them is wrong by all who share it.
-    """
+    """Ask few users how round their entries are: an answer beside a tie is wrong by all in it."""
     asked = who_tell_the_step(run.strategy, column, run.num_users)
     if asked is None:
         return Entries()
@@ -110,10 +103,7 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
 
 
 def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
-    """Return the coarsest step that leaves no finer entries to be seen; None if there is none.
-
-    A column counts as rounded where it is clear that its entries are not all finer than any step.
-    """
+    """Return the coarsest step beside which no finer entries are to be seen, if they are rounded."""
     if not answer.count:
         return Entries()
     none, missing = len(steps), len(steps) + 1
@@ -158,9 +148,10 @@ class Cells:
         return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
 
     def divided(self, below: Floats, places: Floats) -> Floats:
-        """Return edges between which there are about equal shares; atoms count beside these.
+        """Return edges between which there are about equal shares.
 
-        A narrow hump around one looks like it, before there are finer cells.
+        Atoms count beside these: a narrow hump around one looks like it, before there are finer
+        cells.
         """
         masses = np.diff(below)
         beside = np.where(self.atoms, masses / 2, 0.0)

@@ -219,11 +219,9 @@ class Counts(ColumnStrategy[CountsResult]):
 
 
 def counted(column: str, categories: list[str], found: Shares, num_users: int) -> CountsResult:
-    """Return the result of a column, given the estimated share of all users in each category.
+    """Return the result of a column, given the share of all users that is in each category.
 
-    found: Shares of all users who were asked, with one cell for each category. Users without a
-        category are in no cell.
-    num_users: Number of users whose own shares ``users_std_error`` is about.
+    ``users_std_error`` is about the own shares of so many users.
     """
     answering = found.answering
     shares, covariance = found.among_answering()

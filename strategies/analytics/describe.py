@@ -296,8 +296,8 @@ class Describe(ColumnStrategy[DescribeResult]):
 def root_with_error(variance: float, error: float) -> tuple[float, float]:
     """Return a standard deviation, NaN of a negative variance, and its standard error.
 
-    1.96 of these reach both ends of the variance's interval, also where that one begins at 0: to
-    state deviations only where the variance is positive selects those that noise makes larger.
+    1.96 of these reach both ends of the variance's interval, also where it begins at 0: to state
+    deviations of positive variances alone selects those that noise makes larger.
     """
     if variance <= 0:
         return math.nan, math.sqrt(error)

@@ -158,8 +158,8 @@ class Distribution(ColumnStrategy[DistributionResult]):
     def _apart(self, cells: int) -> int:
         """Return how many empty cells lie between those of entries and that of users without.
 
-        Half a window is where all averages have the least variance: with none, who has no entry
-        looks like who has a high one.
+        Half a window has the least variance: with none, who has no entry looks like who has a high
+        one.
         """
         return -(-DiscreteSquareWave(self.epsilon, cells + 1).window // 2)
 

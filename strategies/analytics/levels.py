@@ -24,10 +24,9 @@ _PILOT, _LARGEST_PILOT = 100, 0.05  # users who report the rounding, and part of
 class Levels:
     """A number in [-1, 1] as one of several levels, beside one of several groups.
 
-    A number between two levels becomes one of them, at random with the right mean, and the level
-    goes through a frequency oracle. The number of levels is the one of the least noise,
-    wherever the number is: two at small epsilon, which is randomized response, and more with a
-    larger one, when this is less noisy than all other mechanisms for a number.
+    It becomes one of the two levels around it, at random with the right mean, which goes through a
+    frequency oracle. The number of levels is the least noisy one: two at small epsilon (randomized
+    response), more at a larger one, less noisy than all other mechanisms for a number.
     """
 
     epsilon: float  # privacy parameter of each user's one report
@@ -68,10 +67,7 @@ class Levels:
     def uncertainty(
         self, cohort: Cohort, question: TableCell
     ) -> Generator[Ask, Estimate, "LevelEstimate"]:
-        """Ask how uncertain the rounding is: 1 in the middle between levels, minus 1 / 2.
-
-        The mean over all users, those without an answer as if theirs were 0.
-        """
+        """Ask how uncertain the rounding is, at most 1, less 1 / 2; 0 counts without an answer."""
         given = {each.name: getattr(question, each.name) for each in fields(question)}
         answer = yield Ask(cohort, LevelRounding(**given), self.rounding)
         return LevelEstimate(float(answer.mean[0]), float(answer.std_error[0]))
@@ -79,8 +75,7 @@ class Levels:
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
         """Return each group's mean from the shares of groups and levels.
 
-        uncertain: From :meth:`uncertainty`; without it numbers count as spread evenly.
-        num_users: How many users there are, of whom those asked are a random part.
+        ``uncertain`` is from :meth:`uncertainty`; without it numbers count as spread evenly.
         """
         levels, cells = self.values, found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)

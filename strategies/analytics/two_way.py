@@ -280,8 +280,8 @@ def independence(found: Shares, shape: tuple[int, int]) -> tuple[float, float]:
 def smoothed(shares: Floats, covariance: Floats) -> Floats:
     """Return shares drawn towards independence as far as noise calls for, none below 0.
 
-    Negative shares are taken off first, which takes off noise. How large the deviations of
-    the rest are in independent columns is looked at in tables drawn with this noise.
+    Negative shares are taken off first. How large the deviations of the rest are in independent
+    columns is looked at in tables drawn with this noise.
     """
     shown = project_on_simplex(shares.ravel()).reshape(shares.shape)
     product = np.outer(shown.sum(axis=1), shown.sum(axis=0))

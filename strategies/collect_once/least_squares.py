@@ -37,8 +37,8 @@ class LeastSquares:
         """Read the answer to ``second_moments``; ``weights`` are those that were asked for.
 
         Noise alone gives ``squares`` eigenvalues up to the root of 2 dim times the entries'
-        standard deviation (Wigner's semicircle); those that are smaller than a part of that
-        are raised to it.
+        standard deviation (Wigner's semicircle); those that are smaller than a part of that are
+        raised to it.
         """
         product_weight, square_weight = weights
         squares = unpacked_square(answer.mean[dim:]) / square_weight

@@ -50,8 +50,7 @@ def truncated(coefficients: Floats, reach: float, degree: int) -> Floats:
 def fitted(coefficients: Floats, reach: float, degree: int, mean: float, spread: float) -> Floats:
     """Return the polynomial that is closest in mean square where arguments are normal.
 
-    ``mean`` and ``spread`` are those of the arguments; for an odd function the mean is
-    taken for 0, and the polynomial is odd.
+    They have this mean and spread; for an odd function the mean is taken for 0.
     """
     nodes, weights = hermite_e.hermegauss(_NODES)
     odd = is_odd(coefficients)
@@ -120,19 +119,16 @@ class PolynomialLoss:
         return mean, math.sqrt(max(square - mean**2, 0.0))
 
     def polynomial(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
-        """Return the polynomial that is closest to a function where <x, w> is.
-
-        ``link`` has the function's Chebyshev coefficients on [-reach, reach].
-        """
+        """Return the polynomial closest to a function (Chebyshev coefficients) where <x, w> is."""
         mean, spread = self.arguments(coef)
         return fitted(link, reach, degree, mean, max(spread, _SMALLEST_SPREAD * reach))
 
     def minimised(self, link: Floats, reach: float, degree: int) -> Floats:
         """Return the coefficients where a generalised linear model's gradient is zero.
 
-        link: Chebyshev coefficients of the mean function on [-reach, reach].
-        reach: Largest length of the coefficients, rows having length 1.
-        degree: Degree of the polynomial in place of the mean function.
+        ``link`` has the Chebyshev coefficients of the mean function, ``reach`` is the largest
+        length of the coefficients, rows having length 1, ``degree`` that of the polynomial in place
+        of the function.
         """
         curvature = self.second.largest_eigenvalue
         coef = np.zeros(len(self.second.products))
@@ -154,8 +150,7 @@ class PolynomialLoss:
     def std_error(self, link: Floats, reach: float, degree: int, coef: Floats) -> Floats:
         """Return standard deviations of coefficients where the gradient is zero.
 
-        From the noise of first and second moments, and the gradient's derivatives, by
-        differences: the polynomial moves with the coefficients.
+        From the noise of moments, and the gradient's differences: the polynomial moves with them.
         """
         step = _DIFFERENCE * reach
 

@@ -237,8 +237,7 @@ def _gradients(
 ) -> Iterator[Callable[[Floats], Floats]]:
     """Yield the noisy gradient of each batch of users.
 
-    A record is x y and copies of x with noise of their own: of factors with independent
-    noise the mean product is the product of the means.
+    A record is x y and copies of x: the mean product of independent noisy copies is that of means.
     """
     for batch in np.array_split(answers.reports, num_steps):
         copies = batch.astype(np.float64).reshape(len(batch), -1, size).transpose(1, 0, 2)

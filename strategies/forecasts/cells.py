@@ -32,12 +32,8 @@ _TYPICAL = 0.25  # both, of numbers in [-1, 1]
 def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
     """Return the variance of a weighted sum of cells' estimated shares.
 
-    waves: Each asks users of its own; their estimates are weighted by their precision.
-    shares, weights, shape (cells,): Of the cells that have a weight; what others hold does not
-        matter.
-
-    ``w' C w / n`` of each wave, C the covariance of one report of a user drawn at random, and what
-    :func:`_left` says.
+    Of each wave it is ``w' C w / n``, C the covariance of one report of a user drawn at random;
+    waves are weighted by their precision, and :func:`_left` is added.
     """
     precisions = [
         users / max(float(weights @ oracle.covariance(shares) @ weights), 1e-18)
@@ -49,8 +45,8 @@ def variance_of_sum(waves: Waves, shares: Floats, weights: Floats) -> float:
 def _left(waves: Waves, first: float, both: float) -> float:
     """Return the variance that is left where few users report how those without an answer answer.
 
-    In a second wave these draw answers of the first wave's shares. How many they are is not known
-    either: the product of two errors, as far as the second wave counts.
+    In a second wave these draw answers of the first wave's shares, and how many they are is not
+    known either: the product of two errors, as far as the second wave counts.
     """
     if len(waves) < 2:
         return 0.0
@@ -59,17 +55,13 @@ def _left(waves: Waves, first: float, both: float) -> float:
 
 
 def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> float:
-    """Return the standard error of the share that one of the cells has among these users.
+    """Return the standard error of one cell's share among these users; others are equally large.
 
-    num_cells: How many cells there are; all but one are equally frequent.
-    rows: Rows of a user, of which it draws one.
-
-    All cells but one are alike, and so are their estimates: what reports say about it is in three
-    numbers, the estimates of this cell, of all others together and, in a first wave, of who has no
-    answer, which is 1 less the two. They are fitted by least squares as the protocol fits the
-    cells (:class:`~..analytics.cells.CellShares`), and ``d(u / (u + v)) = (1 - s) du - s dv``. The
-    users themselves are known, but not which of their rows they draw: of ``s (1 - s) / n`` the
-    part ``1 / rows`` is no error.
+    All other cells are alike, and so are their estimates: what reports say is in three numbers, the
+    estimates of this cell, of all others together and, in a first wave, of who has no answer, which
+    is 1 less the two. They are fitted by least squares as the protocol fits the cells, and ``d(u /
+    (u + v)) = (1 - s) du - s dv``. Each user draws one of its rows: of ``s (1 - s) / n`` the part
+    ``1 / rows`` is no error.
     """
     rest = (1 - share) / (num_cells - 1)
     cells = np.array([share, rest, rest, 0.0])
@@ -95,10 +87,7 @@ def share_error(waves: Waves, num_cells: int, share: float, rows: float) -> floa
 
 
 def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) -> Expectation:
-    """Return the standard error of cells' shares that are equally large.
-
-    Its range is that of a cell which nobody is in, or half of the users.
-    """
+    """Return the error of equal shares; its range is that of a cell of nobody, or half of all."""
     rows = setting.rows_per_user
     value = share_error(waves, num_cells, 1 / num_cells, rows)
     ends = [share_error(waves, num_cells, share, rows) for share in (0.0, 0.5)]
@@ -116,13 +105,9 @@ def expected_share(waves: Waves, num_cells: int, setting: Setting, what: str) ->
 def expected_mean(
     waves: Waves, groups: int, levels: int, num_users: int, others: Sequence[Randomizer] = ()
 ) -> Expectation:
-    """Return the standard error of a mean of numbers, in widths of their bounds.
+    """Return the standard error of a mean of so many users' numbers, in widths of their bounds.
 
-    Its range is that of numbers which are all at one place, wherever it is, or half of them at
-    each of the two bounds.
-
-    num_users: Whom the means are about: those who are asked about a column are a random part of
-        them.
+    Its range is that of numbers at one place, wherever it is, or half of them at each bound.
     """
     at = np.linspace(-1.0, 1.0, levels)
 

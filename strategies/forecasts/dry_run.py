@@ -32,10 +32,7 @@ class DryRun(Generic[R]):
 def dry_run(
     strategy: LdpStrategy[R], num_users: int, answer: Callable[[Ask], Estimate | Answers]
 ) -> DryRun[R]:
-    """Run a protocol on synthetic answers.
-
-    Raise WouldRefuse if the protocol refuses so many users, in its own words.
-    """
+    """Run a protocol on synthetic answers; raise WouldRefuse, in its own words, if it refuses."""
     run = Run(strategy, SizeOnlyPopulation(num_users))
     asks: list[Ask] = []
     disabled, logger.disabled = logger.disabled, True

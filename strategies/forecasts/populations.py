@@ -122,10 +122,7 @@ class LinearUsers(Population):
 
 
 def planned_length(radius: float, dim: int) -> float:
-    """Return how long coefficients within a ball are assumed to be: as long as its radius.
-
-    A single coefficient is half as long: one at its bound would be found without error.
-    """
+    """Return the radius as length; a single coefficient is half as long, or found without error."""
     return radius if dim > 1 else radius / 2
 
 
@@ -142,10 +139,7 @@ def share_explained(length: float, noise: float) -> float:
 def linear_users(
     dim: int, sparsity: int, quality: float, length: float | None = None, **others: Any
 ) -> LinearUsers:
-    """Return users whose coefficients explain this share of the targets' variance.
-
-    Coefficients have this length; by default the targets' variance is 1.
-    """
+    """Return users whose coefficients explain so much; by default the targets' variance is 1."""
     feature_size = others.get("feature_size")
     assumed = (
         f"{sparsity} coefficients of one size, which explain {quality:.0%} of the targets' "

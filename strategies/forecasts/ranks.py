@@ -75,9 +75,8 @@ def expected_function(
 ) -> Expectation:
     """Return the largest error of a distribution function.
 
-    Noise counts by a power of the error of the share below one threshold in the middle, of which
-    all users report by one bit: a smooth density averages over thresholds. That other users
-    are asked first than later counts as that of a sample.
+    Noise counts by a power of the error of the share below a threshold in the middle, of which all
+    report by one bit: a smooth density averages. Who is asked first counts as that of a sample.
     """
     one = math.sqrt((RandomizedResponse(epsilon).variance - 1) / 4 / users)
     sampled = math.hypot(_ASKED / math.sqrt(rows), _DRAWN * math.sqrt(1 - 1 / rows))

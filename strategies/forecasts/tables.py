@@ -124,10 +124,7 @@ class TableUsers(Population):
 
 
 def users_of_tables(schema: Schema, setting: Setting, rows: float, **others: Any) -> TableUsers:
-    """Return the tables that a setting stands for.
-
-    Raise ValueError if the setting's quality is no AUC and the target is a class.
-    """
+    """Return the tables that a setting stands for; raise ValueError if its quality is no AUC."""
     name, usual = ("AUC", USUAL_AUC) if schema.classes else ("R2", USUAL_R2)
     quality = usual if setting.quality is None else setting.quality
     if schema.classes and quality < 0.5:
@@ -181,10 +178,7 @@ def _explained(features: Floats, number: int, along: tuple[float, float], rng: R
 
 
 def mean_auc(classes: Floats, scores: Floats) -> float:
-    """Return the AUC of each class's scores against all others, in the mean; of two, the second's.
-
-    Scores have a column for each class.
-    """
+    """Return the mean AUC of classes' scores, one column each; of two classes, the second's."""
     from scipy.stats import rankdata
 
     found = list[float]()

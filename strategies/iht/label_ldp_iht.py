@@ -311,8 +311,8 @@ class LabelLdpIht(SparseStrategy):
     def _scale_of(self, y: Floats, randomizer: Randomizer, bound: float, estimated: float) -> float:
         """Return the labels' scale from the spread of their reports, where they give it.
 
-        The spread is that of clipped normal labels plus the mechanism's, which is known
-        unless it makes up for the former, as that of bits does.
+        It is that of clipped normal labels plus the mechanism's, unless that makes up for it
+        (bits).
         """
         one = _single(randomizer)
         if not _has_known_noise(one) or not len(y):
@@ -328,8 +328,8 @@ class LabelLdpIht(SparseStrategy):
     def _bound_over_scale(self) -> float:
         """Return where to clip, in scales: the less noise, the more labels are left as they are.
 
-        How clipping shrinks coefficients is known for normal labels only, so that for others
-        it leaves a bias, which is worth its saving of noise at small epsilon alone.
+        For labels that are not normal clipping leaves a bias, worth its saving at small epsilon
+        alone.
         """
         each = self.epsilon / (self.labels_per_user if self.unit == "user" else 1)
         return min(2.5, max(1.0, 0.75 + each / 4))

@@ -308,8 +308,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
     def _clip(self, error: float, first: bool) -> tuple[float, float]:
         """Return where scores are clipped, and how much of the gradient that leaves.
 
-        Scores are clipped at their typical size, given a bound on the error of the coefficients,
-        which is usually half of it but for the first one.
+        At their typical size, given a bound on the coefficients' error: half of it but for the
+        first.
         """
         link = LINKS[self.link]
         if link.largest_score < math.inf:
@@ -330,8 +330,7 @@ _LEFT = 0.01  # of the squared error, is what a step with clipped scores leaves 
 class PooledSteps:
     """Estimates of many gradient steps as one, weighted by how far each is believed to be off.
 
-    mean, shape (dim,): The pooled estimate of the coordinates that the last step asked about; the
-        others are 0.
+    ``mean`` is of the coordinates that the last step asked about; the others are 0.
     """
 
     def __init__(self, dim: int) -> None:
@@ -339,11 +338,7 @@ class PooledSteps:
         self.mean = np.zeros(dim)
 
     def add(self, asked: Integers, estimate: Floats, variance: float, error: float) -> None:
-        """Add a step's estimate of some coordinates.
-
-        variance: Of each, by noise.
-        error: How far each was believed to be off where the step began.
-        """
+        """Add estimates of some coordinates, their variance, and how far off the start was."""
         weight = 1 / (variance + _LEFT * error**2)
         self._weights[asked] = _MEMORY * self._weights[asked] + weight
         self._weighted[asked] = _MEMORY * self._weighted[asked] + weight * estimate

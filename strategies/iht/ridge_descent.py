@@ -35,16 +35,10 @@ def ridge_descent(
     """Follow the mean direction, of length 1, in which users' own ridge regressions point.
 
     The steps are fitted, see :class:`~..numerics.walk.Walk`: directions have no scale that would
-    have to be known, and curvature none that would have to be asked for. The estimate is where
-    the mean directions, as a linear function of the positions that they were asked at, are zero.
-    With a given sparsity its largest coefficients are kept. Standard errors are not a number, for
-    most of the error is bias.
-
-    run: Whose users are asked, all that have not been yet.
-    dim, rows: Number of features and typical number of a user's records.
-    scale: Root mean square of the targets, about.
-
-    Raise TooFewReports if the first cohort does not answer.
+    have to be known, and curvature none that would have to be asked for. The estimate is where the
+    mean directions, as a linear function of the positions that they were asked at, are zero. With a
+    given sparsity its largest coefficients are kept. Standard errors are not a number, for most of
+    the error is bias. Raise TooFewReports if the first cohort does not answer.
     """
     users = run.num_unasked
     steps = max(1, min(_STEPS, users // run.min_reports))
@@ -90,14 +84,11 @@ def ridge_descent(
 def _zero_of(
     positions: Floats, directions: Floats, counts: NDArray[np.int64], longest: float
 ) -> Floats:
-    """Return where mean directions are zero, by least squares.
+    """Return where mean directions, shape (steps, dim), are zero, by least squares.
 
     They are taken for ``slope * (zero - position)`` plus noise. Later ones count more, in
     proportion to their number: where little is left to explain, slopes are steeper and residuals
-    clipped less.
-
-    positions, directions, shape (steps, dim): Where users were asked, and what they answered.
-    longest: Largest multiple of a direction that is gone along from a position.
+    clipped less. The ``longest`` multiple of a direction is gone along at most.
     """
     weights = counts * np.arange(1, len(counts) + 1)
     weights = weights / weights.sum()
