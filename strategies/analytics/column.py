@@ -103,7 +103,7 @@ def learn_step(run: Run, column: NumericColumn) -> Generator[Ask, Estimate, Entr
 
 
 def _tested(answer: Estimate, oracle: FrequencyOracle, steps: Floats) -> Entries:
-    """Return the coarsest step beside which no finer entries are to be seen, if they are rounded."""
+    """Return the coarsest step beside which no finer entries are seen, if they are rounded."""
     if not answer.count:
         return Entries()
     none, missing = len(steps), len(steps) + 1

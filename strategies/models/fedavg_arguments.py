@@ -149,10 +149,7 @@ class FedAvgArguments(LdpStrategy[FedAvgResult]):
         return self.min_available_nodes or 1
 
     def _rounds(self, num_rounds: int) -> int:
-        """Return the number of rounds if each asks ``fraction_train`` of the nodes (0: by rule).
-
-        Raise ValueError if there are not as many nodes that have not answered yet.
-        """
+        """Return how many rounds (0: by rule); raise ValueError if nodes are too few for them."""
         if self.fraction_train is None:
             return num_rounds
         cohorts = math.floor(1 / self.fraction_train + 1e-9)

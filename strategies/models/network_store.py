@@ -14,16 +14,10 @@ from ldp_flower.models import Network
 
 
 class NetworkStore:
-    """The file of a run, or none.
+    """The file (.npz) of a run, or none; raise ValueError if it is of another run.
 
-    path: The file (.npz); without it nothing is kept.
-    network: The network, with the parameters to start from.
-    asked: A round of the run: what decides it, but for its salt.
-
-    done: Number of rounds that are over.
-    arrays: All parameters after them.
-
-    Raise ValueError if the file is of another run.
+    ``asked`` is a round of the run: what decides it, but for its salt. ``done`` rounds are over,
+    and ``arrays`` are all parameters after them.
     """
 
     def __init__(self, path: str | Path | None, network: Network, asked: NetworkRound) -> None:

@@ -30,10 +30,7 @@ class RecordNoise:
 
     @property
     def of_a_sum(self) -> float:
-        """Signal to noise of one parameter in one silo's sum, of one step.
-
-        If all gradients that are drawn point one way, in which all parameters share.
-        """
+        """A parameter's signal to noise in a silo's sum of a step, if gradients point one way."""
         drawn = self.plan.sampling_rate * self.records / self.silos
         return drawn / (self.plan.noise_multiplier * math.sqrt(self.dim))
 
@@ -74,8 +71,7 @@ class RecordNoise:
     def expectation(self) -> Expectation:
         """Return q, and the accountant's numbers.
 
-        The square of the noise of d independent parameters has a relative deviation of
-        sqrt(2 / d), its root half of that.
+        The noise of d parameters has a relative deviation of sqrt(1 / (2 d)).
         """
         plan, ratio = self.plan, self.of_the_run
         spread = _RANGE * math.sqrt(0.5 / self.dim)

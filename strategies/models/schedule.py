@@ -38,11 +38,7 @@ class Reporting:
 
     @property
     def noise(self) -> float:
-        """The constant c: the mean of n updates of length 1 has noise ``sqrt(c / n)`` each.
-
-        The noise of a parameter of the mean, as a standard deviation; sqrt(dim c / n)
-        is that of the whole.
-        """
+        """The constant c: a mean of n updates of length 1 has noise ``sqrt(c / n)`` each."""
         return self.randomizer.variance / self.radius**2
 
 
@@ -105,8 +101,7 @@ _RANGE = 1.2816  # standard normal, of 8 runs in 10
 def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
     """Return q = sqrt(d c / n), the length of the noise if every mean update had length 1.
 
-    The square of the noise of d independent coordinates has a relative deviation of
-    sqrt(2 / d), its root half of that.
+    The noise of d independent coordinates has a relative deviation of sqrt(1 / (2 d)).
     """
     ratio = schedule.noise_to_signal
     spread = _RANGE * math.sqrt(0.5 / reporting.dim)

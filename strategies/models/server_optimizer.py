@@ -34,8 +34,8 @@ class ServerOptimizer:
     def of(cls, strategy: object) -> Self:
         """Return what a strategy object of Flower's says, or itself.
 
-        Raise ValueError if it is none of these, or has an argument that has no effect here or is
-        out of range.
+        Raise ValueError if it is none of these, or an argument has no effect here or is out of
+        range.
         """
         if isinstance(strategy, cls):
             return strategy
@@ -64,10 +64,7 @@ class ServerOptimizer:
         return cls(name, parameters)
 
     def steps(self) -> Callable[[int, Floats, Floats], Floats]:
-        """Return a function from round, model and mean update to the next model.
-
-        It keeps the optimiser's moments from one round to the next.
-        """
+        """Return a function from round, model and mean update to the next model."""
         # Behind Flower's class and before FedAvg, whose average it replaces.
         kind: Any = type(self.name, (_KINDS[self.name], _OneMean), {})
         strategy = kind(**self.parameters)

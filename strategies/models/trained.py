@@ -47,8 +47,7 @@ class Trained:
     def of(cls, initial_arrays: ArrayRecord, trainable: Sequence[str] | None) -> Self:
         """Return what ``trainable`` names of these arrays; None: all but running statistics.
 
-        Raise ValueError if there is nothing to train, a name or pattern names nothing that can be,
-        or what is to be trained is not finite.
+        Raise ValueError if there is nothing to train, or nothing of a name, or it is not finite.
         """
         try:
             model = parameters_of(initial_arrays)

@@ -25,10 +25,7 @@ class CellReports:
     other: float
 
     def excess(self, level: float) -> tuple[Floats, Floats]:
-        """Return the estimates of F - level at the edges, times the share held, and variances.
-
-        Linear in the reports, so that it is unbiased whatever share of users has an entry.
-        """
+        """Return unbiased F - level at the edges, times the share held, and variances."""
         weights = np.tri(len(self.edges), len(self.shares)) - level
         weights[:, -1] = 0
         gap = self.own - self.other
@@ -84,8 +81,7 @@ def estimated(
 ) -> tuple[LocalFunction, tuple[float, float]]:
     """Return the distribution function around a quantile, and the quantile's interval.
 
-    Within the interval there is not enough evidence for any shape: a straight line between its
-    ends is what functions of single cohorts follow between their edges.
+    Within it there is not enough evidence for any shape: the function is a straight line there.
     """
     function = _pooled(cohorts, _isotonic(cohorts, level, low, high))
     ends = inverted(cohorts, function, z)
@@ -110,8 +106,7 @@ def _isotonic(
 def _pooled(cohorts: Sequence[CellReports], path: LocalFunction) -> LocalFunction:
     """Return the average of all cohorts' functions, by their precision at the level.
 
-    Between its edges each cohort's function is interpolated along a path: as all users count, it
-    is hardly random which of them were asked where.
+    Each is interpolated along a path: as all count, it is hardly random who was asked where.
     """
     rise = _RISE * np.arange(len(path.values))
     places = path.below + rise

@@ -25,30 +25,23 @@ def soften(vector: Floats, amount: float) -> Floats:
 def garrote(vector: Floats, threshold: float) -> Floats:
     """Set what is below ``threshold`` to zero and shrink what is barely above.
 
-    The factor ``1 - (threshold / entry)**4`` leaves entries of twice the threshold almost as
-    they are, and makes noise that happens to stand out small (a garrote, Breiman 1995,
-    of a higher power).
+    The factor ``1 - (threshold / entry)**4`` leaves entries of twice the threshold almost as they
+    are, and makes noise that happens to stand out small (a garrote, Breiman 1995, of a higher
+    power).
     """
     sizes = np.maximum(np.abs(vector), max(threshold, np.finfo(float).tiny))
     return np.asarray(vector * (1 - (threshold / sizes) ** 4))
 
 
 def shrink(vector: Floats, variance: float) -> Floats:
-    """Shorten an estimate by what noise adds to its length, as James and Stein (1961).
-
-    ``variance`` is that of every coordinate.
-    """
+    """Shorten an estimate by what noise of this variance adds to it (James and Stein, 1961)."""
     surplus = max(len(vector) - 2, 0) * variance
     square = float(vector @ vector)
     return vector * (1 - surplus / square) if square > surplus else np.zeros_like(vector)
 
 
 def project_on_simplex(vector: Floats, total: float = 1.0) -> Floats:
-    """Return the closest numbers that are not below 0 and add up to ``total``.
-
-    Source: Duchi, Shalev-Shwartz, Singer & Chandra (2008). Subtracts the one amount that leaves
-    the entries above it with that sum.
-    """
+    """Return the closest numbers >= 0 of this sum (Duchi, Shalev-Shwartz et al., 2008)."""
     descending = np.sort(vector)[::-1]
     amounts = (np.cumsum(descending) - total) / np.arange(1, len(vector) + 1)
     amount = amounts[np.flatnonzero(descending > amounts)[-1]]
@@ -64,10 +57,7 @@ def project_on_l1_ball(vector: Floats, radius: float) -> Floats:
 
 
 def raise_eigenvalues(matrix: Floats, least: float = 0.0) -> Floats:
-    """Return the closest symmetric matrix with no eigenvalue below ``least``.
-
-    With 0 that is the projection on the cone of positive semidefinite matrices.
-    """
+    """Return the closest symmetric matrix with no eigenvalue below ``least``."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     raised = (vectors * np.maximum(values, least)) @ vectors.T
     return np.asarray((raised + raised.T) / 2)
@@ -88,9 +78,8 @@ def clipped_square(bound: float) -> float:
 def shortened_slope(degrees: float, radius: float) -> float:
     """Return how much a mean keeps when normal vectors around it are shortened to a radius.
 
-    degrees: Number of coordinates, of one variance; where variances differ, the degrees of freedom
-        of the chi-square that the squared length is in proportion to.
-    radius: The longest that a vector may be, over the root mean square of its length.
+    The radius is over the root mean square of their length. Where coordinates' variances differ,
+    ``degrees`` is that of the chi-square that the squared length is in proportion to.
 
     The mean derivative ``P(|v| < R) + R (1 - 1 / d) E[1 / |v|; |v| > R]``: a vector on the sphere
     follows its mean in all directions but its own.
@@ -107,18 +96,14 @@ def shortened_slope(degrees: float, radius: float) -> float:
 def ridge_moments(columns_per_row: float, ridge: float) -> tuple[float, float]:
     """Return the factor that ridge regression applies to coefficients, and its noise.
 
-    Features are independent and of unit scale.
+    Features are independent and of unit scale, so many per row; the penalty is in units of a
+    feature's mean square. The factor is ``E trace(S (S + ridge I)^-1) / k`` for the k features'
+    second moments S. The noise, ``E trace(S (S + ridge I)^-2) / k``, is the variance of a
+    coefficient, times the number of rows, over that of the residual.
 
-    columns_per_row: Number of features over number of rows.
-    ridge: Penalty, in units of a feature's mean square.
-
-    factor: ``E trace(S (S + ridge I)^-1) / k`` for the k features' second moments S.
-    noise: ``E trace(S (S + ridge I)^-2) / k``: the variance of a coefficient, times the number of
-        rows, over that of the residual.
-
-    By the law of Marchenko and Pastur (1967): ``m(z)``, the Stieltjes transform of the
-    eigenvalues of S at ``z = -ridge``, solves a quadratic equation. The factor is ``1 -
-    ridge m`` and the noise the derivative of ``ridge m`` with respect to the ridge.
+    By the law of Marchenko and Pastur (1967): ``m(z)``, the Stieltjes transform of the eigenvalues
+    of S at ``z = -ridge``, solves a quadratic equation. The factor is ``1 - ridge m`` and the noise
+    the derivative of ``ridge m`` with respect to the ridge.
     """
     root = math.sqrt((1 - columns_per_row + ridge) ** 2 + 4 * columns_per_row * ridge)
     shrinkage = (root - (1 - columns_per_row + ridge)) / (2 * columns_per_row)  # ridge * m

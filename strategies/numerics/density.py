@@ -80,13 +80,11 @@ class Prior:
 def draw_densities(parts: Sequence[Counted], prior: Prior, normals: Floats) -> Floats:
     """Return draws from the posterior of the shares of cells, shape (cells + 1, draws).
 
-    parts: All reports; their laws have one cell more than there are in order, which is apart from
-        these.
-    normals, shape (cells + 1, draws / 2): Independent standard normal numbers, which decide the
-        draws.
+    The laws of the reports have one cell more than there are in order, apart from these.
+    Independent standard normal numbers, shape (cells + 1, draws / 2), decide the draws.
 
-    The logarithm of the shares over ``base`` is a Gaussian process: the Matern covariance of
-    order 5/2 along the cells, whose first and last are further apart than others, and a quadratic
+    The logarithm of the shares over ``base`` is a Gaussian process: the Matern covariance of order
+    5/2 along the cells, whose first and last are further apart than others, and a quadratic
     function of one of the coordinates or of none. So the smoothest densities are even, normal and
     lognormal ones (Silverman, 1982). Kinds are averaged by their evidence. Each posterior is taken
     for normal around its mode (Laplace), in the shares: in their logarithms it would put too many
@@ -201,13 +199,11 @@ class LinearEstimates:
 def linear_estimates(counted: Counted, likely: Floats, normals: Floats) -> LinearEstimates:
     """Return estimates of averages over 1, 2, 4, ... cells in order, all along these.
 
-    counted: Reports, the last cell of whose law is of users without an entry.
-    likely, shape (cells + 1,): Shares of the cells from others' reports: the better these are, the
-        less noise there is.
-
-    A weight of each report, such that the expected one falls from 1 to 0 in equal steps from cell
-    to cell, estimates such an average. Of all such weights these have the least variance. What
-    they are together is normal with the covariance that the reports' frequencies give.
+    The last cell of the reports' law is of users without an entry; the better the likely shares of
+    all cells are, the less noise there is. A weight of each report, such that the expected one
+    falls from 1 to 0 in equal steps from cell to cell, estimates such an average. Of all such
+    weights these have the least variance. Together they are normal with the covariance that the
+    reports' frequencies give.
     """
     law, cells = counted.law, counted.law.shape[1] - 1
     spread = law / (law @ likely)[:, None]

@@ -16,15 +16,12 @@ def fista(
     start: Floats,
     num_steps: int = 500,
 ) -> Floats:
-    """Minimise a smooth convex function plus a simple one.
+    """Minimise a smooth convex function plus a simple one (Beck & Teboulle, 2009).
 
-    proximal: Function of a vector and a step size t: the minimiser of the simple function plus the
-        squared distance over 2 t. For a constraint it is the projection.
-    num_steps: Gradients at most; fewer once a step changes nothing.
-
-    The last iterate, within ``2 smoothness distance**2 / (num_steps + 1)**2`` of the minimum.
-
-    Source: Beck & Teboulle (2009).
+    ``proximal`` maps a vector and a step size t to the minimiser of the simple function plus the
+    squared distance over 2 t: for a constraint, the projection. Gradients are fewer once a step
+    changes nothing. The last iterate is within ``2 smoothness distance**2 / (num_steps + 1)**2`` of
+    the minimum.
     """
     step = 1 / smoothness
     current = ahead = start
@@ -94,13 +91,10 @@ def sigm(
 ) -> Floats:
     """Minimise a convex function over a convex set from one noisy gradient after the other.
 
-    gradients: Each is a noisy gradient, used at one point; the method ends with the last.
-
-    The last average (y of the source). Its excess is of the order of ``smoothness radius**2 /
-    k**order + noise radius / sqrt(k) + k**(order - 1) bias``.
-
-    Source: Dvurechensky & Gasnikov (2016), Euclidean; the constants are those that satisfy
-    the conditions of :class:`StepSizes`.
+    Each gradient is used at one point, and the method ends with the last. Returned is the last
+    average (y of the source), whose excess is of the order of ``smoothness radius**2 / k**order +
+    noise radius / sqrt(k) + k**(order - 1) bias``. Source: Dvurechensky & Gasnikov (2016),
+    Euclidean; the constants are those that satisfy the conditions of :class:`StepSizes`.
     """
     found = next(gradients)(start)
     summed = steps.weight(0) * found

@@ -82,8 +82,7 @@ class Vote:
     def log_likelihood(self, counts: Floats, values: Floats, pi: float, size: float) -> Floats:
         """Return the log-likelihood of counts at coefficient values, (counts, values).
 
-        ``pi`` and ``size`` of all coefficients set the threshold that a score has to pass
-        to be in a user's set.
+        ``pi`` and ``size`` of all coefficients set the threshold of a score to be in a user's set.
         """
         root = math.sqrt(self.samples_per_user)
         threshold = passing_threshold(self.set_size, len(self.counts), pi, root * size)
@@ -188,10 +187,7 @@ def _grid(precision: float) -> Floats:
 def _seen(
     logs_at: Callable[[Integers, float, float], Floats], number: int, pi: float, size: float
 ) -> Integers:
-    """Return the places of the values that some coefficient may have, as many on either side.
-
-    Those are near one of every few values that is not hopeless; zero is among them.
-    """
+    """Return the places of values that some coefficient may have, alike on both sides."""
     steps = np.arange(0, number // 2 + 1, _STRIDE)
     few = number // 2 + np.concatenate([-steps[:0:-1], steps])
     logs = logs_at(few, pi, size)

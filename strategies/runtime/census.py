@@ -46,10 +46,7 @@ def advice(errors: Iterable[str]) -> str:
 
 
 def wait_for_nodes(grid: Grid, num_nodes: int | None, timeout: float, fewest: int = 1) -> list[int]:
-    """Return the ids of all nodes; in simulation they register one after the other.
-
-    Raise TimeoutError if fewer than ``num_nodes`` or than ``fewest`` come.
-    """
+    """Return the ids of all nodes, which come one by one; raise TimeoutError if too few come."""
     needed = max(num_nodes or 1, fewest)
     start = still_since = time.monotonic()
     known: list[int] = []
@@ -123,10 +120,8 @@ def census_facts(content: bytes, node: int, max_users: int) -> Facts | None:
 def with_features(nodes: dict[int, Facts], needed: int | None, name: str) -> dict[int, Facts]:
     """Return the nodes whose users' rows have as many features as a strategy needs.
 
-    A node that declares none is believed to have them. One with others would refuse every
-    question, so that it is not asked; and so that no node can stop a run by what it says.
-
-    Raise ValueError if no node has them.
+    A node that declares none is believed to have them. One with others would refuse every question:
+    so it is not asked, and stops no run by what it says. Raise ValueError if no node has them.
     """
     if needed is None:
         return nodes
@@ -147,11 +142,9 @@ _MAX_NAME_CHARS = 60  # of a column, which a node may have chosen
 
 
 def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
-    """Return what differs in the schema that a node declares in its census, or None.
+    """Return what differs in the schema that a node declares from the digests, or None.
 
     A node that declares none is believed to have the right one.
-
-    expected: The strategy's :meth:`~ldp_flower.Schema.digests`; None: it has no schema.
     """
     record = content.get(SCHEMA)
     if expected is None or not isinstance(record, MetricRecord):

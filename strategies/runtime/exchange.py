@@ -143,8 +143,7 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 class Exchange:
     """The traffic of one run. Step 0 is the census, the protocol's steps follow.
 
-    rides_on: Type of an app's own messages that all questions ride on.
-    schema: Digests of the schema that the questions are about.
+    Questions may ride on messages of an app's own type, and be about a schema of these digests.
     """
 
     def __init__(
@@ -232,11 +231,7 @@ class Exchange:
         return [Message(content, node, kind) for node in self._waiting(0, roster)]
 
     def census(self, roster: list[int], max_users: int) -> tuple[dict[int, Facts], Step]:
-        """Read the answers to the census, of nodes with at most so many users each.
-
-        nodes: What every node that answered says.
-        step: What became of the question; all its numbers are nodes.
-        """
+        """Return what nodes of at most so many users say, and the step, which counts nodes."""
         replies = self._store.replies(0)
         nodes: dict[int, Facts] = {}
         rejected = 0
@@ -284,10 +279,7 @@ class Exchange:
     def answer(
         self, number: int, ask: Ask, population: Population
     ) -> tuple[Estimate | Answers, Step]:
-        """Check and put together the stored replies of a step, node by node in a fixed order.
-
-        answer: The mean over whoever answered, or their reports where these do not add up.
-        """
+        """Check and put together a step's stored replies: a mean, or reports that do not add up."""
         randomizer = ask.randomizer
         parts: list[Summary | Answers] = []
         errors = rejected = silent = no_budget = 0
@@ -369,10 +361,7 @@ def _checked(
 
 
 def _with_slots(arrays: Arrays, numbers: Words, slots: Slots) -> Arrays:
-    """Return reports of users by their numbers as reports by the slots of the census.
-
-    Without those of users who were not in the census: the node's table may be another one by now.
-    """
+    """Return reports by users' numbers as reports by slots, of those who were in the census."""
     own = arrays.get(NUMBERS)
     if own is None or own.dtype != np.int64 or own.ndim != 1:
         return {}

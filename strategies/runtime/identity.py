@@ -26,10 +26,8 @@ def printed(value: object) -> Print:
     """Return the SHA-256 of a parameter's whole content, and a short description.
 
     Numbers are the same if they are equal, whatever their type, and so are lists and tuples; arrays
-    if types, shapes and bytes are; other objects if they are of one class and hold the same.
-
-    Raise ValueError if it is or holds something, such as a function, whose content cannot be
-    compared.
+    if types, shapes and bytes are; other objects if they are of one class and hold the same. Raise
+    ValueError of what cannot be compared, such as a function.
     """
     found = hashlib.sha256(_encoded(value)).hexdigest()
     if isinstance(value, np.ndarray):
@@ -41,9 +39,7 @@ def printed(value: object) -> Print:
 
 
 def recognise(store: RunStore, kind: type, parameters: Mapping[str, Print | str]) -> None:
-    """Make a new store one of this strategy's runs, or check that it is.
-
-    parameters: Prints of all that decides the run, or the reason why there is none.
+    """Make a new store one of this strategy's runs, or check that it is, by all parameters' prints.
 
     Raise ValueError if it is another run's, naming what differs, or a parameter has no print.
     """

@@ -159,10 +159,7 @@ class Run:
 
 
 class LiveRun(Run):
-    """A run whose questions are sent: it counts steps, and ends with the strategy's result.
-
-    place: File of the store, for messages.
-    """
+    """A run whose questions are sent: it counts steps, and ends with the strategy's result."""
 
     def __init__(
         self,
@@ -196,10 +193,7 @@ class LiveRun(Run):
         return len(self.facts.steps)
 
     def collect(self, grid: Grid, timeout: float) -> list[Message]:
-        """Ask the current question; store the replies as they arrive, and return them.
-
-        A run that is started again asks nothing that is over: its answers are in the store.
-        """
+        """Ask the current question, unless it is over; store the replies and return them."""
         if self._is_over():
             return []
         arrays = ArrayRecord() if self.estimate is None else self.estimate
@@ -212,10 +206,7 @@ class LiveRun(Run):
         return self.number < self._last or bool(self.kept.get(f"step {self.number} complete"))
 
     def keep(self, number: int, metrics: MetricRecord | None) -> None:
-        """Keep that a step is over, unless nobody answered it or it ended the run early.
-
-        Those are asked again if the run is started again.
-        """
+        """Keep that a step is over, unless nobody answered it or it ended the run early."""
         if self.facts.steps[number].reports and not self.ended:
             self.kept.put(f"step {number} complete", True)
         if metrics is None:  # an app that aggregates by itself has left them out
@@ -235,7 +226,7 @@ class LiveRun(Run):
     def messages(self) -> list[Message]:
         """Return the messages of the current question, to those who have not answered it yet.
 
-        None of a question that is over: what was asked next depends on who had answered it.
+        None of one that is over: what was asked next depends on who had answered it.
         """
         if self._ask is None or self._is_over():
             return []
@@ -282,8 +273,7 @@ class LiveRun(Run):
     def _advance(self, answer: Estimate | Answers | TooFewReports | None) -> None:
         """Hand the protocol an answer, or that too few came, and take its next question.
 
-        A protocol to which too few came returns what it has, or asks on without them, or leaves
-        the exception to whoever started the run.
+        It may then return what it has, ask on without them, or leave the exception to the caller.
         """
         why = str(answer) if isinstance(answer, TooFewReports) else ""
         try:

@@ -15,9 +15,7 @@ Reply = tuple[int, bytes | None, str | None]
 
 
 class RunStore:
-    """Salt, census and every reply of one run, in an SQLite file.
-
-    path: The file, created if there is none; without a path, memory.
+    """Salt, census and every reply of one run, in an SQLite file, or in memory without a path.
 
     Raise ValueError if the file cannot be made, read or written.
     """

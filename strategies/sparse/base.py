@@ -54,9 +54,6 @@ class SparseResult(LinearResult):
 def water_fill(variances: Floats, information: float) -> Floats:
     """Return the shares of information that leave the least total variance.
 
-    variances, shape (dim,): Variance of each coordinate now.
-    information: What a coordinate that got all of it would gain in precision.
-
     Non-negative shares of sum 1 that minimise ``sum 1 / (1 / variances + information * shares)``:
     precisions are filled up to one common level, and a coordinate above it gets nothing.
     """
@@ -139,8 +136,7 @@ class SparseWaves(FeatureStrategy[SparseResult]):
     ) -> Question:
         """Ask for ``weights`` times what a user's coefficients differ from ``centre``.
 
-        In units in which what ``centre`` leaves of the user's observations, ``rest`` of
-        their mean square, has mean square 1.
+        It leaves ``rest`` of the observations' mean square: in units in which that is 1.
         """
 
     @abstractmethod

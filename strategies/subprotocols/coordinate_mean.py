@@ -27,12 +27,12 @@ _EXCEEDED = 0.05  # probability that a rotated coordinate leaves its range, over
 class CoordinateMean:
     """Estimator of the mean of vectors, from one coordinate of each user.
 
-    Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: the range is asked of
-    users of its own, one coordinate of each, and numbers are clipped to it, so that a
-    user sends one report of ``epsilon``. Vectors are padded to K coordinates and
-    rotated by random signs and Hadamard's matrix, after which the mean's coordinates lie
-    within ``length sqrt(2 log(2 K / 0.05) / K)`` with probability 95 % (Hoeffding).
-    That range is cut into a power of two of bins, each at least ``4 spread / sqrt(K)`` wide.
+    Source: Ma, Jia & Yang (ICML 2024), ULDPMean, made private: the range is asked of users of its
+    own, one coordinate of each, and numbers are clipped to it, so that a user sends one report of
+    ``epsilon``. Vectors are padded to K coordinates and rotated by random signs and Hadamard's
+    matrix, after which the mean's coordinates lie within ``length sqrt(2 log(2 K / 0.05) / K)``
+    with probability 95 % (Hoeffding). That range is cut into a power of two of bins, each at least
+    ``4 spread / sqrt(K)`` wide.
     """
 
     epsilon: float  # privacy parameter of each user's one report
@@ -84,10 +84,7 @@ class CoordinateMean:
     def estimate(
         self, cohorts: Sequence[Cohort], question: Question, salt: int
     ) -> Generator[Ask, Estimate, Estimate]:
-        """Ask for the range, then for numbers within it; return the mean rotated back.
-
-        cohorts: Of the sizes of :meth:`sizes`.
-        """
+        """Ask cohorts, of :meth:`sizes`, for the range, then for numbers within it."""
         words = KeyedRandom(derive(salt, cohorts[0].low)).words((1, self.dim))[0]
         signs = np.where(words >> np.uint64(63), 1.0, -1.0)
         *ranging, answering = cohorts

@@ -105,7 +105,7 @@ def level_of(form: PermanentForm, answers: Sequence[Bits]) -> tuple[Floats, Floa
 def change_of(
     form: PermanentForm, answers: Sequence[Bits], before: Sequence[Bits]
 ) -> tuple[Floats, Floats]:
-    """Return by how much the values changed, with standard errors, from users who answered twice.
+    """Return by how much values changed, with standard errors, from users who answered twice.
 
     Noise that is permanent is in both collections, so that only answers that changed have any.
     """

@@ -42,10 +42,7 @@ class TargetScale:
 
     @property
     def spread(self) -> float:
-        """Mean square difference between one user's log-scale and the estimate's logarithm.
-
-        It is the variance of the estimate plus the variance of log-scales among users.
-        """
+        """Mean square difference between a user's log-scale and the estimate's logarithm."""
         return self.variance + USERS_SPREAD**2
 
     @property
@@ -54,10 +51,7 @@ class TargetScale:
         return self.certainty >= _CERTAIN
 
     def doubts(self, argument: str) -> list[str]:
-        """Return what to say if the scale is not certain.
-
-        ``argument`` is that of the strategy's constructor by which it may be declared.
-        """
+        """Say, if the scale is not certain, by which argument it may be declared."""
         if self.is_certain:
             return []
         low, high = self.value * math.exp(-_NEAR), self.value * math.exp(_NEAR)
@@ -78,10 +72,8 @@ class TargetScale:
 def scale_cohorts(run: Run, epsilon: float, argument: str = "target_scale") -> Iterator[Cohort]:
     """Return the cohorts that may be asked for a scale, each cut when it is needed.
 
-    A cohort is large enough to distinguish the 40 bins, nearly always. Where many users do
-    not answer there are more than the usual three.
-
-    Raise TooFewReports if that would be too many of the users.
+    One is large enough to distinguish the 40 bins, nearly always. Where many users do not answer
+    there are more than the usual three. Raise TooFewReports if that would be too many of the users.
     """
     size = math.ceil(6 + 250 * math.exp(epsilon) / math.expm1(epsilon) ** 2)
     size = max(size, run.min_reports)
@@ -102,12 +94,10 @@ def estimate_target_scale(
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask one cohort after the other until the scale is all but certain, or three answered.
 
-    Each user reports the bin of its own targets' root mean square, by randomised
-    response over all bins. With a known spread of users around the common scale, the
-    counts of all bins together give a scale finer than the bins. ``question``
-    asks for another size, the root mean square of ``samples_per_user`` numbers, given bins.
-
-    Raise TooFewReports if nobody answers at all.
+    Users report the bin of their own targets' root mean square, by randomised response over all
+    bins. With a known spread of users around the common scale, the counts of all bins together give
+    a scale finer than the bins. ``question`` asks for another size, the root mean square of
+    ``samples_per_user`` numbers, given bins. Raise TooFewReports if nobody answers at all.
     """
     oracle = KRandomizedResponse(epsilon, _NUM_BINS)
     bins = question(_SMALLEST, _PER_OCTAVE, _NUM_BINS)
@@ -160,11 +150,9 @@ def estimate_label_scale(
 ) -> Generator[Ask, Estimate, TargetScale]:
     """Ask a cohort for the octave of the root mean square of each one's few labels.
 
-    Labels are taken for normal with mean 0.
-
-    The mean square of m such labels is chi-squared with m degrees of freedom over m, so one
-    scale says how many users fall into each octave, and the counts of all of them together
-    give it finer than the octaves.
+    The mean square of m labels, taken for normal with mean 0, is chi-squared with m degrees of
+    freedom over m: one scale says how many users fall into each octave, and all counts give it
+    finer.
     """
     oracle = SubsetSelection(epsilon, _OCTAVES)
     answer = yield Ask(cohort, TargetScaleBin(_SMALLEST, 1.0, _OCTAVES), oracle)
@@ -225,10 +213,9 @@ def enough_for_norm(epsilon: float) -> int:
 def estimate_norm(
     cohort: Cohort, epsilon: float, question: Callable[[float, float], Question], prior: float
 ) -> Generator[Ask, Estimate, Norm]:
-    """Ask a cohort for the typical norm of its users' vectors.
+    """Ask a cohort for the typical norm of its users' vectors, about ``prior``.
 
-    ``question`` asks for log(norm / prior) / log_range, given these two; ``prior`` is the norm
-    that is expected, and what is returned if nobody answers.
+    ``question`` asks for log(norm / prior) / log_range. If nobody answers the prior is returned.
     """
     randomizer = number_randomizer(epsilon, 1.0)
     answer = yield Ask(cohort, question(prior, _LOG_RANGE), randomizer, min_reports=0)

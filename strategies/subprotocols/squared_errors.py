@@ -34,8 +34,8 @@ def number_randomizer(epsilon: float, radius: float) -> Randomizer:
 def clip_radius(epsilon: float, cohort: Cohort, noise: float, least: float) -> float:
     """Return where to clip differences, in units of the baseline.
 
-    As wide as a standard error of ``noise`` allows, but within ``least`` and 6: clipping keeps
-    the sign of a difference, and hides how bad a model is for users whom it serves worst.
+    As wide as a standard error of ``noise`` allows, within ``least`` and 6: clipping keeps the sign
+    of a difference, and hides how bad a model is for users whom it serves worst.
     """
     per_unit = math.sqrt(number_randomizer(epsilon, 1.0).variance / cohort.size)
     return float(np.clip(noise / per_unit, least, _MOST_RADIUS))
@@ -49,10 +49,9 @@ def ask_squared_errors(
     centre: float,
     offset: float = 0.0,
 ) -> Generator[Ask, Estimate, LossEstimate]:
-    """Ask for a weighted sum of the mean loss and the mean baseline.
+    """Ask for a weighted sum of the mean squared residual and that of deviations from the centre.
 
-    The loss is a user's mean squared residual, the baseline its mean squared deviation from
-    the centre. Clients clip the sum to ``offset`` plus and minus the randomizer's radius.
+    Clients clip the sum to ``offset`` plus and minus the randomizer's radius.
     """
     answer = yield Ask(cohort, SquaredErrors(coef, centre, *weights, offset), randomizer)
     return LossEstimate(weights, offset + float(answer.mean[0]), float(answer.std_error[0]))
@@ -68,8 +67,7 @@ def checked(
 ) -> Generator[Ask, Any, LinearResult]:
     """Run a protocol that expects features of unit scale; a note says if they surely are not.
 
-    A cohort has no part in the protocol, and reports whether the model's squared error is less
-    than that of predicting 0.
+    A cohort that has no part in it reports whether the model's squared error is below that of 0.
     """
     share_of_noise = number_randomizer(epsilon, 1.0).variance
     size = math.ceil(min((share_of_noise + 1) / _ERROR**2, _SHARE * run.num_users))

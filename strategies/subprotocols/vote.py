@@ -23,11 +23,7 @@ _TYPICAL_SUPPORT = 8  # number of features that stand out
 
 
 def information(oracle: SubsetSelection, score: float) -> float:
-    """Return the squared Hellinger distance of one report, per feature, with and without.
-
-    That is how well a report distinguishes a feature whose local scores have this mean from one
-    with mean zero.
-    """
+    """Return the squared Hellinger distance of reports of a feature with this mean score and 0."""
     dim = oracle.domain_size
     share = min(_TYPICAL_SUPPORT / dim, 0.5)
     threshold = passing_threshold(oracle.set_size, dim, share, score)

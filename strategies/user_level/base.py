@@ -95,10 +95,7 @@ class SelectedRegression(SparseStrategy):
     def _regress(
         self, run: Run, selected: Integers, scale: float, notes: list[str]
     ) -> Generator[Ask, Any, tuple[Floats, Floats]]:
-        """Return the selected coefficients and their standard errors, over ``scale``.
-
-        What a user of the result should know is added to ``notes``.
-        """
+        """Return the selected coefficients and their standard errors, over ``scale``; add notes."""
 
     @classmethod
     def audit_runs(cls, dim: int, epsilon: float) -> Iterator[tuple[Self, Users]]:
@@ -157,8 +154,8 @@ class SelectedRegression(SparseStrategy):
     def _vote(self, cohort: Cohort, notes: list[str]) -> Generator[Ask, Estimate, Integers]:
         """Return the variables with the most votes, in order of their numbers.
 
-        The paper's users name one variable each, and ``sparsity`` of them are kept. Other
-        users name a set; kept are half as many more, if the votes speak for them.
+        The paper's users name one variable each, and ``sparsity`` of them are kept. Other users
+        name a set; kept are half as many more, if the votes speak for them.
         """
         paper = self.method == "paper"
         oracle = SubsetSelection(self.epsilon, self.dim)
