@@ -39,8 +39,7 @@ from .table_models.classification_fit import ClassificationFit
 from .table_models.private_classification import PrivateClassification
 from .table_models.private_regression import PrivateRegression
 from .table_models.regression_fit import RegressionFit
-from .tables.evaluation_result import EvaluationResult
-from .tables.private_evaluation import PrivateEvaluation
+from .tables.private_evaluation import EvaluationResult, PrivateEvaluation
 from .user_level.multi_round_regression import MultiRoundRegression
 from .user_level.two_round_regression import TwoRoundRegression
 from .user_level.user_level_mean import UserLevelMean

@@ -201,7 +201,6 @@ class Counts(ColumnStrategy[CountsResult]):
         )
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if the shares can be of use."""
         shares = self._shares(len(self._categories))
         return too_few(self, num_users, shares.noise(num_users), _USEFUL, "a share")
 

@@ -172,7 +172,6 @@ class Describe(ColumnStrategy[DescribeResult]):
         return self._result(found, run.num_users)
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if they would do for all tasks."""
         if self._fits(num_users) or num_users < self.min_reports:
             return self._too_few(num_users)
         return (

@@ -181,7 +181,6 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return min(max(round(1 / (2 * self._error(num_users))), _FEWEST), _MOST)
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if they are enough."""
         needed = math.ceil(max(self._error(1) ** 2 / _WORTH**2, self.min_reports / _EARLY[0]))
         if num_users >= needed or num_users < self.min_reports:
             return self._too_few(num_users)

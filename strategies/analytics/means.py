@@ -261,7 +261,6 @@ class Means(ColumnStrategy[MeansResult]):
         return pilot, self._levels.shares.sizes(max(users - pilot, 1), self.min_reports)
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if the means can be of use."""
         variance = len(self._names) * self._levels.variance
         refusal = too_few(self, num_users, variance, _USEFUL, "a number in [-1, 1]")
         if refusal:

@@ -234,7 +234,6 @@ class TwoWay(ColumnStrategy[TwoWayResult]):
         )
 
     def _refusal(self, num_users: int) -> str:
-        """Say why so many users are not asked; nothing if the shares can be of use."""
         return too_few(self, num_users, self._shares.noise(num_users), _USEFUL, "a share")
 
     @classmethod

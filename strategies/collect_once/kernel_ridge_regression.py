@@ -45,18 +45,7 @@ class KernelResult(LinearResult):
         self.arrays = ArrayRecord([self.coef, self.frequencies])
 
     def predict(self, features: ArrayLike) -> Floats:
-        """Return the function's values.
-
-        Parameters
-        ----------
-        features : array_like, shape (rows, dim)
-            Rows on the scale on which the clients computed.
-
-        Raises
-        ------
-        ValueError
-            If the rows are of another width.
-        """
+        """Return the function's values, for features as of :meth:`LinearResult.predict`."""
         rows = as_rows(features, len(self.frequencies))
         mapped = fourier_features(rows, self.frequencies, self.length_scale)
         return np.asarray(mapped @ self.coef)

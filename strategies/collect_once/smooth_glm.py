@@ -46,10 +46,7 @@ class GlmResult(LinearResult):
     def predict(self, features: ArrayLike) -> Floats:
         """Return the expected targets; for labels -1 and 1 the sign is the likelier one.
 
-        Parameters
-        ----------
-        features : array_like, shape (rows, dim)
-            Rows on the scale on which the clients computed.
+        Features are as of :meth:`LinearResult.predict`.
         """
         return value(self.mean_function, self.reach, self.decision_function(features))
 

@@ -267,13 +267,7 @@ class LdpFedAvg(StepArguments):
         return expected(self._schedule(reporting, setting.num_users, self._rounds(0)), reporting)
 
     def check_census(self, run: Run) -> None:
-        """Refuse a run that would be of no use, with all reasons at once.
-
-        Raises
-        ------
-        TooFewReports
-            If it would.
-        """
+        """Raise TooFewReports, with all reasons, if a run would be of no use."""
         reporting = self._reporting(len(self._trained(run).start))
         rounds = self._rounds(run.arguments.num_rounds)
         if refusal := self._refused(reporting, run.num_users, rounds):

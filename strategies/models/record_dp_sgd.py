@@ -19,9 +19,8 @@ from ..runtime.base import EvaluateFn, WithoutEvaluation
 from ..runtime.census import wait_for_nodes
 from ..runtime.facts import SPENT, Card, PrivacySpent, Step
 from ..runtime.run import TooFewReports
-from .network_replies import Replies
 from .network_result import RecordDpSgdResult
-from .network_store import NetworkStore
+from .network_rounds import NetworkStore, Replies
 from .record_noise import RecordNoise, linear_network
 
 logger = logging.getLogger("flwr")
