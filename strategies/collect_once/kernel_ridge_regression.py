@@ -1,7 +1,7 @@
 """KernelRidgeRegression: a smooth function of features from one collection."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -172,7 +172,7 @@ class KernelRidgeRegression(CollectOnce[KernelResult]):
         return Fourier(question, seed_of(run.salt), self.num_features, self.length_scale)
 
     def _solved(self, run: Run, found: LeastSquares, penalty: float) -> KernelResult:
-        found = found.with_ridge(penalty)
+        found = replace(found, squares=found.squares + penalty * np.eye(self.num_features))
         coef = np.asarray(np.linalg.solve(found.squares, found.products), np.float64)
         return KernelResult(
             coef=coef * self.target_bound,

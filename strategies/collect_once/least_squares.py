@@ -1,7 +1,7 @@
 """Least squares from private moments: what one collection gives, and what it is worth."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -70,10 +70,6 @@ class LeastSquares:
     def largest_eigenvalue(self) -> float:
         """Largest eigenvalue of ``squares``."""
         return float(np.linalg.eigvalsh(self.squares)[-1])
-
-    def with_ridge(self, penalty: float) -> "LeastSquares":
-        """Return the same with a penalty on the squares of all coefficients."""
-        return replace(self, squares=self.squares + penalty * np.eye(len(self.products)))
 
     def std_error(self, coef: Floats) -> Floats:
         """Return standard deviations of the solution given its support, 0 outside it."""

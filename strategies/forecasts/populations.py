@@ -97,7 +97,7 @@ class LinearUsers(Population):
     error: str = ERROR
     useless: float = 1.0
     sparsity: int  # number of coefficients of one size; the others are zero
-    length: float  # euclidean length of the coefficients
+    length: float  # Euclidean length of the coefficients
     noise: float  # standard deviation of targets given the features
     variance_between: float = 0.0  # as of Setting, of features and of noise
     # Features are plus or minus this; by default they are standard normal
@@ -170,7 +170,7 @@ class MeanUsers(Population):
     """Users of one row each, normal around one mean and alike in all directions."""
 
     sparsity: int  # how many coordinates are of one size; the others are zero
-    length: float  # euclidean length of the mean
+    length: float  # Euclidean length of the mean
     spread: float  # root mean square distance of a user's row from it
     unit: float  # unit of the error
     # Longer rows are shortened to this: then the mean is a little shorter, too

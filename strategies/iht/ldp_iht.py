@@ -272,7 +272,8 @@ class LdpIht(FeatureStrategy[LinearResult]):
             if not (
                 np.abs(pooled.mean[asked])[theta[asked] == 0] > _STANDS_OUT * noise.max()
             ).any():
-                least = error / self._contraction
+                # What a step leaves of the error at best: more where slopes vary.
+                least = error / (4.0 if self.link == "identity" else 2.0)
                 error = min(error, max(self._error(float(noise.max())), least))
             if step + 1 == steps - steps // _LAST:
                 asked = np.flatnonzero(keep_largest(pooled.mean, min(2 * self._sparsity, self.dim)))
@@ -299,11 +300,6 @@ class LdpIht(FeatureStrategy[LinearResult]):
     def _curvature(self) -> float:
         """Usual curvature of the loss in each coefficient."""
         return LINKS[self.link].curvature * self._feature_variance
-
-    @property
-    def _contraction(self) -> float:
-        """How many times smaller a step makes the error at best: less where slopes vary."""
-        return 4.0 if self.link == "identity" else 2.0
 
     def _clip(self, error: float, first: bool) -> tuple[float, float]:
         """Return where scores are clipped, and how much of the gradient that leaves.

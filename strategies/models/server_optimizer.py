@@ -27,7 +27,7 @@ _VECTOR = "parameters"  # all of them: the arithmetic is by coordinate
 class ServerOptimizer:
     """One of Flower's strategies, by its name and what is its own of its parameters."""
 
-    name: str  # fedAdam, FedYogi, FedAdagrad or FedAvgM
+    name: str  # FedAdam, FedYogi, FedAdagrad or FedAvgM
     parameters: dict[str, float]  # its own parameters: eta, beta_1, server_momentum,
 
     @classmethod

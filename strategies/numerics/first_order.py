@@ -43,10 +43,10 @@ class StepSizes:
 
     The convergence proof needs ``weight(0) <= 1``, ``damping`` not falling and above
     ``smoothness``, ``weight(k) <= share(k)``, and ``weight(k)**2 damping(k) <= share(k)
-    damping(k - 1) <= total(k) damping(k - 1)``.
+    damping(k - 1) <= A(k) damping(k - 1)``, A the sum of weights up to the k-th.
     """
 
-    smoothness: float  # lipschitz constant of the true gradient
+    smoothness: float  # Lipschitz constant of the true gradient
     noise: float  # root mean square length of a gradient's noise
     radius: float  # distance from the start within which the minimum lies
     # Between 1 and 2: 1 is slowest but adds up no bias, 2 is the fast gradient method
@@ -77,10 +77,6 @@ class StepSizes:
     def share(self, k: int) -> float:
         """Weight of the k-th new point (B)."""
         return float(self._scale * self.weight(k) ** 2)
-
-    def total(self, k: int) -> float:
-        """Sum of the weights up to the k-th (A)."""
-        return sum(self.weight(i) for i in range(k + 1))
 
 
 def sigm(

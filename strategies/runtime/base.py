@@ -228,11 +228,7 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
         if not why or TooFewReports(why).needed is not None:
             return why
         needed = fewest_users(refused, num_users)
-        return why if needed is None else f"{why} {self._needed(needed)}"
-
-    def _needed(self, num_users: int) -> str:
-        """Say that so many users are needed."""
-        return f"At least {num_users:,} users are needed."
+        return why if needed is None else f"{why} At least {needed:,} users are needed."
 
     def _tried(self, num_users: int, arguments: Arguments | None = None) -> str:
         """Return why a run of so many users would not ask its first question."""

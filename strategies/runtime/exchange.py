@@ -268,9 +268,10 @@ class Exchange:
         kind = self._rides_on or f"query.{QUERY}"
         waiting = self._waiting(step, population.addressed(ask.cohort))
         numbered = [population.nodes[node].numbers is not None for node in waiting]
-        contents = {
-            each: _content(ask.content, replace(query, numbered=each)) for each in set(numbered)
-        }
+        contents = {}
+        for each in set(numbered):
+            asked, own = replace(query, numbered=each), ask.content
+            contents[each] = asked.to_record_dict() if own is None else with_query(own, asked)
         return [
             Message(contents[each], node, kind, group_id=str(step))
             for node, each in zip(waiting, numbered, strict=True)
@@ -316,11 +317,6 @@ class Exchange:
             reasons,
             no_budget,
         )
-
-
-def _content(own: RecordDict | None, query: Query) -> RecordDict:
-    """Return a query, riding on an app's own records if there are any."""
-    return query.to_record_dict() if own is None else with_query(own, query)
 
 
 def _checked(

@@ -192,10 +192,9 @@ _MOST_SHARE = 0.12  # of all users
 
 @dataclass(frozen=True)
 class Norm:
-    """The geometric mean of users' norms and the standard error of its logarithm."""
+    """The geometric mean of users' norms."""
 
     value: float
-    log_error: float
 
 
 def norm_askers(run: Run, epsilon: float) -> int:
@@ -220,4 +219,4 @@ def estimate_norm(
     randomizer = number_randomizer(epsilon, 1.0)
     answer = yield Ask(cohort, question(prior, _LOG_RANGE), randomizer, min_reports=0)
     log = _LOG_RANGE * float(np.clip(answer.mean[0], -1, 1))
-    return Norm(prior * math.exp(log), _LOG_RANGE * float(answer.std_error[0]))
+    return Norm(prior * math.exp(log))
