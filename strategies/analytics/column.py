@@ -148,12 +148,9 @@ class Cells:
         return np.maximum(np.diff(self.edges) / np.ptp(self.edges), _LEAST)
 
     def divided(self, below: Floats, places: Floats) -> Floats:
-        """Return edges between which there are about equal shares.
-
-        Atoms count beside these: a narrow hump around one looks like it, before there are finer
-        cells.
-        """
+        """Return edges between which there are about equal shares; atoms count beside these."""
         masses = np.diff(below)
+        # A narrow hump around an atom looks like it, before there are finer cells.
         beside = np.where(self.atoms, masses / 2, 0.0)
         masses = masses + np.append(beside[1:], 0.0) + np.append(0.0, beside[:-1])
         shares = np.where(self.atoms, 0.0, _KNOWN * masses + (1 - _KNOWN) * self.evenly)

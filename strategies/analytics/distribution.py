@@ -156,11 +156,8 @@ class Distribution(ColumnStrategy[DistributionResult]):
         return Counted(law, counts.astype(np.float64))
 
     def _apart(self, cells: int) -> int:
-        """Return how many empty cells lie between those of entries and that of users without.
-
-        Half a window has the least variance: with none, who has no entry looks like who has a high
-        one.
-        """
+        """Return how many empty cells lie between those of entries and that of users without."""
+        # Least variance of averages: with none, who has no entry looks like who has a high one.
         return -(-DiscreteSquareWave(self.epsilon, cells + 1).window // 2)
 
     def _error(self, num_users: int) -> float:

@@ -73,10 +73,7 @@ class Levels:
         return LevelEstimate(float(answer.mean[0]), float(answer.std_error[0]))
 
     def means(self, found: Shares, uncertain: float | None, num_users: int) -> "GroupMeans":
-        """Return each group's mean from the shares of groups and levels.
-
-        ``uncertain`` is from :meth:`uncertainty`; without it numbers count as spread evenly.
-        """
+        """Return each group's mean from the shares of groups and levels."""
         levels, cells = self.values, found.cells.reshape(self.groups, self.number)
         share = cells.sum(axis=1)
         blocks: Floats = np.repeat(np.eye(self.groups), self.number, axis=1)
@@ -85,6 +82,7 @@ class Levels:
         mean = np.clip(cells @ levels / held, -1, 1)
         gradients = np.tile(levels, self.groups) - np.repeat(mean, self.number)
         population = found.error_of(blocks * gradients / held[:, None]) ** 2
+        # From uncertainty(); without it numbers count as spread evenly.
         evenly = 1 / 6 if uncertain is None else uncertain / max(float(share.sum()), 1e-9)
         rounding = (1 / (self.number - 1)) ** 2 * min(max(evenly + 0.5, 0.0), 1.0)
         likely = found.likely.reshape(cells.shape)
@@ -124,13 +122,10 @@ class LevelEstimate:
 
 @dataclass(frozen=True)
 class GroupMeans:
-    """Means of groups in [-1, 1], with errors of these users' and of a population's.
-
-    ``share`` of all users is in each group, up to ``share_error``.
-    """
+    """Means of groups in [-1, 1], with errors of these users' and of a population's."""
 
     mean: Floats
     std_error: Floats
     population_std_error: Floats
-    share: Floats
+    share: Floats  # of all users, in each group
     share_error: Floats

@@ -232,11 +232,9 @@ def _oracle_noise(polynomial: Floats, reach: float, size: int, sigma: float) -> 
 def _gradients(
     answers: Answers, polynomial: Floats, size: int, num_steps: int
 ) -> Iterator[Callable[[Floats], Floats]]:
-    """Yield the noisy gradient of each batch of users.
-
-    A record is x y and copies of x: the mean product of independent noisy copies is that of means.
-    """
+    """Yield the noisy gradient of each batch of users."""
     for batch in np.array_split(answers.reports, num_steps):
+        # x y and copies of x, whose noise is independent: the mean product is that of means.
         copies = batch.astype(np.float64).reshape(len(batch), -1, size).transpose(1, 0, 2)
 
         def gradient(coef: Floats, copies: Floats = copies) -> Floats:

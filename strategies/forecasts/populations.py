@@ -208,10 +208,7 @@ class SphereUsers(Population):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedUsers(Population):
-    """Users whose targets a given linear model explains in part; the error is the reported one.
-
-    A fifth of the variance of predictions and of residuals is between users.
-    """
+    """Users whose targets a given linear model explains in part; the error is the reported one."""
 
     reported = True
 

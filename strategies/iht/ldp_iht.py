@@ -324,14 +324,11 @@ _LEFT = 0.01  # of the squared error, is what a step with clipped scores leaves 
 
 
 class PooledSteps:
-    """Estimates of many gradient steps as one, weighted by how far each is believed to be off.
-
-    ``mean`` is of the coordinates that the last step asked about; the others are 0.
-    """
+    """Estimates of many gradient steps as one, weighted by how far each is believed to be off."""
 
     def __init__(self, dim: int) -> None:
         self._weights, self._weighted, self._noise = np.zeros((3, dim))
-        self.mean = np.zeros(dim)
+        self.mean = np.zeros(dim)  # 0 where the last step has not asked
 
     def add(self, asked: Integers, estimate: Floats, variance: float, error: float) -> None:
         """Add estimates of some coordinates, their variance, and how far off the start was."""

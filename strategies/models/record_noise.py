@@ -69,12 +69,9 @@ class RecordNoise:
         ]
 
     def expectation(self) -> Expectation:
-        """Return q, and the accountant's numbers.
-
-        The noise of d parameters has a relative deviation of sqrt(1 / (2 d)).
-        """
+        """Return q, and the accountant's numbers."""
         plan, ratio = self.plan, self.of_the_run
-        spread = _RANGE * math.sqrt(0.5 / self.dim)
+        spread = _RANGE * math.sqrt(0.5 / self.dim)  # of the root of d squared normals, relative
         all_steps = plan.num_rounds * plan.steps
         rounds = sorted({1, -(-plan.num_rounds // 2), plan.num_rounds})
         spent = ", ".join(f"{plan.epsilon_after(each):.3g} after round {each}" for each in rounds)

@@ -99,12 +99,9 @@ _RANGE = 1.2816  # standard normal, of 8 runs in 10
 
 
 def expected(schedule: Schedule, reporting: Reporting) -> Expectation:
-    """Return q = sqrt(d c / n), the length of the noise if every mean update had length 1.
-
-    The noise of d independent coordinates has a relative deviation of sqrt(1 / (2 d)).
-    """
+    """Return q = sqrt(d c / n), the length of the noise if every mean update had length 1."""
     ratio = schedule.noise_to_signal
-    spread = _RANGE * math.sqrt(0.5 / reporting.dim)
+    spread = _RANGE * math.sqrt(0.5 / reporting.dim)  # of the root of d squared normals, relative
     judged = (
         f"Above {WARN_ABOVE} expect a poor model, below {_HARMLESS} one that is hardly worse than "
         "without privacy."

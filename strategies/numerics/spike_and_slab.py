@@ -214,16 +214,12 @@ def _slabs(num_values: int, rows: int) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Mixture:
-    """The posterior over the grid of sparsities and sizes.
+    """The posterior over the grid of sparsities and sizes."""
 
-    ``zero``, of shape (rows,), is the likelihood of zero, ``slab`` that of the slabs,
-    ``first`` and ``second`` times the value and its square, of shape (rows, sizes).
-    """
-
-    zero: Floats
-    slab: Floats
-    first: Floats
-    second: Floats
+    zero: Floats  # (rows,): likelihood of zero
+    slab: Floats  # (rows, sizes): that of the slabs
+    first: Floats  # (rows, sizes): that times the value
+    second: Floats  # (rows, sizes): that times its square
     shares: Floats
     sizes: Floats
     weights: Floats  # (shares, sizes)

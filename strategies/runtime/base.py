@@ -58,11 +58,6 @@ _UNDER_WAY = (
 )
 
 
-def _is_ours(kind: type) -> bool:
-    """Whether it is a class of this library, and none that an app made of one."""
-    return kind.__module__.startswith(__name__.split(".", 1)[0] + ".")
-
-
 def _evaluate(run: LiveRun, number: int, evaluate_fn: EvaluateFn | None) -> None:
     if evaluate_fn is None or run.estimate is None:
         return
@@ -481,8 +476,9 @@ class LdpStrategy(WithoutEvaluation, Plannable, Generic[R]):
 
     def _current_run(self) -> LiveRun:
         if self._run is None:
-            own = type(self)
-            kind = next(k for k in own.__mro__ if issubclass(k, LdpStrategy) and _is_ours(k))
+            own, ours = type(self), __name__.split(".", 1)[0] + "."  # and none of an app's
+            kinds = (kind for kind in own.__mro__ if kind.__module__.startswith(ours))
+            kind = next(kind for kind in kinds if issubclass(kind, LdpStrategy))
             called = own.start is kind.start
             why = _CALLED.format(kind.__name__) if called else _REPLACED.format(own.__name__)
             raise RuntimeError(f"{kind.__name__} runs its own rounds: {why}")

@@ -142,10 +142,7 @@ _MAX_NAME_CHARS = 60  # of a column, which a node may have chosen
 
 
 def objection(content: RecordDict, expected: Mapping[str, int] | None) -> str | None:
-    """Return what differs in the schema that a node declares from the digests, or None.
-
-    A node that declares none is believed to have the right one.
-    """
+    """Return what differs in the schema that a node declares, if it does; None: nothing."""
     record = content.get(SCHEMA)
     if expected is None or not isinstance(record, MetricRecord):
         return None

@@ -141,10 +141,7 @@ def with_known_noise(answer: Estimate, randomizer: Randomizer) -> Estimate:
 
 
 class Exchange:
-    """The traffic of one run. Step 0 is the census, the protocol's steps follow.
-
-    Questions may ride on messages of an app's own type, and be about a schema of these digests.
-    """
+    """The traffic of a run, which may ride on an app's own messages; step 0 is the census."""
 
     def __init__(
         self, store: RunStore, rides_on: str | None = None, schema: Mapping[str, int] | None = None

@@ -36,10 +36,7 @@ class Cohort:
 
 
 class Population:
-    """The census of a run, cut into disjoint cohorts of exact sizes as they are needed.
-
-    With another public ``salt`` the random division is another one.
-    """
+    """The census of a run, cut by a public salt into disjoint random cohorts of exact sizes."""
 
     def __init__(self, nodes: Mapping[int, NodeKeys], salt: int) -> None:
         self.nodes = nodes
